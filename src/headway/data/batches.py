@@ -1,0 +1,85 @@
+"""Batches of sequences of different length: little padding, a bound on tokens, an order that a seed fixes.
+
+Letters: B batch, T length of the longest sequence in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a task's loss is computed from."""
+
+    ids: torch.Tensor
+    """Token ids, int64 (B, T)."""
+    mask: torch.Tensor | None
+    """Bool (B, T), true where there is a token; None when there is one everywhere."""
+    targets: torch.Tensor
+    """What is to be predicted: (B,) classes, or (B, T) tokens."""
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on a device."""
+        mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
+        return Batch(self.ids.to(device, non_blocking=True), mask, self.targets.to(device, non_blocking=True))
+
+    @property
+    def tokens(self) -> int:
+        """How many real tokens there are, padding left out."""
+        return self.ids.numel() if self.mask is None else int(self.mask.sum())
+
+
+def length_batches(
+    lengths: Sequence[int] | np.ndarray,
+    tokens_per_batch: int,
+    seed: int,
+    epoch: int,
+    *,
+    max_examples: int | None = None,
+) -> list[np.ndarray]:
+    """Every index of `lengths` once, in batches (int64) of similar length; a pure function of its arguments.
+
+    A batch holds at most `tokens_per_batch` tokens, padding included, and at most `max_examples` sequences; a sequence
+    that is longer than the budget is a batch of its own.
+    """
+    if tokens_per_batch < 1 or (max_examples is not None and max_examples < 1):
+        raise ValueError(f"tokens_per_batch {tokens_per_batch} and max_examples {max_examples} must be 1 or more")
+    sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
+    random = np.random.default_rng([seed, epoch])
+    shuffled = random.permutation(len(sizes))
+    by_length = shuffled[np.argsort(sizes[shuffled], kind="stable")]
+    batches = []
+    start = 0
+    for end, index in enumerate(by_length):
+        count = end - start + 1  # with this sequence, the longest so far
+        full = count * sizes[index] > tokens_per_batch or (max_examples is not None and count > max_examples)
+        if full and end > start:
+            batches.append(by_length[start:end])
+            start = end
+    if start < len(by_length):
+        batches.append(by_length[start:])
+    return [batches[i] for i in random.permutation(len(batches))]
+
+
+def pad(sequences: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sequences of ids as (ids int64 (B, T), mask bool (B, T), true where a token is), filled up with `pad_id`."""
+    if not sequences:
+        raise ValueError("no sequences to pad")
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    longest = max(1, int(lengths.max()))
+    ids = torch.full((len(sequences), longest), pad_id, dtype=torch.int64)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
+    mask = torch.arange(longest) < lengths[:, None]  # (B, T)
+    return ids, mask
+
+
+def padding_share(batches: Sequence[np.ndarray], lengths: Sequence[int] | np.ndarray) -> float:
+    """The part of all positions that is padding, from 0 to 1."""
+    sizes = np.asarray(lengths, dtype=np.int64)
+    real = sum(int(sizes[batch].sum()) for batch in batches)
+    padded = sum(len(batch) * int(sizes[batch].max()) for batch in batches)
+    return 1 - real / padded if padded else 0.0

@@ -1,0 +1,128 @@
+"""What the training loop asks for: the next batch after a position, and the validation batches in order."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from headway.data.batches import Batch, length_batches, pad
+from headway.data.windows import Position, Windows, evaluation_windows
+
+
+class Feed(Protocol):
+    """A source of batches.  What it gives is a function of its position alone, so that a run can be taken up again."""
+
+    def next(self, position: Position) -> tuple[Batch, Position]:
+        """The batch at a position, and the position after it."""
+
+    def validation(self) -> Iterator[Batch]:
+        """Every validation example once, in the same order each time."""
+
+    def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
+
+    def epochs(self, position: Position) -> float:
+        """How often the training data have been gone through."""
+
+
+class TextFeed:
+    """Windows of running text: ids (B, T) and the same one token further as targets (B, T)."""
+
+    def __init__(self, train: np.ndarray, validation: np.ndarray, length: int, batch_tokens: int, seed: int):
+        self.windows = Windows(train, length, seed)
+        self.held_out = validation
+        self.size = max(1, batch_tokens // length)
+        evaluation_windows(validation, length)  # raises now what it would raise later
+
+    def next(self, position: Position) -> tuple[Batch, Position]:
+        """A full batch, which may reach into the next epoch."""
+        rows, after = self.windows.take(position, self.size)
+        tokens = torch.from_numpy(rows)
+        return Batch(tokens[:, :-1].contiguous(), None, tokens[:, 1:].contiguous()), after
+
+    def validation(self) -> Iterator[Batch]:
+        """Non-overlapping windows of the held-out text: each of its targets once."""
+        pairs: list[tuple[np.ndarray, np.ndarray]] = []
+        for pair in evaluation_windows(self.held_out, self.windows.length):
+            if pairs and (len(pairs) == 2 * self.size or len(pair[0]) != len(pairs[0][0])):
+                yield _stacked(pairs)
+                pairs = []
+            pairs.append(pair)
+        yield _stacked(pairs)
+
+    def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
+        targets, length = len(self.held_out) - 1, self.windows.length
+        return -(-(targets // length) // (2 * self.size)) + (targets % length > 0)
+
+    def epochs(self, position: Position) -> float:
+        """How often the text has been gone through."""
+        return position.epoch + position.consumed / len(self.windows.order(position.epoch))
+
+
+class RowFeed:
+    """Sequences with one target each, in batches of similar length: ids and mask (B, T), targets (B,)."""
+
+    def __init__(
+        self,
+        train: Sequence[Sequence[int]],
+        train_targets: Sequence[int],
+        validation: Sequence[Sequence[int]],
+        validation_targets: Sequence[int],
+        batch_tokens: int,
+        seed: int,
+        *,
+        max_examples: int | None = None,
+    ):
+        self.train, self.train_targets = train, train_targets
+        self.held_out, self.held_out_targets = validation, validation_targets
+        self.batch_tokens, self.seed, self.max_examples = batch_tokens, seed, max_examples
+        self._lengths = [len(sequence) for sequence in train]
+        self._latest: tuple[int, list[np.ndarray]] | None = None
+
+    def next(self, position: Position) -> tuple[Batch, Position]:
+        """The batch whose first example is number ``consumed`` of the epoch."""
+        before = 0
+        for index in self._batches(position.epoch):
+            if before == position.consumed:
+                batch = _padded([self.train[i] for i in index], [self.train_targets[i] for i in index])
+                after = Position(position.epoch, before + len(index))
+                done = after.consumed == len(self.train)
+                return batch, Position(position.epoch + 1, 0) if done else after
+            before += len(index)
+        raise ValueError(f"no batch begins at example {position.consumed} of an epoch: the data or the batches changed")
+
+    def validation(self) -> Iterator[Batch]:
+        """The held-out examples by length, with little padding."""
+        for index in self._validation_index():
+            yield _padded([self.held_out[i] for i in index], [self.held_out_targets[i] for i in index])
+
+    def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
+        return len(self._validation_index())
+
+    def epochs(self, position: Position) -> float:
+        """How often the examples have been gone through."""
+        return position.epoch + position.consumed / len(self.train)
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        if self._latest is None or self._latest[0] != epoch:
+            made = length_batches(
+                self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples
+            )
+            self._latest = (epoch, made)
+        return self._latest[1]
+
+    def _validation_index(self) -> list[np.ndarray]:
+        return length_batches([len(s) for s in self.held_out], 2 * self.batch_tokens, 0, 0)
+
+
+def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
+    ids, targets = (torch.from_numpy(np.stack(part)) for part in zip(*pairs, strict=True))
+    return Batch(ids, None, targets)
+
+
+def _padded(sequences: list[Sequence[int]], targets: list[int]) -> Batch:
+    ids, mask = pad(sequences)
+    return Batch(ids, None if bool(mask.all()) else mask, torch.tensor(targets, dtype=torch.int64))

@@ -1,0 +1,205 @@
+"""From a path to decoded text, in bounded memory.
+
+One reader for every command: it refuses what is not a regular file, unpacks .gz, drops a byte order mark, decodes
+strictly and knows the line and the offset of a byte that does not fit.  Lines end at "\\n" alone: U+2028, form feeds
+and the like are text, and "\\r\\n" is kept as it is.
+"""
+
+import codecs
+import difflib
+import gzip
+import hashlib
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from headway.data.diagnose import check_head, encoding_error
+from headway.errors import InputError
+
+BLOCK = 1 << 20
+"""Bytes read at a time."""
+
+TABLES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+
+
+class Tally:
+    """What was read: `n_bytes` after unpacking, and the SHA-256 of those bytes."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+        self._sha = hashlib.sha256()
+
+    def add(self, block: bytes) -> None:
+        """Count one block of bytes."""
+        self.n_bytes += len(block)
+        self._sha.update(block)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of everything counted so far, in hexadecimal."""
+        return self._sha.hexdigest()
+
+
+def kind(path: Path) -> str:
+    """ "csv", "tsv", "jsonl" or "text", by the extension without .gz; an unknown one is text."""
+    name = path.name.lower().removesuffix(".gz")
+    return TABLES.get(Path(name).suffix, "text")
+
+
+def check_path(path: Path) -> os.stat_result:
+    """The status of a regular file or folder; InputError for anything else, without ever opening it."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(_missing(path)) from None
+    except PermissionError:
+        raise InputError(f"{path}: permission denied; check who may read this file and its folder.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)[:200]}: this path cannot be opened ({error}).") from None
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path}: this is a pipe or a device, not a file. Save its content to a file and name that.")
+    return status
+
+
+def _missing(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"{path}: there is no folder {folder}."
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        names = []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"{path}: there is no such file.{hint}"
+
+
+def text_files(folder: Path) -> list[Path]:
+    """The .txt and .txt.gz files below a folder, hidden ones left out, in the order of their relative paths."""
+    try:
+        entries = sorted(path for path in folder.rglob("*") if path.is_file())
+    except OSError as error:
+        raise InputError(f"{folder}: this folder cannot be read ({error.strerror}).") from None
+    seen = [path for path in entries if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    files = [path for path in seen if path.name.lower().endswith((".txt", ".txt.gz"))]
+    if files:
+        return files
+    if not seen:
+        raise InputError(f"{folder}: this folder is empty; expected .txt files in it.")
+    example = seen[0].relative_to(folder)
+    raise InputError(f"{folder}: no .txt files in this folder, only others such as {example}; name the file to read.")
+
+
+def check_encoding(encoding: str | None) -> str:
+    """The encoding to decode with ("utf-8" for None); InputError when Python knows no text encoding of that name."""
+    if encoding is None:
+        return "utf-8"
+    try:
+        "".encode(encoding)
+        name = codecs.lookup(encoding).name
+    except (LookupError, ValueError):
+        raise InputError(f"there is no encoding named {encoding!r}; try utf-8, cp1252, latin-1 or utf-16.") from None
+    return "utf-8" if name == "utf-8-sig" else name
+
+
+def blocks(path: Path, size: int = BLOCK) -> Iterator[bytes]:
+    """The bytes of a file in blocks of `size`, unpacked when its name ends in .gz."""
+    try:
+        with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
+            while block := file.read(size):
+                yield block
+    except PermissionError:
+        raise InputError(f"{path}: permission denied; check who may read this file.") from None
+    except gzip.BadGzipFile:
+        raise InputError(f"{path}: this is not a valid gzip file; rename it if it is not compressed.") from None
+    except (EOFError, zlib.error):
+        raise InputError(f"{path}: this gzip file is cut short or damaged; copy it again.") from None
+    except OSError as error:
+        raise InputError(f"{path}: reading this file failed ({error.strerror or error}).") from None
+
+
+def pieces(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
+    """The text of a file, about 1 MB at a time; joined, the pieces are the text without its byte order mark.
+
+    Raises InputError when the file is not text or does not decode, naming byte, line and offset.
+    """
+    name = check_encoding(encoding)
+    decoder = codecs.getincrementaldecoder(name)("strict")
+    offset = newlines = 0
+    first = True
+    for block in blocks(path):
+        if offset == 0:
+            check_head(path, block, encoding)
+        if tally is not None:
+            tally.add(block)
+        text = _decode(path, decoder, name, block, offset, newlines, final=False)
+        offset += len(block)
+        newlines += text.count("\n")
+        if first and text:
+            first = False
+            text = text.removeprefix("\ufeff")
+        if text:
+            yield text
+    last = _decode(path, decoder, name, b"", offset, newlines, final=True)
+    if last:
+        yield last
+
+
+def _decode(
+    path: Path,
+    decoder: codecs.IncrementalDecoder,
+    name: str,
+    block: bytes,
+    offset: int,
+    newlines: int,
+    final: bool,
+) -> str:
+    try:
+        return decoder.decode(block, final)
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode(name, errors="ignore")
+        start = offset - (len(error.object) - len(block)) + error.start
+        line = newlines + before.count("\n") + 1
+        raise encoding_error(path, name, error, start, line, _fits_cp1252(path)) from None
+
+
+def _fits_cp1252(path: Path) -> bool:
+    undefined = (b"\x81", b"\x8d", b"\x8f", b"\x90", b"\x9d")
+    return not any(byte in block for block in blocks(path) for byte in undefined)
+
+
+def lines(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
+    """The lines of a file, each with its line end; only "\\n" ends a line."""
+    held: list[str] = []
+    for piece in pieces(path, encoding, tally):
+        start = 0
+        while (end := piece.find("\n", start)) >= 0:
+            held.append(piece[start : end + 1])
+            yield "".join(held) if len(held) > 1 else held[0]
+            held.clear()
+            start = end + 1
+        if start < len(piece):
+            held.append(piece[start:])
+    if held:
+        yield "".join(held)
+
+
+def cut_point(text: str) -> int:
+    """Where to cut a long text so that a tokenizer loses least: after its last line, else before its last word.
+
+    Blank space after a newline stays with the newline.  Returns a position in (0, len(text)].
+    """
+    end = len(text)
+    for _ in range(8):
+        end = text.rfind("\n", 0, end)
+        if end < 0:
+            break
+        if end + 1 < len(text) and not text[end + 1].isspace():
+            return end + 1
+    newline = text.rfind("\n")
+    if newline >= 0:
+        return newline + 1
+    space = text.rfind(" ")
+    return space if space > 0 else len(text)

@@ -1,0 +1,153 @@
+"""JSON Lines: one object per line, the same keys in each, every key with values of one type."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.data.rows import BadRows, OpenTable, shorten
+from headway.errors import InputError
+
+
+class _Malformed(ValueError):
+    """One line is wrong; the message says how."""
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A number as it is written in the file."""
+
+    text: str
+
+
+def open_json_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable:
+    """Read the first object of a JSON Lines file, which fixes the columns, and return columns and rows.
+
+    A string is taken as it is, a number as it is written, true and false as those words, null as "", a list or an
+    object as JSON.  Raises InputError for a file that is no JSON Lines, and through `bad` for malformed lines.
+    """
+    objects = _objects(path, lines, bad)
+    first = next(objects, None)
+    if first is None:
+        raise InputError(f"{path}: this file has no rows; expected one JSON object per line.")
+    columns = list(first[1])
+    if not columns:
+        raise InputError(f'{path}, line {first[0]}: the first object is empty; expected keys such as "text".')
+    return OpenTable(columns, _rows(first, objects, columns, bad))
+
+
+def _rows(
+    first: tuple[int, dict], objects: Iterator[tuple[int, dict]], columns: list[str], bad: BadRows
+) -> Iterator[tuple[int, list[str]]]:
+    types: dict[str, tuple[str, int]] = {}
+    try:
+        row = _values(first[1], first[0], columns, types, first[0])
+    except _Malformed as error:
+        bad.add(first[0], str(error))
+    else:
+        yield first[0], row
+    for line, found in objects:
+        try:
+            row = _values(found, line, columns, types, first[0])
+        except _Malformed as error:
+            bad.add(line, str(error))
+            continue
+        yield line, row
+
+
+def _objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, dict]]:
+    """The object on each line, with the line; blank lines are left out."""
+    started = False
+    for line, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        if not started and text.lstrip().startswith("["):
+            raise InputError(f"{path}, line {line}: this is a JSON list; expected one object per line (JSON Lines).")
+        started = True
+        try:
+            yield line, _parse(text)
+        except _Malformed as error:
+            bad.add(line, str(error))
+
+
+def _parse(text: str) -> dict:
+    if "\0" in text:
+        raise _Malformed(f"a NUL byte at column {text.index(chr(0)) + 1}; expected text. Remove it and run again.")
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=_Number, parse_float=_Number
+        )
+    except json.JSONDecodeError as error:
+        raise _Malformed(
+            f"this is not a complete JSON object, one per line ({error.msg} at column {error.colno})."
+        ) from None
+    except RecursionError:
+        raise _Malformed("this JSON is nested too deeply; expected an object of texts and numbers.") from None
+    if not isinstance(value, dict):
+        raise _Malformed(f'this is {_type(value)}, expected an object such as {{"text": "…"}}.')
+    if "\\u" in text:
+        _check_escapes(value)
+    return value
+
+
+def _check_escapes(value: dict) -> None:
+    """Refuse what only an escape can put into a string: NUL, and half a surrogate pair."""
+    for key, cell in value.items():
+        if isinstance(cell, str) and re.search("[\0\ud800-\udfff]", cell):
+            raise _Malformed(f"{key!r} has the escape of a NUL or of half a character; expected text. Remove it.")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Malformed(f"the key {key!r} occurs twice; keep one.")
+        found[key] = value
+    return found
+
+
+def _refuse(word: str) -> None:
+    raise _Malformed(f"{word} is not a JSON value; write null, or leave the row out.")
+
+
+def _type(value: object) -> str:
+    if isinstance(value, _Number):
+        return "a number"
+    words = {str: "a string", bool: "true or false", dict: "an object", list: "a list", type(None): "null"}
+    return words[type(value)]
+
+
+def _values(
+    found: dict, line: int, columns: list[str], types: dict[str, tuple[str, int]], first_line: int
+) -> list[str]:
+    """The values of one object as strings, in the order of the columns; `types` learns the type of each column."""
+    missing = [name for name in columns if name not in found]
+    if missing:
+        raise _Malformed(f"no {missing[0]!r} here, but line {first_line} has it. Add it, or write null.")
+    extra = [name for name in found if name not in columns]
+    if extra:
+        raise _Malformed(f"the key {extra[0]!r} is not in line {first_line}. Remove it, or add it to every line.")
+    kinds = {name: _type(found[name]) for name in columns}
+    for name, kind in kinds.items():
+        expected, where = types.get(name, (kind, line))
+        if kind not in (expected, "null"):
+            raise _Malformed(
+                f"{name!r} is {kind} ({shorten(_text(found[name]), 20)}), expected {expected} as in line {where}."
+            )
+    for name, kind in kinds.items():
+        if kind != "null":
+            types.setdefault(name, (kind, line))
+    return [_text(found[name]) for name in columns]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, _Number):
+        return value.text
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False, default=lambda number: json.loads(number.text))

@@ -1,0 +1,203 @@
+"""Texts with labels, checked before training: what is missing, what contradicts itself, what leaks."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headway.data.rows import SKIP_SHARE, check_policy, check_skipped, counted, shorten
+from headway.data.table import Table
+from headway.errors import InputError
+
+MISSING = frozenset(["", "nan", "null", "<na>", "#n/a"])
+"""What stands for no label, in lower case."""
+
+RARE = 10
+"""A class of fewer rows is warned about."""
+
+MOJIBAKE = re.compile("Ã[\x80-\xbf\u0192\u2020-\u203a\u0152-\u0178\u02c6\u02dc]|â€|Â[\xa0-\xbf]")
+"""UTF-8 that was decoded as Windows-1252 and saved again."""
+
+SPECIAL = re.compile(r"<\|[a-z_]+\|>|\[(?:CLS|SEP|MASK|PAD|UNK)\]|</?s>|<(?:pad|unk|mask|bos|eos)>")
+"""What tokenizers use as special tokens."""
+
+HIDDEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
+"""Zero-width characters and those that turn the direction of writing; not joiners, which emoji and scripts need."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts with a label each, in the order of the table."""
+
+    name: str
+    texts: list[str]
+    labels: list[str]
+    row_numbers: list[int]
+    warnings: list[str] = field(default_factory=list)
+    """One line each, for a person."""
+    dropped: int = 0
+    """Rows left out because text or label was missing."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def classes(self) -> list[str]:
+        """The distinct labels in alphabetical order."""
+        return sorted(set(self.labels))
+
+
+def text_key(text: str) -> str:
+    """What two texts share that read the same: NFKC, case folded, blank space collapsed."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.split())
+
+
+def labelled(table: Table, text_column: str, label_column: str, *, on_bad_row: str = "error") -> Labelled:
+    """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
+
+    Rows with an empty text are left out with a warning, 1 % of all at most.  Raises InputError for more of them and for
+    missing labels ("skip" drops and counts both, up to 5 rows or 1 %), for a single label, for labels that
+    are the same number written twice (1 and 1.0), and for a column that is no label.
+    """
+    check_policy(on_bad_row)
+    texts = table.column(text_column)
+    labels = [label.strip() for label in table.column(label_column)]
+    empty = [i for i, text in enumerate(texts) if not text.strip()]
+    missing = [i for i, label in enumerate(labels) if label.casefold() in MISSING]
+    if on_bad_row == "error":
+        if len(empty) > SKIP_SHARE * len(texts):
+            _refuse(table, empty, "empty text", f"column {text_column!r}")
+        _refuse(table, missing, "no label", f"column {label_column!r}")
+    bad = set(empty) | set(missing)
+    kept = [i for i in range(len(texts)) if i not in bad]
+    check_skipped(table.name, len(bad), len(kept), "without text or label")
+    counts = Counter(labels[i] for i in kept)
+    _check_classes(table.name, label_column, counts, len(kept))
+    warnings = []
+    if bad:
+        warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(sorted(bad))})")
+    warnings += (
+        _label_warnings(counts) + _text_warnings(table, texts, kept) + _repeat_warnings(table, texts, labels, kept)
+    )
+    return Labelled(
+        table.name,
+        [texts[i] for i in kept],
+        [labels[i] for i in kept],
+        [table.row_numbers[i] for i in kept],
+        warnings,
+        len(bad),
+    )
+
+
+def _refuse(table: Table, rows: list[int], what: str, where: str) -> None:
+    if rows:
+        have = "row has" if len(rows) == 1 else "rows have"
+        raise InputError(
+            f"{table.name}: {len(rows):,} {have} {what} in {where} ({table.places(rows)}). "
+            "Fill them in, or pass --on-bad-row skip."
+        )
+
+
+def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int) -> None:
+    if len(counts) == 1:
+        label = next(iter(counts))
+        rows = counted(n_rows, "row")
+        raise InputError(f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to learn.")
+    if not counts:
+        raise InputError(f"{name}: no row has both a text and a label.")
+    if len(counts) > max(2, n_rows / 2):
+        raise InputError(
+            f"{name}: column {column!r} has {len(counts):,} distinct values in {n_rows:,} rows, which does not look "
+            "like a label. Choose another with --label-column."
+        )
+    numbers: dict[float, str] = {}
+    for label in counts:
+        if re.fullmatch(r"[-+]?\d+(\.\d+)?", label):
+            other = numbers.setdefault(float(label), label)
+            if other != label:
+                raise InputError(
+                    f"{name}: column {column!r} writes one label as {other!r} and {label!r}; use one form."
+                )
+
+
+def _label_warnings(counts: Counter[str]) -> list[str]:
+    warnings = []
+    rare = sorted((n, label) for label, n in counts.items() if n < RARE)
+    if rare:
+        shown = ", ".join(f"{label!r} ({n})" for n, label in rare[:5]) + (", ..." if len(rare) > 5 else "")
+        warnings.append(f"{len(rare)} of {len(counts)} labels have fewer than {RARE} rows: {shown}")
+    for label in counts:
+        if label.casefold() in ("none", "na", "n/a"):
+            warnings.append(
+                f"label {label!r} ({counted(counts[label], 'row')}) is taken as a class of its own, not as missing"
+            )
+    folded: dict[str, str] = {}
+    for label in sorted(counts):
+        other = folded.setdefault(label.casefold(), label)
+        if other != label:
+            warnings.append(f"labels {other!r} and {label!r} differ in case only and count as two classes")
+    return warnings
+
+
+def _text_warnings(table: Table, texts: list[str], kept: list[int]) -> list[str]:
+    warnings = []
+    for pattern, words in (
+        (MOJIBAKE, "'Ã©'-style text: probably decoded twice"),
+        (re.compile("\ufffd"), "U+FFFD, a sign of letters lost in an earlier conversion"),
+        (re.compile("[\x01-\x08\x0e-\x1b\x7f]"), "control characters"),
+        (SPECIAL, "text that looks like special tokens, such as <|endoftext|>; it is read as plain text"),
+        (HIDDEN, "zero-width or direction-turning characters"),
+    ):
+        rows = [i for i in kept if pattern.search(texts[i])]
+        if rows:
+            warnings.append(
+                f"{counted(len(rows), 'row')} ({len(rows) / len(kept):.1%}) with {words} ({table.places(rows)})"
+            )
+    return warnings
+
+
+def _repeat_warnings(table: Table, texts: list[str], labels: list[str], kept: list[int]) -> list[str]:
+    groups: dict[str, list[int]] = {}
+    for i in kept:
+        groups.setdefault(text_key(texts[i]), []).append(i)
+    warnings = []
+    repeats = [rows for rows in groups.values() if len(rows) > 1]
+    if repeats:
+        extra = sum(len(rows) - 1 for rows in repeats)
+        warnings.append(
+            f"{counted(extra, 'row')} ({extra / len(kept):.1%}) with a text seen before ({table.places(repeats[0])})"
+        )
+    conflicts = [rows for rows in repeats if len({labels[i] for i in rows}) > 1]
+    if conflicts:
+        rows = conflicts[0]
+        pair = [rows[0], next(i for i in rows if labels[i] != labels[rows[0]])]
+        marks = " and ".join(repr(labels[i]) for i in pair)
+        subject = counted(len(conflicts), "text")
+        warnings.append(
+            f"{subject} with more than one label: {shorten(texts[pair[0]])} is {marks} ({table.places(pair)})"
+        )
+    return warnings
+
+
+def check_labels(train_labels: Sequence[str], other: Labelled, name: str) -> None:
+    """Raise InputError when `other`, which is called `name` ("validation"), has labels that training never shows."""
+    known = set(train_labels)
+    rows = [i for i, label in enumerate(other.labels) if label not in known]
+    if not rows:
+        return
+    unseen = sorted({other.labels[i] for i in rows})
+    shown = ", ".join(repr(label) for label in unseen[:5]) + (", ..." if len(unseen) > 5 else "")
+    numbers = ", ".join(str(other.row_numbers[i]) for i in rows[:5]) + (", ..." if len(rows) > 5 else "")
+    raise InputError(
+        f"{other.name}: {name} has {counted(len(unseen), 'label')} absent from training: {shown} "
+        f"({counted(len(rows), 'row')}, line{'s' * (len(rows) != 1)} {numbers}). "
+        f"Training has: {', '.join(repr(label) for label in sorted(known)[:10])}."
+    )
+
+
+def leaks(train_texts: Sequence[str], other_texts: Sequence[str]) -> list[int]:
+    """The indices of those of `other_texts` that also occur in training, compared by `text_key`."""
+    known = {text_key(text) for text in train_texts}
+    return [i for i, text in enumerate(other_texts) if text_key(text) in known]

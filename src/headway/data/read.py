@@ -1,0 +1,147 @@
+"""One reader for every command: files in, a `Corpus` of running text or a `Table` out.
+
+.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, and folders of .txt.  A table with
+one column is running text: every row is a document.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from headway.data.corpus import Corpus, Document, Source, file_source, row_chunks
+from headway.data.delimited import open_delimited
+from headway.data.files import Tally, check_encoding, check_path, kind, lines, text_files
+from headway.data.json_lines import open_json_lines
+from headway.data.rows import BadRows, OpenTable, check_policy
+from headway.data.table import Table
+from headway.errors import InputError
+
+
+def read(
+    inputs: Sequence[str | Path] | str | Path,
+    *,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    on_bad_row: str = "error",
+) -> Corpus | Table:
+    """Read what the user named, and check all of it before anything is trained.
+
+    Several inputs of the same kind are joined in order; tables must have the same columns.  `encoding` None is UTF-8,
+    with or without a byte order mark; `delimiter` None tries , ; tab and | ; `on_bad_row` "skip" leaves malformed rows
+    out, at most 1 % of them.  Raises InputError, naming file and line, for anything that cannot be used as it is.
+    """
+    check_policy(on_bad_row)
+    check_encoding(encoding)
+    paths = _paths([inputs] if isinstance(inputs, str | Path) else inputs)
+    texts = [path for path in paths if kind(path) == "text"]
+    if texts and len(texts) < len(paths):
+        table = next(path for path in paths if kind(path) != "text")
+        raise InputError(f"{texts[0]} is running text, {table} is a table; give inputs of one kind.")
+    if texts:
+        return _checked(Corpus([file_source(path, encoding) for path in paths]))
+    columns = [_columns(path, encoding, delimiter, on_bad_row) for path in paths]
+    for path, found in zip(paths, columns, strict=True):
+        if sorted(found) != sorted(columns[0]):
+            raise InputError(
+                f"{path}: its columns are {', '.join(found)}, but {paths[0]} has {', '.join(columns[0])}; "
+                "files read together need the same columns."
+            )
+    if len(columns[0]) == 1:
+        return _checked(Corpus([_row_source(path, encoding, delimiter, on_bad_row) for path in paths]))
+    return _read_table(paths, columns[0], encoding, delimiter, on_bad_row)
+
+
+def text_corpus(
+    table: Table, column: str, *, encoding: str | None = None, delimiter: str | None = None, on_bad_row: str = "error"
+) -> Corpus:
+    """One column of a table as running text, streamed from its files again; the options are those given to `read`."""
+    table.column(column)
+    sources = [_row_source(path, encoding, delimiter, on_bad_row, column) for path in table.paths]
+    return _checked(Corpus(sources))
+
+
+def _paths(inputs: Sequence[str | Path]) -> list[Path]:
+    """The files behind the inputs: folders replaced by their text files, all of them there and not empty."""
+    if not inputs:
+        raise InputError("no input given; name a file or a folder.")
+    found: list[Path] = []
+    for given in inputs:
+        path = Path(given)
+        check_path(path)
+        if not path.is_dir():
+            if path.stat().st_size == 0:
+                raise InputError(f"{path}: this file is empty (0 bytes).")
+            found.append(path)
+            continue
+        files = [file for file in text_files(path) if file.stat().st_size]
+        if not files:
+            raise InputError(f"{path}: every .txt file in this folder is empty.")
+        found.extend(files)
+    return found
+
+
+def _checked(corpus: Corpus) -> Corpus:
+    """The corpus after one pass over it, which raises what is wrong with its files."""
+    if not corpus.n_characters:
+        raise InputError(f"{corpus.name}: there is no text here, only blank space.")
+    return corpus
+
+
+def _open(path: Path, encoding: str | None, delimiter: str | None, bad: BadRows, tally: Tally | None) -> OpenTable:
+    text = lines(path, encoding, tally)
+    if kind(path) == "jsonl":
+        return open_json_lines(path, text, bad)
+    return open_delimited(path, text, delimiter, kind(path) == "tsv", bad)
+
+
+def _columns(path: Path, encoding: str | None, delimiter: str | None, on_bad_row: str) -> list[str]:
+    return _open(path, encoding, delimiter, BadRows(path, on_bad_row), None).columns
+
+
+def _row_source(
+    path: Path, encoding: str | None, delimiter: str | None, on_bad_row: str, column: str | None = None
+) -> Source:
+    """A table as documents, one for each row of a column (the only one for None), read as a stream."""
+
+    def documents(tally: Tally | None) -> Iterator[Document]:
+        bad = BadRows(path, on_bad_row)
+        opened = _open(path, encoding, delimiter, bad, tally)
+        at = 0 if column is None else opened.columns.index(column)
+        kept = 0
+        for line, row in opened.rows:
+            kept += 1
+            yield _row_document(f"{path}:{line}", row[at])
+        bad.check(kept)
+
+    name = column if column is not None else _columns(path, encoding, delimiter, on_bad_row)[0]
+    return Source(path, documents, name)
+
+
+def _row_document(name: str, text: str) -> Document:
+    return Document(name, lambda: row_chunks(text))
+
+
+def _read_table(
+    paths: list[Path], columns: list[str], encoding: str | None, delimiter: str | None, on_bad_row: str
+) -> Table:
+    result = Table(tuple(paths), columns, [], [], "", starts=[])
+    digests = []
+    for path in paths:
+        tally = Tally()
+        bad = BadRows(path, on_bad_row)
+        start = len(result.rows)
+        result.starts.append(start)
+        opened = _open(path, encoding, delimiter, bad, tally)
+        for line, row in opened.rows:
+            result.rows.append(dict(zip(opened.columns, row, strict=True)))
+            result.row_numbers.append(line)
+        kept = len(result.rows) - start
+        bad.check(kept)
+        if not kept:
+            raise InputError(f"{path}: there are no rows below the header ({', '.join(columns)}).")
+        result.skipped.extend(bad.skipped)
+        result.n_bytes += tally.n_bytes
+        digests.append(tally.digest)
+    whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    result.fingerprint = whole
+    return result

@@ -1,0 +1,156 @@
+"""A Hugging Face model directory: ``config.json`` and ``model.safetensors``, read and written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.hub.families import FAMILIES
+from headway.hub.families.family import Family
+from headway.hub.table import expand, read_weights, write_weights
+from headway.storage import write_json, write_whole
+
+UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+"""What building a model from a hostile ``config.json`` may raise; RuntimeError is torch out of memory."""
+
+
+def load_model(path: str | Path) -> nn.Module:
+    """The model in a Hugging Face directory: a bare module in eval mode, in float32.
+
+    Raises InputError naming the file and what is wrong with it.
+    """
+    directory = Path(path)
+    theirs = read_json(directory / "config.json")
+    family = _family(theirs, directory)
+    try:
+        model = family.build(theirs)
+    except UNBUILDABLE as error:
+        raise InputError(f"{directory / 'config.json'}: {_one_line(error)}") from None
+    weights = _read_safetensors(directory / "model.safetensors")
+    expected = _own_weights(model)
+    try:
+        weights = _without_ties(weights, family, theirs, model)
+        ours = read_weights(family.rows(theirs), weights, expected, model_config(model))
+    except ValueError as error:
+        raise InputError(f"{directory / 'model.safetensors'}: {_one_line(error)}") from None
+    model.load_state_dict(ours, strict=False)
+    return model.eval()
+
+
+def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
+    """Write ``config.json`` and ``model.safetensors`` in the layout of the model's family.
+
+    ``entries`` go into ``config.json`` as they are: labels, and ids of special tokens.  Raises ValueError when no
+    family can express the model, naming what the nearest one would change.
+    """
+    directory = Path(path)
+    family, theirs = family_of(model)
+    directory.mkdir(parents=True, exist_ok=True)
+    weights = write_weights(family.rows(theirs), _own_weights(model), model_config(model))
+    write_json(directory / "config.json", {**theirs, **entries, "dtype": "float32"})
+    write_whole(directory / "model.safetensors", lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
+
+
+def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
+    """The family that expresses a model exactly, and its ``config.json``.  Raises ValueError when there is none.
+
+    A family expresses a model when its configuration, read back, gives our configuration again.
+    """
+    differences = []
+    for family in FAMILIES:
+        try:
+            theirs = family.describe(model)
+            if theirs is None:
+                continue
+            back = family.config(theirs)
+        except (ValueError, KeyError) as error:
+            differences.append(f"{family.model_type}: {_one_line(error)}")
+            continue
+        changed = _changed(model_config(model), back)
+        if not changed:
+            return family, theirs
+        differences.append(f"{family.model_type} would change {', '.join(changed)}")
+    raise ValueError(
+        "no Hugging Face family can express this model: " + ("; ".join(differences) or type(model).__name__)
+    )
+
+
+def model_config(model: nn.Module) -> Any:
+    """The configuration a wiring was built from."""
+    return model.config
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.  Raises InputError naming the file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; expected a model directory with {path.name}") from None
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({str(error).splitlines()[0]})") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: found a JSON {type(value).__name__}, expected an object")
+    return value
+
+
+def _family(theirs: dict[str, Any], directory: Path) -> Family:
+    kind = theirs.get("model_type")
+    for family in FAMILIES:
+        if family.model_type == kind:
+            return family
+    known = ", ".join(family.model_type for family in FAMILIES)
+    raise InputError(f"{directory / 'config.json'}: model_type {kind!r} is not one of {known}")
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; expected the model's weights") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as safetensors ({_one_line(error)})") from None
+
+
+def _own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once: of two names for one tensor, the first."""
+    return dict(model.named_parameters())
+
+
+def _without_ties(
+    weights: dict[str, Tensor], family: Family, theirs: dict[str, Any], model: nn.Module
+) -> dict[str, Tensor]:
+    """Drop a stored copy of a tied weight, after checking that it is the copy it should be."""
+    aliases = set(dict(model.named_parameters(remove_duplicate=False))) - set(_own_weights(model))
+    rows = list(expand(family.rows(theirs), model_config(model).n_layers))
+    copies = {part.name for entry in rows for part in entry.theirs if entry.ours in aliases}
+    owners = {part.name for entry in rows for part in entry.theirs if entry.ours.endswith("embedding.tokens.weight")}
+    originals = [weights[name] for name in owners if name in weights]
+    for name in sorted(copies & set(weights)):
+        if not any(torch.equal(weights[name], original) for original in originals):
+            raise ValueError(f"{name} differs from the embedding that config.json says it is tied to")
+    return {name: tensor for name, tensor in weights.items() if name not in copies}
+
+
+def _one_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    if isinstance(error, KeyError):
+        text = f"unknown value {text}"
+    return text.splitlines()[0]
+
+
+def _changed(one: Any, other: Any) -> list[str]:
+    """Which derived values differ between two configurations, dropout aside."""
+    names = [
+        *("vocab_size", "d_model", "n_layers", "n_heads", "kv_heads", "head_width", "hidden", "max_length"),
+        *("position", "norm", "norm_order", "norm_eps", "norm_parameters", "activation", "gated", "tied"),
+        *("embedding_norm", "first_norm", "embedding_scale", "segments", "qk_norm", "logit_softcap"),
+    ]
+    changed = [name for name in names if getattr(one, name) != getattr(other, name)]
+    changed += ["bias"] if set(one.bias) != set(other.bias) else []
+    windows = [[config.layer_window(layer) for layer in range(config.n_layers)] for config in (one, other)]
+    return changed + (["window"] if windows[0] != windows[1] else [])

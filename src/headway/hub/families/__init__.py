@@ -1,0 +1,8 @@
+"""One file per family: what its configuration and its weights are called."""
+
+from headway.hub.families.family import Family
+from headway.hub.families.modernbert import MODERNBERT
+from headway.hub.families.nanochat import NANOCHAT
+
+FAMILIES: tuple[Family, ...] = (NANOCHAT, MODERNBERT)
+"""In the order in which a model to be saved is offered to them."""

@@ -1,0 +1,1 @@
+"""The three wirings of the one block, their configuration, heads, sizes and insides."""

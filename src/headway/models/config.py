@@ -1,0 +1,197 @@
+"""One configuration for every Transformer."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal
+
+from headway.nn.feedforward import ACTIVATIONS
+
+
+@dataclass(frozen=True)
+class Positions:
+    """How positions are told, with the numbers that way needs."""
+
+    kind: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = "rotary"
+    base: float = 10000.0
+    """rotary: the base of the wavelengths."""
+    window_base: float | None = None
+    """rotary: the base in layers that attend to a window, where it differs (ModernBERT)."""
+    fraction: float = 1.0
+    """rotary: the share of each head that is turned."""
+    buckets: int = 32
+    """relative: how many buckets of distances."""
+    max_distance: int = 128
+    """relative: the distance from which all share the last bucket."""
+
+    KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
+
+    def __post_init__(self) -> None:
+        if self.kind not in self.KINDS:
+            raise ValueError(f"positions is {self.kind!r}, but must be one of {', '.join(self.KINDS)}")
+        _check(_number(self.base) and self.base > 1, self, "base", "a number above 1")
+        local = self.base if self.window_base is None else self.window_base
+        _check(_number(local) and local > 1, self, "window_base", "a number above 1, or None")
+        _check(_number(self.fraction) and 0 < self.fraction <= 1, self, "fraction", "a number above 0, up to 1")
+        _check(_whole(self.buckets, 4) and self.buckets % 2 == 0, self, "buckets", "an even number ≥ 4")
+        allowed = f"a whole number above buckets / 2 = {self.buckets // 2}"
+        _check(_whole(self.max_distance, self.buckets // 2 + 1), self, "max_distance", allowed)
+
+    def layer_base(self, window: int | None) -> float:
+        """The rotary base of a layer with that window."""
+        return self.base if window is None or self.window_base is None else self.window_base
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """What a Transformer is made of.  Checked when built: an impossible combination raises ValueError."""
+
+    vocab_size: int
+    """how many tokens the model knows"""
+    d_model: int = 128
+    """width of the residual stream"""
+    n_layers: int = 4
+    """how many blocks"""
+    n_heads: int = 4
+    """attention heads of each block"""
+    n_kv_heads: int | None = None
+    """key-value heads, if fewer than heads (grouped-query attention)"""
+    d_head: int | None = None
+    """width of one head, if not d_model / n_heads"""
+    d_ff: int | None = None
+    """hidden width of the feed-forward layer, if not 4 d_model (8/3 d_model when gated)"""
+    max_length: int = 256
+    """the length trained for; learned positions are undefined beyond it"""
+    positions: Positions | str = "rotary"
+    """sinusoidal, learned, rotary, alibi, relative or none"""
+    norm: Literal["layernorm", "rmsnorm"] = "rmsnorm"
+    """layernorm or rmsnorm"""
+    norm_order: Literal["pre", "post"] = "pre"
+    """pre (GPT-2, Llama) or post (Vaswani, BERT)"""
+    norm_eps: float = 1e-5
+    """the ε under the norm's root"""
+    norm_parameters: Literal["both", "weight", "none"] = "weight"
+    """which of γ and β the norms have; rmsnorm has no β"""
+    activation: str = "silu"
+    """relu, gelu, gelu_tanh, silu or relu2"""
+    gated: bool = True
+    """gate the feed-forward layer (SwiGLU with silu, GEGLU with gelu)"""
+    bias: tuple[str, ...] = ()
+    """which linear layers add a bias: any of qkv, out, ff, head"""
+    tied: bool = True
+    """use the token embedding as the output matrix too"""
+    embedding_norm: bool = False
+    """normalise the embeddings"""
+    first_norm: bool = True
+    """with pre-norm: normalise before the first attention too (ModernBERT does not)"""
+    embedding_scale: bool = False
+    """multiply token embeddings by √d_model (Vaswani)"""
+    segments: int = 0
+    """how many segments (sentence A, sentence B) have an embedding of their own"""
+    window: int | tuple[int | None, ...] | None = None
+    """attend only to keys nearer than this; one number, or one for each layer (None: all keys)"""
+    qk_norm: bool = False
+    """normalise queries and keys, head by head"""
+    logit_softcap: float | None = None
+    """squash logits into ± this by tanh"""
+    dropout: float = 0.0
+    """probability of dropping a residual branch's, an embedding's or an attention weight's entry in training"""
+
+    BIASES: ClassVar[tuple[str, ...]] = ("qkv", "out", "ff", "head")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.positions, str):
+            object.__setattr__(self, "positions", Positions(self.positions))  # type: ignore[arg-type]
+        _check(isinstance(self.positions, Positions), self, "positions", "one of " + ", ".join(Positions.KINDS))
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "max_length"):
+            _check(_whole(getattr(self, name), 1), self, name, "a whole number ≥ 1")
+        for name in ("n_kv_heads", "d_head", "d_ff"):
+            value = getattr(self, name)
+            _check(value is None or _whole(value, 1), self, name, "a whole number ≥ 1, or None")
+        for name in ("gated", "tied", "embedding_norm", "first_norm", "embedding_scale", "qk_norm"):
+            _check(isinstance(getattr(self, name), bool), self, name, "True or False")
+        _check(self.norm in ("layernorm", "rmsnorm"), self, "norm", "layernorm or rmsnorm")
+        _check(self.norm_order in ("pre", "post"), self, "norm_order", "pre or post")
+        _check(self.norm_parameters in ("both", "weight", "none"), self, "norm_parameters", "both, weight or none")
+        _check(_number(self.norm_eps) and self.norm_eps > 0, self, "norm_eps", "a number above 0")
+        _check(self.activation in ACTIVATIONS, self, "activation", "one of " + ", ".join(ACTIVATIONS))
+        _check(_number(self.dropout) and 0 <= self.dropout < 1, self, "dropout", "a number from 0 to below 1")
+        _check(_whole(self.segments, 0), self, "segments", "a whole number ≥ 0")
+        softcap = 1.0 if self.logit_softcap is None else self.logit_softcap
+        _check(_number(softcap) and softcap > 0, self, "logit_softcap", "a number above 0, or None")
+        known = isinstance(self.bias, tuple) and set(self.bias) <= set(self.BIASES)
+        _check(known, self, "bias", "a tuple of any of " + ", ".join(self.BIASES))
+        _check(self.n_heads % self.kv_heads == 0, self, "n_kv_heads", f"a divisor of n_heads = {self.n_heads}")
+        if self.d_head is None:
+            _check(self.d_model % self.n_heads == 0, self, "n_heads", f"a divisor of d_model = {self.d_model}")
+        if self.position.kind == "rotary":
+            turned = self.rotated >= 2 and self.rotated % 2 == 0
+            _check(turned, self, "positions", f"such that the rotated width is even and at least 2, not {self.rotated}")
+        per_layer = self.window if isinstance(self.window, tuple) else (self.window,) * self.n_layers
+        fits = len(per_layer) == self.n_layers and all(near is None or _whole(near, 1) for near in per_layer)
+        _check(fits, self, "window", f"a whole number ≥ 1 or None, or one for each of {self.n_layers} layers")
+        _check(self.first_norm or self.norm_order == "pre", self, "first_norm", "True unless norm_order is pre")
+
+    @property
+    def position(self) -> Positions:
+        """``positions`` with its numbers, whatever form it was given in."""
+        if isinstance(self.positions, str):
+            raise TypeError("positions was not read yet")
+        return self.positions
+
+    @property
+    def kv_heads(self) -> int:
+        """Key-value heads, the default filled in."""
+        return self.n_kv_heads or self.n_heads
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head, the default filled in."""
+        return self.d_head or self.d_model // self.n_heads
+
+    @property
+    def hidden(self) -> int:
+        """Width of the feed-forward layer, the default filled in: 4 D, or 8/3 D rounded up to 8 when gated."""
+        return self.d_ff or (-(-8 * self.d_model // 24) * 8 if self.gated else 4 * self.d_model)
+
+    @property
+    def rotated(self) -> int:
+        """How many entries of each head a rotary encoding turns."""
+        return int(self.head_width * self.position.fraction)
+
+    def layer_window(self, layer: int) -> int | None:
+        """The window of one layer, or None when it attends to all."""
+        return self.window[layer] if isinstance(self.window, tuple) else self.window
+
+    def but(self, **changes: Any) -> "TransformerConfig":
+        """A copy with some fields changed; unknown names raise TypeError."""
+        return replace(self, **changes)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "TransformerConfig":
+        """Build from plain values, as ``dataclasses.asdict`` gives them; an unknown key raises ValueError."""
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ValueError(f"unknown configuration keys: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        values = dict(values)
+        if isinstance(values.get("positions"), dict):
+            unknown = sorted(set(values["positions"]) - {field.name for field in fields(Positions)})
+            if unknown:
+                raise ValueError(f"unknown keys of positions: {', '.join(unknown)}")
+            values["positions"] = Positions(**values["positions"])
+        for name in ("bias", "window"):
+            if isinstance(values.get(name), list):
+                values[name] = tuple(values[name])
+        return cls(**values)
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check(holds: bool, config: Any, name: str, allowed: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {getattr(config, name)!r}, but must be {allowed}")

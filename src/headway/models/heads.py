@@ -1,0 +1,124 @@
+"""What turns contextual vectors into answers.
+
+Letters: B batch, T length, D width, V vocabulary, C classes.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.config import TransformerConfig
+from headway.nn.feedforward import ACTIVATIONS
+from headway.nn.norm import LayerNorm, RMSNorm
+
+Pooling = Literal["mean", "first", "last"]
+
+
+def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
+    """The norm that the configuration asks for, over d_model or another width."""
+    width = width or config.d_model
+    if config.norm == "rmsnorm":
+        return RMSNorm(width, config.norm_eps, weight=config.norm_parameters != "none")
+    both = config.norm_parameters == "both"
+    return LayerNorm(width, config.norm_eps, weight=config.norm_parameters != "none", bias=both)
+
+
+def pool(x: Tensor, mask: Tensor | None, how: Pooling) -> Tensor:
+    """One vector for each sequence: (B, T, D) -> (B, D), over real tokens alone.
+
+    "mean" of all, "first" ([CLS]) or "last"; ``mask`` (B, T) is true where a token is.
+    """
+    if how not in ("mean", "first", "last"):
+        raise ValueError(f"pooling is {how!r}, but must be mean, first or last")
+    if mask is None:
+        return x.mean(dim=1) if how == "mean" else x[:, 0 if how == "first" else -1]
+    if how == "mean":
+        weights = mask.to(x.dtype)[..., None]  # (B, T, 1)
+        return (x * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+    places = torch.arange(mask.shape[1], device=mask.device)
+    place = (places * mask).argmax(dim=1) if how == "last" else mask.long().argmax(dim=1)  # (B,)
+    return x[torch.arange(len(x), device=x.device), place]
+
+
+class TokenHead(nn.Module):
+    """Logits over the vocabulary: x Eᵀ (+ bias), with E tied to the token embedding or a matrix of its own."""
+
+    def __init__(self, config: TransformerConfig, embedding: nn.Embedding):
+        super().__init__()
+        self.matrix = nn.Linear(config.d_model, config.vocab_size, bias="head" in config.bias)
+        if config.tied:
+            self.matrix.weight = embedding.weight
+        self.softcap = config.logit_softcap
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, V).  The mask is not needed: every position has logits of its own."""
+        logits = self.matrix(x)
+        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+
+
+class MaskedTokenHead(nn.Module):
+    """BERT's masked-token head: a dense layer, its activation (the model's own unless given) and norm, then logits."""
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        embedding: nn.Embedding,
+        *,
+        activation: str | None = None,
+        dense_bias: bool = True,
+    ):
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias)
+        self.activation = activation or config.activation
+        self.norm = make_norm(config)
+        self.token = TokenHead(config, embedding)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, V)."""
+        return self.token(self.norm(ACTIVATIONS[self.activation](self.dense(x))))
+
+
+class ClassificationHead(nn.Module):
+    """Pool, a dense layer with its activation (and norm), then one logit for each class."""
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        n_classes: int,
+        *,
+        pooling: Pooling = "mean",
+        activation: str = "gelu",
+        norm: Callable[[], nn.Module] | None = None,
+        dense_bias: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if n_classes < 2:
+            raise ValueError(f"{n_classes} classes: a classifier needs at least 2")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
+        self.pooling: Pooling = pooling
+        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias)
+        self.activation = activation
+        self.norm = norm() if norm is not None else nn.Identity()
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.out = nn.Linear(config.d_model, n_classes)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, C)."""
+        x = self.norm(ACTIVATIONS[self.activation](self.dense(pool(x, mask, self.pooling))))
+        return self.out(self.dropout(x))
+
+
+class PoolingHead(nn.Module):
+    """One vector of length 1 for each sequence, for comparing texts by their cosine."""
+
+    def __init__(self, pooling: Pooling = "mean"):
+        super().__init__()
+        self.pooling: Pooling = pooling
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, D)."""
+        return nn.functional.normalize(pool(x, mask, self.pooling), dim=-1)

@@ -1,0 +1,190 @@
+"""What a configuration will cost, before anything is built: parameters, multiplications, bytes.
+
+Everything here is arithmetic on the configuration; the tests hold it equal to what is counted on real models.  A
+multiply-add is two FLOPs, and matrix products alone are counted: the linear layers, the scores and the weighted sums.
+
+Letters: B batch, T length (target), S source length, D width, H heads, G key-value heads, K head width, F hidden width
+of the feed-forward layer, V vocabulary, C classes.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.models.config import TransformerConfig
+from headway.models.transformer import shares_embedding
+
+Wiring = Literal["encoder", "decoder", "encoder-decoder"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What an encoder ends in: MaskedTokenHead ("masked") or ClassificationHead ("classes")."""
+
+    kind: Literal["masked", "classes"]
+    n_classes: int = 2
+    dense_bias: bool = False
+    norm: bool = True
+
+
+def parameters(
+    config: TransformerConfig,
+    *,
+    wiring: Wiring = "decoder",
+    encoder: TransformerConfig | None = None,
+    head: Head | None = None,
+) -> dict[str, int]:
+    """How many numbers are learned, by part; a tied matrix is counted once, as embedding.
+
+    "embedding" (tokens, learned positions, relative biases, segments), "attention", "cross", "feedforward", "norms" and
+    "head" add up to "total"; "block" is one block of the (decoder's) stack that has all its norms.  ``encoder`` is an
+    encoder-decoder's other configuration; ``head`` is for the wiring "encoder".
+    """
+    _check(wiring, encoder, head)
+    decodes = wiring != "encoder"
+    if wiring == "encoder-decoder":
+        first = encoder or config
+        parts = _stack(config, d_source=first.d_model)
+        for part, count in _stack(first, None).items():
+            parts[part] += count
+        if config.tied and shares_embedding(config, first):
+            parts["embedding"] -= config.vocab_size * config.d_model
+        block = _block(config, first.d_model)
+    else:
+        parts, block = _stack(config, None), _block(config, None)
+    parts["head"] = 0
+    if decodes or (head is not None and head.kind == "masked"):
+        parts["head"] += 0 if config.tied else config.vocab_size * config.d_model
+        parts["head"] += config.vocab_size if "head" in config.bias else 0
+    if head is not None:
+        parts["head"] += config.d_model * config.d_model + (config.d_model if head.dense_bias else 0)
+        parts["norms"] += _norm(config, config.d_model) if head.norm or head.kind == "masked" else 0
+        parts["head"] += (config.d_model + 1) * head.n_classes if head.kind == "classes" else 0
+    return {**parts, "block": sum(block.values()), "total": sum(parts.values())}
+
+
+def forward_flops(
+    config: TransformerConfig,
+    batch: int,
+    length: int,
+    *,
+    source_length: int | None = None,
+    wiring: Wiring = "decoder",
+    encoder: TransformerConfig | None = None,
+    head: Head | None = None,
+) -> int:
+    """FLOPs of one forward pass over B sequences of T tokens without padding, and without a cache.
+
+    Scores are counted as computed: all T × T of them under a causal mask too, and in a windowed layer the pieces that
+    ``attend_window`` makes.  ``source_length`` is S, for an encoder-decoder (T unless given).
+    """
+    _check(wiring, encoder, head)
+    width = config.d_model
+    flops = 0
+    if wiring == "encoder-decoder":
+        first, source_length = encoder or config, source_length or length
+        flops += _stack_flops(first, batch, source_length, causal=False)
+        flops += _cross_flops(config, first.d_model, batch, length, source_length)
+    flops += _stack_flops(config, batch, length, causal=wiring != "encoder")
+    if wiring != "encoder" or (head is not None and head.kind == "masked"):
+        flops += 2 * batch * length * width * config.vocab_size
+    if head is not None:
+        rows = batch * length if head.kind == "masked" else batch
+        flops += 2 * rows * width * (width + (head.n_classes if head.kind == "classes" else 0))
+    return flops
+
+
+def flops_per_token(config: TransformerConfig, length: int, *, wiring: Wiring = "decoder") -> float:
+    """FLOPs of a forward pass for each token of sequences of that length."""
+    return forward_flops(config, 1, length, wiring=wiring) / length
+
+
+def training_flops(forward: int) -> int:
+    """FLOPs of a training step, from those of its forward pass: the backward pass takes twice as many again."""
+    return 3 * forward
+
+
+def weight_bytes(count: int, bytes_each: int = 4) -> int:
+    """Bytes of that many parameters: 4 each in float32, 2 in bfloat16 or float16, 1 in int8."""
+    return count * bytes_each
+
+
+def cache_bytes(
+    config: TransformerConfig, batch: int, length: int, *, source_length: int = 0, bytes_each: int = 4
+) -> int:
+    """Bytes of the keys and values that a state holds for B sequences of T tokens (and the S of their source).
+
+    The cache takes room in doubling steps, at least 64 tokens, so up to twice as much may be reserved.
+    """
+    return 2 * config.n_layers * batch * (length + source_length) * config.kv_heads * config.head_width * bytes_each
+
+
+def training_bytes(count: int, *, bytes_each: int = 4, optimizer_states: int = 2, bytes_each_state: int = 4) -> int:
+    """Bytes that training holds whatever the batch: weights, their gradients and the optimiser's states.
+
+    AdamW keeps two numbers for each parameter, Muon one, plain SGD none.  Activations come on top.
+    """
+    return count * (2 * bytes_each + optimizer_states * bytes_each_state)
+
+
+def _stack(config: TransformerConfig, d_source: int | None) -> dict[str, int]:
+    width, position = config.d_model, config.position
+    embedding = (config.vocab_size + config.segments) * width
+    embedding += config.max_length * width if position.kind == "learned" else 0
+    embedding += position.buckets * config.n_heads if position.kind == "relative" else 0
+    parts = {part: config.n_layers * count for part, count in _block(config, d_source).items()}
+    outer = int(config.embedding_norm) + int(config.norm_order == "pre") - int(not config.first_norm)
+    parts["norms"] += outer * _norm(config, width)
+    return {"embedding": embedding, **parts}
+
+
+def _block(config: TransformerConfig, d_source: int | None) -> dict[str, int]:
+    width, hidden = config.d_model, config.hidden
+    up = 2 * hidden if config.gated else hidden
+    feedforward = (up + hidden) * width + (up + width if "ff" in config.bias else 0)
+    n_attentions = 1 if d_source is None else 2
+    norms = (n_attentions + 1) * _norm(config, width)
+    norms += 2 * n_attentions * _norm(config, config.head_width) if config.qk_norm else 0
+    cross = 0 if d_source is None else _attention(config, d_source)
+    return {"attention": _attention(config, width), "cross": cross, "feedforward": feedforward, "norms": norms}
+
+
+def _attention(config: TransformerConfig, d_source: int) -> int:
+    q, kv = config.n_heads * config.head_width, 2 * config.kv_heads * config.head_width
+    biases = (q + kv if "qkv" in config.bias else 0) + (config.d_model if "out" in config.bias else 0)
+    return 2 * q * config.d_model + kv * d_source + biases
+
+
+def _norm(config: TransformerConfig, width: int) -> int:
+    if config.norm_parameters == "none":
+        return 0
+    return 2 * width if config.norm == "layernorm" and config.norm_parameters == "both" else width
+
+
+def _stack_flops(config: TransformerConfig, batch: int, length: int, *, causal: bool) -> int:
+    """FLOPs of the self-attentions and feed-forward layers."""
+    q, kv = config.n_heads * config.head_width, 2 * config.kv_heads * config.head_width
+    linear = (2 * q + kv + (3 if config.gated else 2) * config.hidden) * config.d_model
+    flops = config.n_layers * 2 * batch * length * linear
+    for layer in range(config.n_layers):
+        scores = length * length
+        window = config.layer_window(layer)
+        if window is not None and config.position.kind not in ("alibi", "relative"):  # these two bring a whole mask
+            scores = -(-length // window) * window * window * (2 if causal else 3)
+        flops += 2 * 2 * batch * q * scores
+    return flops
+
+
+def _cross_flops(config: TransformerConfig, d_source: int, batch: int, length: int, source_length: int) -> int:
+    """FLOPs of the cross-attentions: queries and outputs of the target, keys and values of the source, and scores."""
+    q, kv = config.n_heads * config.head_width, 2 * config.kv_heads * config.head_width
+    linear = 2 * q * config.d_model * length + kv * d_source * source_length
+    return config.n_layers * 2 * batch * (linear + 2 * q * length * source_length)
+
+
+def _check(wiring: str, encoder: TransformerConfig | None, head: Head | None) -> None:
+    if wiring not in ("encoder", "decoder", "encoder-decoder"):
+        raise ValueError(f"wiring is {wiring!r}, but must be encoder, decoder or encoder-decoder")
+    if encoder is not None and wiring != "encoder-decoder":
+        raise ValueError(f"a second configuration is for the wiring 'encoder-decoder', not {wiring!r}")
+    if head is not None and wiring != "encoder":
+        raise ValueError(f"a head can be chosen for the wiring 'encoder', not {wiring!r}")

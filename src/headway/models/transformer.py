@@ -1,0 +1,258 @@
+"""The three wirings of the one block.
+
+    Encoder          every token sees every token              -> vectors, or a head's answer
+    Decoder          every token sees itself and those before  -> logits of the next token
+    EncoderDecoder   a decoder that also reads an encoder      -> logits of the next target token
+
+Letters: B batch, T length (target), S source length, D width, V vocabulary, C classes.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.config import TransformerConfig
+from headway.models.heads import TokenHead, make_norm
+from headway.nn.attention import Attention
+from headway.nn.block import Block
+from headway.nn.feedforward import FeedForward
+from headway.nn.masks import attention_mask, token_positions, with_bias
+from headway.nn.masks import source_mask as across_mask
+from headway.nn.positions import (
+    LearnedPositions,
+    RelativeBias,
+    Rotation,
+    alibi_bias,
+    alibi_slopes,
+    rotation,
+    sinusoids,
+)
+from headway.nn.state import State
+
+
+class Encoder(nn.Module):
+    """Encoder-only: contextual vectors (BERT, RoBERTa, ModernBERT), and what ``head`` makes of them."""
+
+    def __init__(self, config: TransformerConfig, head: nn.Module | None = None):
+        super().__init__()
+        self.config = config
+        self.stack = Stack(config, causal=False)
+        self.head = head
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """(B, T) int -> (B, T, D) vectors, or (B, T, V) or (B, C) by the head.  ``mask`` is true where a token is."""
+        x = self.stack(ids, mask, segments=segments)
+        return x if self.head is None else self.head(x, mask)
+
+
+class Decoder(nn.Module):
+    """Decoder-only: a causal language model (GPT-2, Llama, Qwen)."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.config = config
+        self.stack = Stack(config, causal=True)
+        self.head = TokenHead(config, self.stack.embedding.tokens)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
+        """(B, T) int -> logits (B, T, V).  With a state, ``ids`` and ``mask`` continue what it has read."""
+        return self.head(self.stack(ids, mask, state))
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
+        """Logits of the token after the last of ``ids`` alone: (B, T) -> (B, V).  Padding must be on the left."""
+        return self.head(self.stack(ids, mask, state)[:, -1])
+
+    def new_state(self) -> State:
+        """An empty state, to be given to every call that continues the same sequences."""
+        return State(self.config.n_layers)
+
+
+class EncoderDecoder(nn.Module):
+    """Encoder-decoder: logits of a target, given a source (Vaswani et al. 2017, T5, BART, Marian).
+
+    ``encoder`` is the encoder's configuration where it differs from the decoder's.
+    """
+
+    def __init__(self, config: TransformerConfig, encoder: TransformerConfig | None = None):
+        super().__init__()
+        self.config = config
+        self.encoder_config = encoder or config
+        self.encoder = Stack(self.encoder_config, causal=False)
+        self.decoder = Stack(config, causal=True, d_source=self.encoder_config.d_model)
+        if config.tied and shares_embedding(config, self.encoder_config):
+            self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
+        self.head = TokenHead(config, self.decoder.embedding.tokens)
+
+    def forward(self, source_ids: Tensor, target_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """(B, S) and (B, T) int -> logits (B, T, V).  ``target_ids`` are the decoder's inputs, already shifted."""
+        return self.decode(target_ids, self.encode(source_ids, source_mask), source_mask)
+
+    def encode(self, source_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """(B, S) int -> (B, S, D)."""
+        return self.encoder(source_ids, source_mask)
+
+    def decode(
+        self, target_ids: Tensor, source: Tensor, source_mask: Tensor | None = None, state: State | None = None
+    ) -> Tensor:
+        """(B, T) int and an encoded source (B, S, D) -> logits (B, T, V).
+
+        A state keeps the source's mask of its first call, and reorders it with all else.
+        """
+        if state is not None:
+            if state.source_mask is None:
+                state.source_mask = source_mask
+            source_mask = state.source_mask
+        return self.head(self.decoder(target_ids, None, state, source=source, source_mask=source_mask))
+
+    def new_state(self) -> State:
+        """An empty state for ``decode``; the source's keys are computed once and kept in it."""
+        return State(self.config.n_layers)
+
+
+class Embeddings(nn.Module):
+    """Token vectors, with what the configuration adds to them: positions, segments, a scale, a norm, dropout."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.tokens = nn.Embedding(config.vocab_size, config.d_model)
+        kind = config.position.kind
+        self.learned = LearnedPositions(config.max_length, config.d_model) if kind == "learned" else None
+        self.sinusoidal = kind == "sinusoidal"
+        self.segments = nn.Embedding(config.segments, config.d_model) if config.segments else None
+        self.scale = math.sqrt(config.d_model) if config.embedding_scale else None
+        self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
+
+    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None) -> Tensor:
+        """(B, T) int, with positions (B or 1, T) -> (B, T, D)."""
+        x = self.tokens(ids)
+        if self.scale is not None:
+            x = x * self.scale
+        if self.learned is not None:
+            x = x + self.learned(positions)
+        if self.sinusoidal:
+            x = x + sinusoids(positions, x.shape[-1]).to(x.dtype)
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
+        return self.dropout(self.norm(x))
+
+
+class Stack(nn.Module):
+    """Embeddings, the blocks, and the final norm of a pre-norm model: what all three wirings share."""
+
+    def __init__(self, config: TransformerConfig, *, causal: bool, d_source: int | None = None):
+        super().__init__()
+        self.config, self.causal = config, causal
+        self.embedding = Embeddings(config)
+        self.blocks = nn.ModuleList(_block(config, layer, d_source) for layer in range(config.n_layers))
+        self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()
+        position = config.position
+        self.windows = [config.layer_window(layer) for layer in range(config.n_layers)]
+        self.bases = [position.layer_base(window) for window in self.windows]
+        self.relative = None
+        if position.kind == "relative":
+            self.relative = RelativeBias(config.n_heads, position.buckets, position.max_distance, causal=causal)
+        self.slopes = alibi_slopes(config.n_heads) if position.kind == "alibi" else None
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        state: State | None = None,
+        *,
+        segments: Tensor | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T) int -> (B, T, D).  ``source`` (B, S, D) and its mask (B, S) are for blocks with cross-attention."""
+        queries, keys, key_mask = self._positions(ids, mask, state)
+        turn: dict[float, Rotation] = {}
+        if self.config.position.kind == "rotary":
+            turn = {base: rotation(queries, self.config.rotated, base) for base in set(self.bases)}
+        reach = {w: self._reach(queries, keys, key_mask, w) for w in set(self.windows)}
+        across = None if source_mask is None else across_mask(source_mask)
+        x = self.embedding(ids, queries, segments)
+        for layer, block in enumerate(self.blocks):
+            allowed, causal = reach[self.windows[layer]]
+            x = block(
+                x,
+                mask=allowed,
+                causal=causal,
+                rotation=turn.get(self.bases[layer]),
+                cache=None if state is None else state.layers[layer],
+                source=source,
+                source_mask=across,
+                source_cache=None if state is None else state.cross[layer],
+            )
+        return self.norm(x)
+
+    def _positions(self, ids: Tensor, mask: Tensor | None, state: State | None):
+        """Positions of the queries (B or 1, T) and keys (B or 1, S), and which keys are real (B, S) or None."""
+        batch, length = ids.shape
+        start = 0
+        if state is not None:
+            start = state.length
+            state.extend_mask(mask, batch, length, ids.device)
+            mask = state.mask
+        everything = torch.arange(start + length, device=ids.device)[None]  # (1, S)
+        keys = everything if mask is None else token_positions(mask)  # (B or 1, S)
+        return keys[:, start:], keys, mask
+
+    def _reach(self, queries: Tensor, keys: Tensor, key_mask: Tensor | None, window: int | None):
+        """What one block's attention needs: a mask (or None), and whether it is the plain causal triangle."""
+        n_queries, n_keys = queries.shape[1], keys.shape[1]
+        bias = None
+        if self.relative is not None:
+            bias = self.relative(queries, keys)
+        elif self.slopes is not None:
+            bias = alibi_bias(queries, keys, self.slopes)
+        if bias is None and key_mask is None:
+            if n_queries == n_keys:
+                return None, self.causal
+            if n_queries == 1 and window is None:
+                return None, False
+        mask = attention_mask(queries, keys, causal=self.causal, window=window, key_mask=key_mask)
+        return with_bias(mask, bias), False
+
+
+def shares_embedding(decoder: TransformerConfig, encoder: TransformerConfig) -> bool:
+    """Whether one table of token vectors can serve both stacks of an encoder-decoder."""
+    return (decoder.vocab_size, decoder.d_model) == (encoder.vocab_size, encoder.d_model)
+
+
+def _block(config: TransformerConfig, layer: int, d_source: int | None) -> Block:
+    """One block as the configuration wants it."""
+
+    def attention(source: int | None, window: int | None) -> Attention:
+        return Attention(
+            config.d_model,
+            config.n_heads,
+            n_kv_heads=config.n_kv_heads,
+            d_head=config.d_head,
+            d_source=source,
+            bias="qkv" in config.bias,
+            out_bias="out" in config.bias,
+            qk_norm=(lambda width: make_norm(config, width)) if config.qk_norm else None,
+            dropout=config.dropout,
+            window=window,
+        )
+
+    feedforward = FeedForward(
+        config.d_model,
+        config.hidden,
+        activation=config.activation,
+        gated=config.gated,
+        bias="ff" in config.bias,
+    )
+    block = Block(
+        attention(None, config.layer_window(layer)),
+        feedforward,
+        lambda: make_norm(config),
+        cross=attention(d_source, None) if d_source is not None else None,
+        order=config.norm_order,
+        dropout=config.dropout,
+    )
+    if layer == 0 and not config.first_norm:
+        block.attention.norm = nn.Identity()
+    return block

@@ -1,0 +1,1 @@
+"""Tensors in, tensors out: the parts every Transformer is made of.  Imports torch alone."""

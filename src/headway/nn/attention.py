@@ -1,0 +1,174 @@
+"""Scaled dot-product attention, and the multi-head layer around it (Vaswani et al. 2017, sections 3.2.1 and 3.2.2).
+
+Letters: B batch, T queries, S keys, D width, H query heads, G key-value heads, K head width.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.nn.masks import attention_mask
+from headway.nn.norm import RMSNorm
+from headway.nn.positions import Rotation, rotate
+from headway.nn.state import KeyValueCache
+from headway.nn.window import attend_window
+
+PLAIN_SCORES = 1 << 26
+"""On a CPU in bfloat16 the plain product is about four times as fast as torch's fused kernel, forward and backward
+together; above this many scores (128 MiB of them) the fused kernel's smaller memory counts for more."""
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0):
+    """softmax(q kᵀ / √K) v by torch's fused kernel: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K).
+
+    ``mask`` broadcasts to (B, H, T, S): bool, true = may attend, or float, added to the scores.  ``causal`` is the
+    plain triangle without a mask tensor, for T = S alone.  ``attend_oracle`` is the same in plain arithmetic.
+    """
+    if causal and q.shape[2] != k.shape[2]:
+        raise ValueError(f"causal needs as many keys as queries, found {q.shape[2]} queries and {k.shape[2]} keys")
+    n_scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
+    if q.dtype == torch.bfloat16 and q.device.type == "cpu" and n_scores <= PLAIN_SCORES:
+        return _attend_plain(q, k, v, mask, causal, dropout)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
+
+
+def _attend_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """``attend`` as two batched products and a softmax, with the mask added in the first product."""
+    heads, n_queries, n_keys = q.shape[1], q.shape[2], k.shape[2]
+    added = q.new_zeros(n_queries, n_keys)
+    if causal:
+        added = added.fill_(float("-inf")).triu(1)
+    if mask is not None:
+        mask = mask.expand(q.shape[0], heads, n_queries, n_keys).flatten(0, 1)  # (B H, T, S)
+        added = added.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else added + mask
+    keys = k.flatten(0, 1).transpose(1, 2)  # (B H, K, S)
+    scores = torch.baddbmm(added.to(q.dtype), q.flatten(0, 1), keys, alpha=1 / math.sqrt(q.shape[-1]))
+    weights = F.dropout(scores.softmax(dim=-1), dropout) if dropout else scores.softmax(dim=-1)
+    return torch.bmm(weights, v.flatten(0, 1)).unflatten(0, (-1, heads))  # (B, H, T, K)
+
+
+def attend_oracle(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False):
+    """What ``attend`` computes, step by step; also returns the weights (B, H, T, S), each row summing to one."""
+    weights = attention_weights(q, k, mask, causal)
+    return weights @ v, weights
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    """softmax(q kᵀ / √K) with minus infinity before the softmax wherever attention is forbidden: (B, H, T, S)."""
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, H, T, S)
+    if causal:
+        triangle = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        scores = scores.masked_fill(~triangle, float("-inf"))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(dim=-1)
+
+
+class Attention(nn.Module):
+    """Multi-head attention: self or cross, cached or not, with as many or fewer key-value heads than query heads.
+
+    Self-attention reads queries, keys and values from ``x`` by one matrix, ``qkv``; cross-attention (``d_source``
+    given) reads queries from ``x`` and keys and values from ``source``.  With fewer key-value heads than heads it is
+    grouped-query attention (Ainslie et al. 2023); with one, multi-query attention (Shazeer 2019).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        d_source: int | None = None,
+        bias: bool = False,
+        out_bias: bool = False,
+        qk_norm: Callable[[int], nn.Module] | None = None,
+        dropout: float = 0.0,
+        window: int | None = None,
+    ):
+        super().__init__()
+        self.n_heads = n_heads
+        self.n_kv_heads = n_kv_heads or n_heads
+        self.d_head = d_head or d_model // n_heads
+        self.dropout = dropout
+        self.window = window
+        self.cross = d_source is not None
+        if n_heads % self.n_kv_heads:
+            raise ValueError(f"{n_heads} heads cannot share {self.n_kv_heads} key-value heads evenly")
+        q_width, kv_width = n_heads * self.d_head, 2 * self.n_kv_heads * self.d_head
+        if d_source is not None:
+            self.q = nn.Linear(d_model, q_width, bias=bias)
+            self.kv = nn.Linear(d_source, kv_width, bias=bias)
+        else:
+            self.qkv = nn.Linear(d_model, q_width + kv_width, bias=bias)
+        self.out = nn.Linear(q_width, d_model, bias=out_bias)
+        self.q_norm = qk_norm(self.d_head) if qk_norm else None
+        self.k_norm = qk_norm(self.d_head) if qk_norm else None
+        self.watch: Callable[[Tensor], None] | None = None  # receives the weights (B, H, T, S) of every call
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        rotation: Rotation | None = None,
+        cache: KeyValueCache | None = None,
+        source: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T, D) -> (B, T, D).  ``mask`` as in ``attend``; ``source`` (B, S, D) for cross-attention."""
+        q, k, v = self._read_source(x, source, cache) if self.cross else self._read_self(x, rotation)
+        if cache is not None and not self.cross:
+            k, v = cache.append(k, v)
+        if self.n_kv_heads != self.n_heads:
+            k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)  # (B, H, S, K)
+            v = v.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
+        dropout = self.dropout if self.training else 0.0
+        if self.window is not None and mask is None and q.shape[2] == k.shape[2]:
+            y = attend_window(q, k, v, self.window, causal, dropout)  # (B, H, T, K)
+        else:
+            y = attend(q, k, v, mask, causal, dropout)  # (B, H, T, K)
+        if self.watch is not None:
+            self.watch(attention_weights(q, k, self._window_mask(q, mask, causal), causal))
+        return self.out(y.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def _window_mask(self, q: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
+        """The mask that ``attend_window`` works by without making it, for showing the weights."""
+        if self.window is None or mask is not None:
+            return mask
+        positions = torch.arange(q.shape[2], device=q.device)[None]
+        return attention_mask(positions, positions, causal=causal, window=self.window)
+
+    def _read_self(self, x: Tensor, rotation: Rotation | None):
+        """Queries (B, H, T, K), keys and values (B, G, T, K) of a self-attention; normalised, then rotated."""
+        heads = self.qkv(x).unflatten(-1, (-1, self.d_head))  # (B, T, H + 2 G, K)
+        n_rotated = self.n_heads + self.n_kv_heads
+        qk, v = heads[:, :, :n_rotated], heads[:, :, n_rotated:]
+        if self.q_norm is not None and self.k_norm is not None:
+            if isinstance(self.q_norm, RMSNorm) and self.q_norm.weight is None:
+                qk = self.q_norm(qk)  # without weights one call serves both
+            else:
+                qk = torch.cat([self.q_norm(qk[:, :, : self.n_heads]), self.k_norm(qk[:, :, self.n_heads :])], dim=2)
+        qk = qk.transpose(1, 2)  # (B, H + G, T, K)
+        if rotation is not None:
+            qk = rotate(qk, rotation)
+        return qk[:, : self.n_heads], qk[:, self.n_heads :], v.transpose(1, 2)
+
+    def _read_source(self, x: Tensor, source: Tensor | None, cache: KeyValueCache | None):
+        """Queries (B, H, T, K) from ``x``; keys and values (B, G, S, K) from ``source``, or from a full ``cache``."""
+        q = self.q(x).unflatten(-1, (-1, self.d_head)).transpose(1, 2)  # (B, H, T, K)
+        if cache is not None and cache.length:
+            k, v = cache.read()
+        else:
+            kv = self.kv(source).unflatten(-1, (-1, self.d_head)).transpose(1, 2)  # (B, 2 G, S, K)
+            k, v = kv[:, : self.n_kv_heads], kv[:, self.n_kv_heads :]
+            if self.k_norm is not None:
+                k = self.k_norm(k)
+            if cache is not None:
+                k, v = cache.append(k, v)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
+        return q, k, v

@@ -1,0 +1,41 @@
+"""The position-wise feed-forward layer, plain (Vaswani et al. 2017, 3.3) or gated (Shazeer 2020: SwiGLU, GEGLU)."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "relu2": lambda x: F.relu(x).square(),
+}
+
+
+class FeedForward(nn.Module):
+    """out(activation(up(x))), or with ``gated`` out(activation(gate(x)) * up(x)); each position by itself.
+
+    The gate and ``up`` are one matrix: its first half is the gate.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, *, activation: str, gated: bool, bias: bool, dropout: float = 0.0):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
+        self.activation = ACTIVATIONS[activation]
+        self.gated = gated
+        self.up = nn.Linear(d_model, 2 * d_ff if gated else d_ff, bias=bias)
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.out = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        if not self.gated:
+            return self.out(self.dropout(self.activation(self.up(x))))
+        gate, up = self.up(x).chunk(2, dim=-1)  # (B, T, F) each
+        return self.out(self.dropout(self.activation(gate) * up))

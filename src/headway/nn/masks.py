@@ -1,0 +1,57 @@
+"""Who may attend to whom: the one place where masks are made.
+
+One convention: a mask is bool and **true where a query may attend to a key**.  Masks are made from positions, not from
+indices, so padding on either side, cached keys and batches of mixed lengths need no cases of their own.
+
+Letters: B batch, T queries, S keys.
+"""
+
+import torch
+from torch import Tensor
+
+
+def token_positions(mask: Tensor) -> Tensor:
+    """Positions counted over real tokens: (B, T) bool -> (B, T) int64.  Padding before the first token gets 0."""
+    return (mask.long().cumsum(dim=-1) - 1).clamp(min=0)  # (B, T)
+
+
+def attention_mask(
+    queries: Tensor, keys: Tensor, *, causal: bool, window: int | None = None, key_mask: Tensor | None = None
+) -> Tensor | None:
+    """Which keys each query may attend to, true = may: (B or 1, 1, T, S), or None when every query may attend to all.
+
+    ``queries`` (B or 1, T) and ``keys`` (B or 1, S) are positions; the queries are the last T of the S keys.
+    ``causal`` forbids keys after the query, ``window`` forbids distances of ``window`` or more on either side, and
+    ``key_mask`` (B, S), true where there is a token, forbids padding.  A token may always attend to itself, so no row
+    is empty: a padding query sees at least itself, and since nobody sees *it*, what it computes reaches no result.
+    """
+    distance = queries[:, :, None] - keys[:, None, :]  # (B, T, S)
+    allowed = torch.ones_like(distance, dtype=torch.bool)
+    if causal:
+        allowed &= distance >= 0
+    if window is not None:
+        allowed &= distance.abs() < window
+    if key_mask is not None:
+        allowed = allowed & key_mask[:, None, :]  # (B, T, S)
+    n_queries, n_keys = queries.shape[1], keys.shape[1]
+    itself = torch.ones(n_queries, n_keys, dtype=torch.bool, device=keys.device)
+    itself = itself.triu(n_keys - n_queries).tril(n_keys - n_queries)
+    return (allowed | itself)[:, None]  # (B, 1, T, S)
+
+
+def source_mask(mask: Tensor) -> Tensor:
+    """Cross-attention's mask from the source's (B, S), true where a token is: (B, 1, 1, S).
+
+    Raises ValueError when a source has no token at all: its queries would have nothing to read.
+    """
+    empty = (~mask.any(dim=-1)).nonzero().flatten().tolist()
+    if empty:
+        raise ValueError(f"source {empty[0]} of the batch has no tokens: every source needs at least one")
+    return mask[:, None, None, :]  # (B, 1, 1, S)
+
+
+def with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """One tensor for the scores: the bool mask, or ``bias`` with minus infinity wherever the mask forbids."""
+    if bias is None or mask is None:
+        return mask if bias is None else bias
+    return bias.masked_fill(~mask, float("-inf"))

@@ -1,0 +1,134 @@
+"""How a Transformer is told the order of its tokens: six ways, in three kinds.
+
+Added to the embeddings: ``sinusoids`` (Vaswani et al. 2017, 3.5) and ``LearnedPositions`` (BERT, GPT-2).
+Turning queries and keys: ``rotation`` and ``rotate`` (Su et al. 2021, rotary).
+Added to the scores: ``alibi_slopes`` (Press et al. 2021) and ``RelativeBias`` (T5, Raffel et al. 2020).
+"none" is the sixth: a causal mask alone also tells a decoder something of the order.
+
+Letters: B batch, T queries, S keys, D width, H heads, K head width, R = rotated half width.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (B or 1, 1, T, R)
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """sin(p / 10000^(2i/D)) at even places 2i and the cosine at odd places 2i + 1: (..., ) int -> (..., D), any D."""
+    even = torch.arange(0, width, 2, device=positions.device)
+    angles = positions[..., None].float() * torch.exp(even * (-math.log(10000.0) / width))  # (..., ceil(D / 2))
+    table = torch.zeros(*positions.shape, width, device=positions.device)
+    table[..., 0::2] = angles.sin()
+    table[..., 1::2] = angles.cos()[..., : width // 2]
+    return table
+
+
+class LearnedPositions(nn.Module):
+    """A vector for each position below ``max_length``; undefined beyond, and refused there."""
+
+    def __init__(self, max_length: int, width: int):
+        super().__init__()
+        self.table = nn.Embedding(max_length, width)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """(B or 1, T) int -> (B or 1, T, D).  Raises ValueError past the trained length."""
+        longest = int(positions.max()) + 1 if positions.numel() else 0
+        if longest > self.table.num_embeddings:
+            raise ValueError(
+                f"{longest} tokens, but this model has learned positions for {self.table.num_embeddings} only: "
+                "beyond that its result would be undefined"
+            )
+        return self.table(positions)
+
+
+def rotation(positions: Tensor, d_rotated: int, base: float) -> Rotation:
+    """Cosines and sines of p / base^(2i/d): (B or 1, T) int -> two of (B or 1, 1, T, R) with R = d_rotated / 2."""
+    powers = torch.arange(0, d_rotated, 2, device=positions.device).float() / d_rotated  # (R,)
+    angles = positions[:, None, :, None].float() * (1.0 / base**powers)  # (B, 1, T, R)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, by: Rotation) -> Tensor:
+    """Turn each pair (x[i], x[i + R]) by its position's angle: (B, H, T, K) -> the same; what is past 2 R stays.
+
+    The product of a query and a key turned this way depends on the difference of their positions alone.
+    """
+    cos, sin = (part.to(x.dtype) for part in by)
+    half = cos.shape[-1]
+    turned = _Turn.apply(x[..., : 2 * half], cos, sin)
+    return turned if 2 * half == x.shape[-1] else torch.cat([turned, x[..., 2 * half :]], dim=-1)
+
+
+class _Turn(torch.autograd.Function):
+    """A rotation, whose gradient is the rotation back: nothing of ``x`` need be kept."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _turn(x, cos, sin)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return _turn(grads[0], cos, -sin), None, None
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = cos.shape[-1]
+    first, second = x[..., :half], x[..., half:]
+    out = torch.empty_like(x)
+    torch.mul(first, cos, out=out[..., :half]).addcmul_(second, sin, value=-1)
+    torch.mul(second, cos, out=out[..., half:]).addcmul_(first, sin)
+    return out
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """How steeply each head's scores fall with distance: (H,).
+
+    A geometric sequence from 2^(-8/H); for H not a power of two, that of the next lower power and every second one of
+    the next higher (the paper's rule).
+    """
+
+    def powers(n: int) -> list[float]:
+        return [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
+
+    lower = 2 ** math.floor(math.log2(n_heads))
+    return torch.tensor(powers(lower) + powers(2 * lower)[0::2][: n_heads - lower])
+
+
+def alibi_bias(queries: Tensor, keys: Tensor, slopes: Tensor) -> Tensor:
+    """-slope × distance: positions (B or 1, T) and (B or 1, S) -> (B or 1, H, T, S)."""
+    distance = (queries[:, None, :, None] - keys[:, None, None, :]).abs()  # (B, 1, T, S)
+    return -slopes.to(distance.device)[None, :, None, None] * distance
+
+
+class RelativeBias(nn.Module):
+    """T5's learned bias for each head and each bucket of distances; near distances exactly, far ones by logarithm."""
+
+    def __init__(self, n_heads: int, buckets: int, max_distance: int, *, causal: bool):
+        super().__init__()
+        self.table = nn.Embedding(buckets, n_heads)
+        self.buckets, self.max_distance, self.causal = buckets, max_distance, causal
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Positions (B or 1, T) and (B or 1, S) -> (B or 1, H, T, S)."""
+        ahead = keys[:, None, :] - queries[:, :, None]  # (B, T, S), positive when the key comes later
+        return self.table(self.bucket(ahead)).permute(0, 3, 1, 2)  # (B, H, T, S)
+
+    def bucket(self, ahead: Tensor) -> Tensor:
+        """The bucket of each signed distance: half for later keys unless causal; half exact, half logarithmic."""
+        count, offset = self.buckets, torch.zeros_like(ahead)
+        if self.causal:
+            distance = (-ahead).clamp(min=0)
+        else:
+            count //= 2
+            offset = (ahead > 0).long() * count
+            distance = ahead.abs()
+        exact = count // 2
+        scale = (count - exact) / math.log(self.max_distance / exact)
+        far = exact + (torch.log(distance.clamp(min=1).float() / exact) * scale).long()
+        return offset + torch.where(distance < exact, distance, far.clamp(max=count - 1))

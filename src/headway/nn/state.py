@@ -1,0 +1,83 @@
+"""What a model remembers between calls when it reads a sequence piece by piece.
+
+Letters: B batch, G key-value heads, S tokens so far, K head width.
+"""
+
+import torch
+from torch import Tensor
+
+
+class KeyValueCache:
+    """The keys and values of one attention layer, for the tokens read so far.
+
+    Room is taken in doubling steps, so that appending n tokens one by one copies O(n) numbers and not O(n²).
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._keys: Tensor | None = None  # (B, G, room, K), of which the first ``length`` are filled
+        self._values: Tensor | None = None
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add (B, G, T, K) keys and values; return all so far, (B, G, S, K)."""
+        end = self.length + keys.shape[2]
+        if self._keys is None or self._values is None or end > self._keys.shape[2]:
+            self._keys = self._grow(self._keys, keys, end)
+            self._values = self._grow(self._values, values, end)
+        self._keys[:, :, self.length : end] = keys
+        self._values[:, :, self.length : end] = values
+        self.length = end
+        return self.read()
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """All keys and values so far, each (B, G, S, K).  Raises ValueError when there are none."""
+        if self._keys is None or self._values is None:
+            raise ValueError("the cache is empty: append keys and values first")
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the given rows of the batch, in that order; rows may repeat or be left out.  ``rows`` is (B',) int64."""
+        if self._keys is not None and self._values is not None:
+            self._keys, self._values = self._keys[rows], self._values[rows]
+
+    def _grow(self, old: Tensor | None, new: Tensor, needed: int) -> Tensor:
+        room = max(needed, 2 * self.length, 64)
+        grown = new.new_zeros(new.shape[0], new.shape[1], room, new.shape[3])
+        if old is not None:
+            grown[:, :, : self.length] = old[:, :, : self.length]
+        return grown
+
+
+class State:
+    """Everything a Transformer decoder remembers: a cache for each layer, and which cached tokens are real.
+
+    ``mask`` (B, S) is true where a token is, or None while nothing has been padding.
+    """
+
+    def __init__(self, n_layers: int):
+        self.layers = [KeyValueCache() for _ in range(n_layers)]
+        self.cross = [KeyValueCache() for _ in range(n_layers)]  # keys and values of the source, computed once
+        self.source_mask: Tensor | None = None  # (B, S), kept beside them
+        self.mask: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        """How many tokens have been read, padding included."""
+        return self.layers[0].length
+
+    def extend_mask(self, mask: Tensor | None, batch: int, length: int, device: torch.device) -> None:
+        """Note which of ``length`` tokens about to be read are real; None means all."""
+        if mask is None and self.mask is None:
+            return
+        before = self.mask if self.mask is not None else torch.ones(batch, self.length, dtype=torch.bool, device=device)
+        now = mask if mask is not None else torch.ones(batch, length, dtype=torch.bool, device=device)
+        self.mask = torch.cat([before, now], dim=1)  # (B, S + T)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the given rows of the batch, in that order: what beam search and finished prompts need."""
+        for cache in [*self.layers, *self.cross]:
+            cache.reorder(rows)
+        if self.mask is not None:
+            self.mask = self.mask[rows]
+        if self.source_mask is not None:
+            self.source_mask = self.source_mask[rows]

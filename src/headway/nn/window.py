@@ -1,0 +1,45 @@
+"""Sliding-window attention in time linear in the length: the sub-quadratic choice (Beltagy et al. 2020, Longformer).
+
+Queries are cut into pieces of one window; a piece needs only its own keys and those of the pieces beside it, so the
+scores take T × 3 W entries instead of T × T.  Letters: B batch, H heads, T length, K head width, W window, N pieces.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dropout: float = 0.0) -> Tensor:
+    """Attention among keys nearer than ``window``: (B, H, T, K) three times -> (B, H, T, K).
+
+    Query i attends to key j when |i - j| < window, and j ≤ i when ``causal``.  Equal to ``attend`` with that mask.
+    """
+    batch, heads, length, width = q.shape
+    pieces = -(-length // window)
+    after = 0 if causal else window
+    span = 2 * window + after
+    padding = pieces * window - length
+    q = F.pad(q, (0, 0, 0, padding)).reshape(batch, heads * pieces, window, width)  # (B, H N, W, K)
+    k, v = (
+        F.pad(x, (0, 0, window, padding + after)).unfold(2, span, window).transpose(-2, -1).flatten(1, 2)
+        for x in (k, v)
+    )  # (B, H N, span, K)
+    mask = _piece_mask(length, window, causal, heads, q.device)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)  # (B, H N, W, K)
+    return y.reshape(batch, heads, pieces * window, width)[:, :, :length]  # (B, H, T, K)
+
+
+def _piece_mask(length: int, window: int, causal: bool, heads: int, device: torch.device) -> Tensor:
+    """Which of the span of keys each query of each piece may attend to, true = may: (H N, W, span)."""
+    pieces = -(-length // window)
+    query = torch.arange(pieces * window, device=device).view(pieces, window, 1)  # (N, W, 1)
+    span = 2 * window + (0 if causal else window)
+    key = torch.arange(span, device=device)[None, None] + (torch.arange(pieces, device=device) * window - window).view(
+        pieces, 1, 1
+    )  # (N, 1, span)
+    distance = query - key
+    allowed = (distance.abs() < window) & (key >= 0) & (key < length)
+    if causal:
+        allowed &= distance >= 0
+    allowed |= (distance == 0) & (query >= length)  # queries added by padding see themselves, and are cut off
+    return allowed.repeat(heads, 1, 1)  # (H N, W, span)

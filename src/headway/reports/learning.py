@@ -1,0 +1,103 @@
+"""The curves of a run: loss, accuracy and learning rate against steps, and what to read in them."""
+
+import itertools
+
+from headway.reports.axes import MOST_POINTS
+from headway.reports.curves import Chart, Line, draw
+from headway.reports.record import Point, Record, not_numbers, series
+from headway.reports.wording import LOSS_UNITS, Html, decimal, escape, mapping, number
+
+RISE = 1.02
+"""Validation loss over its best from which the page speaks of memorising."""
+
+
+def learning(record: Record) -> Html:
+    """The section of the learning curves; empty before the first logged step."""
+    charts = [
+        _titled("Loss", draw(_loss(record)), _notes(record)),
+        _titled("Accuracy on the validation data", draw(_accuracy(record)), []),
+        _titled("Learning rate", draw(_learning_rate(record)), []),
+    ]
+    body = "".join(charts)
+    return Html(f"<section><h2>How it learned</h2>{body}</section>" if body else "")
+
+
+def times(record: Record) -> list[Point]:
+    """Seconds at each step, if they never go back (a resumed run may count from zero again); else nothing."""
+    found = series(record.steps, "seconds")
+    rising = all(before[1] <= after[1] for before, after in itertools.pairwise(found))
+    return found if rising and len(found) > 1 else []
+
+
+def _loss(record: Record) -> Chart:
+    unit = LOSS_UNITS.get(record.task, "nats")
+    training = Line("training", series(record.steps, "loss"), "training")
+    validation = Line("validation", series(record.evaluations, "val_loss"), "validation", marks=True)
+    return Chart(
+        title="Training and validation loss against steps",
+        y_label=f"loss ({unit})",
+        lines=[training, validation],
+        levels=_levels(record, "val_loss"),
+        seconds=times(record),
+        ring=_kept(record, "val_loss"),
+    )
+
+
+def _accuracy(record: Record) -> Chart:
+    return Chart(
+        title="Accuracy on the validation data against steps",
+        y_label="accuracy (share of examples)",
+        lines=[Line("Transformer", series(record.evaluations, "accuracy"), "validation", marks=True)],
+        levels=_levels(record, "accuracy"),
+        seconds=times(record),
+        ring=_kept(record, "accuracy"),
+        highest=1.0,
+        height=280,
+    )
+
+
+def _learning_rate(record: Record) -> Chart:
+    return Chart(
+        title="Learning rate against steps",
+        y_label="learning rate",
+        lines=[Line("", series(record.steps, "learning_rate"), "third")],
+        from_zero=True,
+        height=170,
+    )
+
+
+def _levels(record: Record, key: str) -> list[tuple[str, float]]:
+    found = ((str(line.get("name", "baseline")), number(line.get(key))) for line in record.baselines)
+    return [(name, value) for name, value in found if value is not None]
+
+
+def _kept(record: Record, key: str) -> Point | None:
+    step, value = number(mapping(record.best).get("step")), number(record.best.get(key))
+    return None if step is None or value is None else (step, value)
+
+
+def _notes(record: Record) -> list[str]:
+    notes = []
+    if record.best:
+        notes.append(f"The ring marks step {record.best['step']:,}, whose weights were kept.")
+    validation = series(record.evaluations, "val_loss")
+    if len(validation) > 1:
+        (step, lowest), (_, last) = min(validation, key=lambda point: point[1]), validation[-1]
+        if last > RISE * lowest > 0:
+            notes.append(
+                f"Validation loss rose from {decimal(lowest)} at step {step:,.0f} to {decimal(last)} at the end: "
+                "from there on it learned the training data by heart. More data or a smaller model may do better."
+            )
+    logged = len(series(record.steps, "loss"))
+    if logged > MOST_POINTS:
+        notes.append(f"Each point of the training curve is a mean of about {logged / MOST_POINTS:.0f} logged steps.")
+    if broken := not_numbers(record.steps, "loss"):
+        notes.append(f"At {len(broken):,} logged steps the loss was not a number, first at step {broken[0]['step']:,}.")
+    return notes
+
+
+def _titled(title: str, drawn: Html, notes: list[str]) -> Html:
+    if not drawn:
+        return Html(f'<p class="soft">{escape(" ".join(notes))}</p>' if notes else "")
+    said = f'<p class="soft">{escape(" ".join(notes))}</p>' if notes else ""
+    return Html(f"<h3>{escape(title)}</h3>{drawn}{said}")

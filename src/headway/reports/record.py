@@ -1,0 +1,126 @@
+"""What a run directory says about its run, read without trusting that all of it is there."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.reports.wording import mapping, number
+
+Point = tuple[float, float]
+"""A place on a chart: step and value."""
+
+LIFE = frozenset({"start", "resume", "interrupted", "end"})
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: ``info`` is ``headway.json``; the other fields are ``log.jsonl``, each sorted by step."""
+
+    info: dict[str, Any] = field(default_factory=dict)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    last_event: str = ""
+
+    @property
+    def task(self) -> str:
+        """The task's name, or an empty string."""
+        task = self.info.get("task")
+        return task if isinstance(task, str) else ""
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The evaluation whose weights were kept: the last one marked ``best``, else the one of the lowest loss."""
+        marked = [line for line in self.evaluations if line.get("best") is True]
+        if marked:
+            return marked[-1]
+        losses = [line for line in self.evaluations if number(line.get("val_loss")) is not None]
+        return min(losses, key=lambda line: line["val_loss"], default={})
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of ``headway.json``; what it lacks is taken from the best evaluation of the log."""
+        logged = {key: value for key, value in self.best.items() if key not in {"event", "step", "seconds", "tokens"}}
+        return {**logged, **mapping(self.info.get("metrics"))}
+
+    @property
+    def baselines(self) -> list[dict[str, Any]]:
+        """The baselines that were measured."""
+        found = self.info.get("baselines")
+        return [line for line in found if isinstance(line, dict)] if isinstance(found, list) else []
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        if self.last_event in {"interrupted", "end"}:
+            return self.last_event == "end"
+        return number(self.info.get("steps")) is not None
+
+    @property
+    def last_step(self) -> int | None:
+        """The last step known."""
+        known = [number(line["step"]) for line in (*self.steps[-1:], *self.evaluations[-1:])]
+        known.append(number(self.info.get("steps")))
+        return max((int(step) for step in known if step is not None), default=None)
+
+    def total(self, key: str) -> float | None:
+        """``seconds`` or ``tokens`` of the whole run: from ``headway.json``, else from the last logged step."""
+        found = number(self.info.get(key))
+        return found if found is not None or not self.steps else number(self.steps[-1].get(key))
+
+
+def read_record(run: Path) -> Record:
+    """Read ``headway.json`` and ``log.jsonl`` of ``run``; either may be missing.
+
+    A line of the log that is not whole JSON is left out; of two lines for one step the later one counts.
+    Raises InputError where ``run`` holds neither file, or where ``headway.json`` is not a JSON object.
+    """
+    info_path, log_path = run / "headway.json", run / "log.jsonl"
+    if not info_path.is_file() and not log_path.is_file():
+        raise InputError(f"{run}: found neither headway.json nor log.jsonl; expected a directory that training wrote")
+    info: Any = {}
+    if info_path.is_file():
+        try:
+            info = json.loads(info_path.read_bytes())
+        except ValueError as error:
+            raise InputError(f"{info_path}: not valid JSON ({error}); expected the file that training wrote") from error
+        if not isinstance(info, dict):
+            raise InputError(f"{info_path}: found a JSON {type(info).__name__}; expected an object")
+    by_step: dict[str, dict[float, dict[str, Any]]] = {"step": {}, "evaluation": {}, "sample": {}}
+    last_event = ""
+    for line in _lines(log_path):
+        event, step = line.get("event"), number(line.get("step"))
+        if isinstance(event, str) and event in by_step and step is not None:
+            by_step[event][step] = line
+        elif isinstance(event, str) and event in LIFE:
+            last_event = event
+    steps, evaluations, samples = ([found[step] for step in sorted(found)] for found in by_step.values())
+    return Record(info, steps, evaluations, samples, last_event)
+
+
+def series(lines: list[dict[str, Any]], key: str) -> list[Point]:
+    """The finite values of ``key`` against the step."""
+    pairs = ((number(line["step"]), number(line.get(key))) for line in lines)
+    return [(step, value) for step, value in pairs if step is not None and value is not None]
+
+
+def not_numbers(lines: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """The lines that hold ``key`` with a value that is not a finite number, as when a loss overflows."""
+    return [line for line in lines if key in line and number(line[key]) is None]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    found = []
+    with path.open("rb") as file:
+        for raw in file:
+            try:
+                line = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(line, dict):
+                found.append(line)
+    return found

@@ -1,0 +1,50 @@
+"""``report.html``: one page about one run, readable offline, on a phone and on paper."""
+
+from pathlib import Path
+
+from headway.reports import sections
+from headway.reports.learning import learning
+from headway.reports.record import Record, read_record
+from headway.reports.style import CSS
+from headway.reports.wording import escape
+from headway.storage import write_whole
+
+
+def write_report(run: Path) -> Path:
+    """Write ``report.html`` into ``run`` from its ``headway.json`` and ``log.jsonl``, and return its path.
+
+    What the run has not recorded (yet) is left out.  The page needs no other file and no network.
+    Raises InputError where ``run`` holds neither file, or where ``headway.json`` is not a JSON object.
+    """
+    text = page(read_record(run))
+    path = run / "report.html"
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    return path
+
+
+def page(record: Record) -> str:
+    """The whole page as HTML."""
+    body = "\n".join(
+        part
+        for part in (
+            sections.head(record),
+            sections.key_figures(record),
+            learning(record),
+            sections.against_baselines(record),
+            sections.classes(record),
+            sections.samples(record),
+            sections.decisions(record),
+            sections.data(record),
+            sections.model(record),
+            sections.machine(record),
+            sections.command(record),
+        )
+        if part
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(sections.title(record), 200)}</title>\n<style>{CSS}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n<footer>Made by Headway from headway.json and log.jsonl in this directory.</footer>\n"
+        "</main>\n</body>\n</html>\n"
+    )

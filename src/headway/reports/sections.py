@@ -1,0 +1,191 @@
+"""The parts of a report, each a function from the record to HTML; a part without anything to say is empty."""
+
+import shlex
+from pathlib import PurePath
+from typing import Any
+
+from headway.reports.record import Record
+from headway.reports.tables import comparison, confusion, facts, per_class, table
+from headway.reports.verdict import uncertainty, verdict
+from headway.reports.wording import (
+    METRICS,
+    TITLES,
+    Html,
+    count,
+    decimal,
+    duration,
+    escape,
+    listing,
+    mapping,
+    metric_name,
+    number,
+    short_duration,
+    show,
+    size,
+    words,
+)
+
+MOST_SAMPLES = 5
+LONGEST_SAMPLE = 900
+LONGEST_COMMAND = 8000
+MOST_LINES = 50
+"""Rows shown of a list whose length the user decides: decisions, warnings, inputs."""
+BYTES_PER_PARAMETER = 4
+
+
+def title(record: Record) -> str:
+    """What was trained, and on what."""
+    kind = TITLES.get(record.task) or (f"Model for {words(record.task)}" if record.task else "Training run")
+    inputs = [_input_name(item) for item in listing(mapping(record.info.get("data")).get("inputs"))]
+    if not inputs:
+        return kind
+    more = f" and {len(inputs) - 1:,} more" if len(inputs) > 1 else ""
+    return f"{kind} trained on {PurePath(inputs[0]).name or inputs[0]}{more}"
+
+
+def head(record: Record) -> Html:
+    """Title, verdict and what limits it."""
+    started = record.info.get("started")
+    when = f"Started {started.replace('T', ' ')[:16]}. " if isinstance(started, str) else ""
+    version = record.info.get("headway")
+    by = f"Headway {version}." if isinstance(version, str) else ""
+    said = escape(verdict(record), 1000).replace("--from", "<code>--from</code>")
+    parts = [f'<h1 dir="auto">{escape(title(record), 200)}</h1>']
+    if when or by:
+        parts.append(f'<p class="soft">{escape(when + by)}</p>')
+    parts.append(f'<p class="verdict">{said}</p>')
+    if trust := uncertainty(record):
+        parts.append(f'<p class="soft">{escape(trust)}</p>')
+    if not record.finished and record.last_step is not None:
+        state = "was interrupted" if record.last_event == "interrupted" else "has not ended"
+        parts.append(
+            f'<p class="warn">This run {state}: its last known step is {record.last_step:,}. '
+            "The command at the foot of this page resumes it.</p>"
+        )
+    return Html("".join(parts))
+
+
+def key_figures(record: Record) -> Html:
+    """The numbers that people look for first."""
+    metrics = record.metrics
+    pairs = [(metric_name(key), decimal(metrics[key])) for key in METRICS if number(metrics.get(key)) is not None]
+    if (parameters := number(record.info.get("parameters"))) is not None:
+        pairs.append(("parameters", count(parameters)))
+    if (seconds := record.total("seconds")) is not None:
+        pairs.append(("time", short_duration(seconds)))
+    if record.last_step is not None:
+        pairs.append(("steps", f"{record.last_step:,}"))
+    items = "".join(f"<li><b>{escape(value)}</b><span>{escape(name)}</span></li>" for name, value in pairs)
+    return Html(f'<ul class="figures">{items}</ul>' if items else "")
+
+
+def against_baselines(record: Record) -> Html:
+    """The model's numbers beside those of simple models on the same validation data."""
+    found = comparison({**record.metrics, "seconds": record.total("seconds")}, record.baselines)
+    if not found:
+        return found
+    return _section("Against simple models", f'<p class="soft">On the same data; bold: best of the column.</p>{found}')
+
+
+def classes(record: Record) -> Html:
+    """How each class fares and what is taken for what."""
+    metrics = record.metrics
+    matrix = confusion(metrics.get("confusion"), record.info.get("labels"))
+    mistakes = f"<h3>What is taken for what</h3>{matrix}" if matrix else ""
+    return _section("Class by class", per_class(metrics.get("per_class")) + mistakes)
+
+
+def samples(record: Record) -> Html:
+    """Texts the model wrote on the way: the first, the last and some between."""
+    found = [line for line in record.samples if isinstance(line.get("text"), str)]
+    most = min(MOST_SAMPLES, len(found))
+    chosen = [found[index * (len(found) - 1) // max(1, most - 1)] for index in range(most)]
+    return _section(
+        "Samples as they improved",
+        "".join(
+            f'<h3>Step {escape(line["step"])}</h3><pre dir="auto">{escape(line["text"], LONGEST_SAMPLE)}</pre>'
+            for line in chosen
+        ),
+    )
+
+
+def decisions(record: Record) -> Html:
+    """What was decided for the user, why, and the option that decides otherwise."""
+    found = [line for line in listing(record.info.get("decisions")) if isinstance(line, dict)]
+    rows = []
+    for line in found[:MOST_LINES]:
+        why = f'<br><span class="soft">{escape(line["why"])}</span>' if line.get("why") else ""
+        option = Html(f"<code>{escape(line['option'])}</code>") if line.get("option") else ""
+        rows.append([line.get("what"), Html(f"{escape(line.get('value'))}{why}"), option])
+    return _section(
+        "What was decided", table(["what", "decided", "to change it"], rows, numbers_from=3) if rows else ""
+    )
+
+
+def data(record: Record) -> Html:
+    """The files, what was read from them, and what was odd."""
+    found = mapping(record.info.get("data"))
+    inputs = [_input_name(item) for item in listing(found.get("inputs"))]
+    more = [f"and {len(inputs) - 8:,} more"] if len(inputs) > 8 else []
+    pairs: list[tuple[object, object]] = []
+    if inputs:
+        pairs.append(("files" if len(inputs) > 1 else "file", ", ".join([*inputs[:8], *more])))
+    pairs += [(words(key), value) for key, value in found.items() if key not in {"inputs", "warnings"} and value]
+    if labels := listing(record.info.get("labels")):
+        rest = [f"and {len(labels) - 12:,} more"] if len(labels) > 12 else []
+        pairs.append(("labels", ", ".join([*(show(label) for label in labels[:12]), *rest])))
+    warnings = "".join(f'<p class="warn">{escape(line)}</p>' for line in listing(found.get("warnings"))[:MOST_LINES])
+    return _section("The data", facts(pairs) + warnings)
+
+
+def model(record: Record) -> Html:
+    """How large the model is and how fast it was trained."""
+    pairs: list[tuple[object, object]] = []
+    if (parameters := number(record.info.get("parameters"))) is not None:
+        pairs.append(("parameters", f"{parameters:,.0f}"))
+        pairs.append(("weights", f"{size(BYTES_PER_PARAMETER * parameters)} in float32"))
+    if record.last_step is not None:
+        pairs.append(("steps", f"{record.last_step:,}"))
+    tokens, seconds = record.total("tokens"), record.total("seconds")
+    if tokens is not None:
+        pairs.append(("tokens read", f"{tokens:,.0f}"))
+    if seconds is not None:
+        pairs.append(("time", duration(seconds)))
+    if tokens and seconds:
+        pairs.append(("speed", f"{tokens / seconds:,.0f} tokens a second, over the whole run"))
+    return _section("The model", facts(pairs))
+
+
+def machine(record: Record) -> Html:
+    """Where the run was made and with which versions."""
+    found = {**mapping(record.info.get("machine")), **_versions(record)}
+    return _section("Machine and versions", facts((words(key), value) for key, value in found.items()))
+
+
+def command(record: Record) -> Html:
+    """The command that repeats the run."""
+    given = record.info.get("command")
+    line = shlex.join(show(word) for word in given) if isinstance(given, list) else given
+    if not isinstance(line, str) or not line:
+        return Html("")
+    return _section(
+        "To repeat it",
+        f"<pre><code>{escape(line, LONGEST_COMMAND)}</code></pre>"
+        '<p class="soft">On the directory of this run the command resumes it; to start afresh, '
+        "name another with <code>--out</code>.</p>",
+    )
+
+
+def _section(name: str, body: str) -> Html:
+    return Html(f"<section><h2>{escape(name)}</h2>{body}</section>" if body else "")
+
+
+def _versions(record: Record) -> dict[str, Any]:
+    found = {"headway": record.info["headway"]} if record.info.get("headway") else {}
+    return {**found, **mapping(record.info.get("versions"))}
+
+
+def _input_name(item: object) -> str:
+    if isinstance(item, dict):
+        item = next((item[key] for key in ("path", "name", "file") if key in item), item)
+    return show(item)

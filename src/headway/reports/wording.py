@@ -1,0 +1,168 @@
+"""Values as words: numbers, durations, names of metrics, and text made safe for a page."""
+
+import html
+import json
+import math
+import re
+from typing import Any
+
+UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+LONGEST = 500
+"""Characters shown of one value."""
+
+METRICS = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "val_loss": "validation loss",
+    "perplexity": "perplexity",
+    "bits_per_byte": "bits per byte",
+}
+"""The key of a metric in ``headway.json`` and its name, in the order in which a page shows them."""
+
+LOWER_IS_BETTER = frozenset({"val_loss", "perplexity", "bits_per_byte"})
+
+TITLES = {
+    "language_modeling": "Language model",
+    "masked_lm": "Masked language model",
+    "classification": "Text classifier",
+    "translation": "Translator",
+    "embedding": "Text embedder",
+    "images": "Image classifier",
+}
+
+LOSS_UNITS = {
+    "language_modeling": "nats per token",
+    "masked_lm": "nats per masked token",
+    "translation": "nats per token",
+    "classification": "nats per example",
+    "images": "nats per example",
+}
+
+
+class Html(str):
+    """Text that is already HTML: it goes into the page as it is. Any other value is escaped."""
+
+    __slots__ = ()
+
+
+def escape(value: object, longest: int = LONGEST) -> Html:
+    """``value`` as HTML text, at most ``longest`` characters of it; characters no page may hold become U+FFFD."""
+    if isinstance(value, Html):
+        return value
+    text = show(value)
+    if len(text) > longest:
+        text = text[: longest - 1] + "…"
+    text = UNSAFE.sub("\ufffd", text.encode("utf-8", "replace").decode("utf-8"))
+    return Html(html.escape(text))
+
+
+def show(value: object) -> str:
+    """``value`` as a person would write it."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.6g}" if math.isfinite(value) else "not a number"
+    if isinstance(value, list | tuple):
+        return ", ".join(show(part) for part in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{words(key)} {show(part)}" for key, part in value.items())
+    return json.dumps(value, default=str)
+
+
+def words(key: object) -> str:
+    """A key of a JSON file as words: ``learning_rate`` becomes ``learning rate``."""
+    return str(key).replace("_", " ")
+
+
+def metric_name(key: str) -> str:
+    """The name of a metric; a key that is not known becomes words."""
+    return METRICS.get(key, words(key))
+
+
+def number(value: Any) -> float | None:
+    """``value`` as a float if it is a number a page can show and add up, not NaN and below 1e300, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e300 else None
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """``value`` if it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def listing(value: Any) -> list[Any]:
+    """``value`` if it is a list; nothing for None; else a list that holds it alone."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
+
+
+def decimal(value: Any, places: int = 3) -> str:
+    """A metric with ``places`` decimals, fewer from 100 on; a dash where there is no finite number."""
+    found = number(value)
+    if found is None:
+        return "–"
+    if abs(found) >= 1e6:
+        return f"{found:.3g}"
+    if abs(found) >= 100:
+        return f"{found:,.0f}" if abs(found) >= 1000 else f"{found:.1f}"
+    return f"{found:.{places}f}"
+
+
+def count(value: Any) -> str:
+    """A count in short: 878, 40,960, 1.79 M, 3.2 G."""
+    found = number(value)
+    if found is None:
+        return "–"
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if abs(found) >= size:
+            return f"{found / size:.3g} {unit}"
+    return f"{found:,.0f}"
+
+
+def size(count_of_bytes: float) -> str:
+    """Bytes in kB, MB or GB."""
+    for unit_size, unit in ((1e9, "GB"), (1e6, "MB")):
+        if count_of_bytes >= unit_size:
+            return f"{count_of_bytes / unit_size:.3g} {unit}"
+    return f"{count_of_bytes / 1e3:.3g} kB"
+
+
+def duration(seconds: float) -> str:
+    """A time in full: 22 s, 1 min 49 s, 2 h 5 min."""
+    whole = round(seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+
+
+def short_duration(seconds: float) -> str:
+    """A time in one unit: 22 s, 1.8 min, 2.1 h."""
+    unit_size, unit = time_unit(seconds)
+    value = f"{seconds:.0f}" if unit == "s" and seconds >= 10 else f"{seconds / unit_size:,.1f}".removesuffix(".0")
+    return f"{value} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[int, str]:
+    """The unit in which a time of this length is easiest to read: its seconds and its sign."""
+    return next(((size, sign) for size, sign in ((3600, "h"), (60, "min")) if seconds >= 1.5 * size), (1, "s"))
+
+
+def short_name(name: object, longest: int = 26) -> str:
+    """A baseline's name without its details: "linear model on word n-grams" becomes "linear model"."""
+    text = re.split(r" on | over | with |[(,:;]", show(name), maxsplit=1)[0].strip() or show(name)
+    text = text.removesuffix(" baseline")
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,0 +1,95 @@
+"""Predict the label of a text."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batches import Batch
+
+
+class Classification:
+    """One label for each text.
+
+    ``weights`` (C,) multiply the loss of each class; ``token_dropout`` is the share of tokens that training replaces
+    by ``hidden_token``, which keeps a small model from leaning on single words.
+    """
+
+    name = "classification"
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        *,
+        weights: Tensor | None = None,
+        label_smoothing: float = 0.0,
+        token_dropout: float = 0.0,
+        hidden_token: int = 0,
+        protected: Sequence[int] = (),
+    ):
+        self.labels = list(labels)
+        self.weights = weights
+        self.label_smoothing = label_smoothing
+        self.token_dropout, self.hidden_token = token_dropout, hidden_token
+        self.protected = torch.tensor(list(protected), dtype=torch.int64)
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """The sum of -ln p (times the class's weight) over the texts, in nats, and their number."""
+        ids = batch.ids
+        if model.training and self.token_dropout:
+            drop = torch.rand(ids.shape, device=ids.device) < self.token_dropout
+            ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
+        logits = model(ids, batch.mask).float()  # (B, C)
+        smoothing = self.label_smoothing if model.training else 0.0
+        weights = self.weights.to(logits.device) if self.weights is not None and model.training else None
+        loss = F.cross_entropy(logits, batch.targets, weight=weights, reduction="sum", label_smoothing=smoothing)
+        return loss, len(batch.targets)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+        """val_loss (nats per text), accuracy, macro_f1, per_class and confusion, over all batches."""
+        confusion = np.zeros((len(self.labels), len(self.labels)), dtype=np.int64)
+        total, count = 0.0, 0
+        for batch in batches:
+            logits = model(batch.ids, batch.mask).float()
+            total += F.cross_entropy(logits, batch.targets, reduction="sum").item()
+            count += len(batch.targets)
+            np.add.at(confusion, (batch.targets.cpu().numpy(), logits.argmax(dim=-1).cpu().numpy()), 1)
+        return {"val_loss": total / count, **scores(confusion, self.labels)}
+
+
+def scores(confusion: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """accuracy, macro_f1, per_class and confusion, from counts (C, C): rows true, columns predicted.
+
+    macro_f1 is the mean over the classes that occur or are predicted.
+    """
+    hits = np.diag(confusion).astype(float)
+    true, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
+    precision = np.divide(hits, predicted, out=np.zeros_like(hits), where=predicted > 0)
+    recall = np.divide(hits, true, out=np.zeros_like(hits), where=true > 0)
+    both = precision + recall
+    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(hits), where=both > 0)
+    present = (true > 0) | (predicted > 0)
+    return {
+        "accuracy": float(hits.sum() / max(1, confusion.sum())),
+        "macro_f1": float(f1[present].mean()) if present.any() else 0.0,
+        "per_class": {
+            label: {
+                "precision": float(precision[i]),
+                "recall": float(recall[i]),
+                "f1": float(f1[i]),
+                "support": int(true[i]),
+            }
+            for i, label in enumerate(labels)
+        },
+        "confusion": confusion.tolist(),
+    }
+
+
+def balanced_weights(targets: Sequence[int], n_classes: int) -> Tensor:
+    """Weights (C,) under which every class counts the same and the mean weight of an example is 1."""
+    counts = np.bincount(np.asarray(targets), minlength=n_classes).clip(min=1)
+    return torch.tensor(len(targets) / (n_classes * counts), dtype=torch.float32)

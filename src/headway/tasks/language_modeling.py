@@ -1,0 +1,48 @@
+"""Predict the next token."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batches import Batch
+
+
+class LanguageModeling:
+    """Next-token prediction for a decoder.
+
+    ``bytes_per_token`` of the validation text turns nats per token into bits per byte, which does not depend on the
+    tokenizer.
+    """
+
+    name = "language_modeling"
+
+    def __init__(self, bytes_per_token: float = 1.0, label_smoothing: float = 0.0):
+        self.bytes_per_token = bytes_per_token
+        self.label_smoothing = label_smoothing
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """The sum of -ln p over all targets, in nats, and their number."""
+        logits = model(batch.ids, batch.mask).float()  # (B, T, V)
+        smoothing = self.label_smoothing if model.training else 0.0
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), batch.targets.flatten(), reduction="sum", label_smoothing=smoothing
+        )
+        return loss, batch.targets.numel()
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+        """val_loss (nats per token), perplexity, bits_per_byte: every target of every batch counted once."""
+        total, count = 0.0, 0
+        for batch in batches:
+            loss, n = self.loss(model, batch)
+            total, count = total + loss.item(), count + n
+        loss_per_token = total / count
+        return {
+            "val_loss": loss_per_token,
+            "perplexity": math.exp(min(loss_per_token, 700.0)),
+            "bits_per_byte": loss_per_token / math.log(2) / self.bytes_per_token,
+        }

@@ -1,0 +1,109 @@
+"""Checkpoints: everything an exact resume needs, committed as a whole, without pickle.
+
+A checkpoint is a directory ``step-N``: tensors in ``tensors.safetensors``, all else in ``state.json``, and last a
+``MANIFEST.json`` with the size and SHA-256 of both.  It is written beside its place, flushed to disk and renamed, so a
+directory of that name is whole; the newest one is computed by checking, never pointed to.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from headway.storage import flush, write_json
+
+FORMAT = 1
+KEPT = 2
+"""How many checkpoints stay: the newest, and one in case it is lost."""
+
+
+def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
+    """Commit one checkpoint and remove the oldest beyond ``KEPT``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for left in directory.glob(".step-*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
+    beside, place = directory / f".step-{step}.{os.getpid()}.tmp", directory / f"step-{step}"
+    beside.mkdir()
+    unshared = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    save_file(unshared, beside / "tensors.safetensors")
+    (beside / "tensors.safetensors").chmod(0o644)
+    write_json(beside / "state.json", state)
+    flush(beside / "tensors.safetensors")
+    files = {name: _facts(beside / name) for name in ("tensors.safetensors", "state.json")}
+    write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
+    flush(beside)
+    if place.exists():
+        shutil.rmtree(place)
+    beside.rename(place)
+    flush(directory)
+    for _, old in list(_found(directory))[KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return place
+
+
+def newest_checkpoint(directory: Path) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]:
+    """Tensors and state of the newest checkpoint that is whole, or None; and what is wrong with each newer one."""
+    problems = []
+    for _, path in _found(directory):
+        problem = _problem(path)
+        if problem is None:
+            state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            return (load_file(path / "tensors.safetensors"), state), problems
+        problems.append(f"{path}: {problem}")
+    return None, problems
+
+
+def optimizer_tensors(model: nn.Module, chosen: list[Optimizer]) -> dict[str, Tensor]:
+    """The state of the optimisers as tensors by name: "optimizer.<n>.<parameter>.<what>"."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    return {
+        f"optimizer.{n}.{names[id(p)]}.{what}": value
+        for n, optimizer in enumerate(chosen)
+        for p, entry in optimizer.state.items()
+        for what, value in entry.items()
+    }
+
+
+def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[str, Tensor]) -> None:
+    """Put back what ``optimizer_tensors`` gave.  Raises KeyError when a parameter is not known."""
+    parameters = dict(model.named_parameters())
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            n, rest = key.removeprefix("optimizer.").split(".", 1)
+            name, what = rest.rsplit(".", 1)
+            p = parameters[name]
+            chosen[int(n)].state[p][what] = value if value.dim() == 0 else value.to(p.device)
+
+
+def _found(directory: Path) -> Iterator[tuple[int, Path]]:
+    """Checkpoints by step, newest first."""
+    if not directory.is_dir():
+        return
+    steps = [(int(match[1]), path) for path in directory.iterdir() if (match := re.fullmatch(r"step-(\d+)", path.name))]
+    yield from sorted(steps, reverse=True)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def _problem(path: Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
+    try:
+        manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            return f"format {manifest['format']}, expected {FORMAT}"
+        for name in ("tensors.safetensors", "state.json"):
+            if _facts(path / name) != manifest["files"][name]:
+                return f"{name} is not as its manifest says"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None

@@ -1,0 +1,100 @@
+"""What a user may ask of a training run.  Each field is an option of ``headway train``; its text is its help."""
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from headway.errors import InputError
+
+
+def option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
+    """A field with its help and, where there are few, its choices."""
+    return field(default=default, metadata={"help": text, "choices": choices})
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Everything a run depends on beside the data.  None means: decided from the data, the machine and the time."""
+
+    task: str | None = option(None, "what to train for", ("language_modeling", "classification"))
+    text_column: str | None = option(None, "column that holds the text")
+    label_column: str | None = option(None, "column that holds the label")
+    encoding: str | None = option(None, "encoding of the files, if not UTF-8")
+    delimiter: str | None = option(None, "what separates columns, if not found by itself")
+    on_bad_row: str = option("error", "stop at a malformed row, or leave out up to 1 % of them", ("error", "skip"))
+    time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
+    steps: int | None = option(None, "optimiser steps, instead of a time")
+    preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"))
+    tokenizer: str | None = option(None, "how text is cut into tokens", ("char", "word", "wordpiece", "bpe"))
+    vocab: int | None = option(None, "how many tokens the tokenizer may have")
+    length: int | None = option(None, "longest sequence in tokens")
+    d_model: int | None = option(None, "width of the model")
+    layers: int | None = option(None, "how many blocks")
+    heads: int | None = option(None, "attention heads of each block")
+    batch_tokens: int | None = option(None, "tokens of a batch")
+    accumulate: int = option(1, "batches for each step")
+    grow_batch: int = option(1, "grow the batch to this many times its size in the course of training")
+    optimizer: str | None = option(None, "how weights are changed", ("adam", "adamw", "muon"))
+    learning_rate: float | None = option(None, "highest learning rate")
+    weight_decay: float | None = option(None, "decay of matrices, per unit of learning rate")
+    schedule: str | None = option(
+        None,
+        "how the learning rate goes after warm-up",
+        ("cosine", "linear", "inverse_sqrt", "constant_then_decay"),
+    )
+    warmup: float = option(0.02, "share of the run in which the learning rate rises")
+    clip: float = option(1.0, "longest gradient, 0 for no limit")
+    dropout: float | None = option(None, "share of activations dropped in training")
+    token_dropout: float | None = option(None, "share of tokens hidden in training (classification)")
+    label_smoothing: float | None = option(None, "share of each target spread over all classes")
+    average: float = option(0.0, "decay of the running average of the weights, such as 0.999; 0 for none")
+    patience: int = option(0, "stop after this many evaluations without improvement, 0 for never")
+    evaluations: int | None = option(None, "how often to evaluate in the course of the run")
+    balance: bool = option(False, "weight classes so that each counts the same")
+    precision: str | None = option(None, "arithmetic; by default whichever is faster here", ("float32", "bfloat16"))
+    threads: int | None = option(None, "processor threads")
+    seed: int = option(0, "all randomness follows from it")
+    tensorboard: bool = option(False, "write TensorBoard files too")
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value, choices = getattr(self, entry.name), entry.metadata["choices"]
+            if choices and value is not None and value not in choices:
+                raise InputError(f"--{flag(entry.name)} is {value!r}; it can be {', '.join(choices)}.")
+        if self.time is not None and self.steps is not None:
+            raise InputError("--time and --steps were both given; a run is bounded by one of them.")
+        if self.time is not None:
+            seconds(self.time)
+        for name in ("steps", "vocab", "length", "d_model", "layers", "heads", "batch_tokens", "accumulate", "threads"):
+            _at_least(self, name, 1)
+        for name in ("grow_batch", "evaluations"):
+            _at_least(self, name, 1)
+        for name in ("clip", "patience", "seed", "weight_decay"):
+            _at_least(self, name, 0)
+        for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InputError(f"--{flag(name)} is {value}; it must be from 0 to below 1.")
+        if self.learning_rate is not None and not 0 < self.learning_rate <= 10:
+            raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
+
+
+def flag(name: str) -> str:
+    """A field's option: label_column -> label-column."""
+    return name.replace("_", "-")
+
+
+def seconds(text: str) -> float:
+    """"90s", "5m", "1h30m" or a plain number of seconds, as seconds.  Raises InputError for anything else."""
+    match = re.fullmatch(r"\s*(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?\s*", text)
+    parts = [float(part or 0) for part in match.groups()] if match else []
+    total = parts[0] * 3600 + parts[1] * 60 + parts[2] if parts else 0.0
+    if total <= 0:
+        raise InputError(f"--time is {text!r}; write it as 90s, 5m or 1h.")
+    return total
+
+
+def _at_least(options: TrainOptions, name: str, least: int) -> None:
+    value = getattr(options, name)
+    if value is not None and value < least:
+        raise InputError(f"--{flag(name)} is {value}; it must be {least} or more.")

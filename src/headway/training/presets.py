@@ -1,0 +1,232 @@
+"""What a run will be, decided from the data, the time and the machine, by rules that are written here.
+
+Language model. A decoder in nanochat's layout (rotary, ReLU², norms without weights, normalised queries and keys).  With
+R the measured rate of products in FLOP/s and S the seconds for training, C = R S / 2 FLOPs can be spent (about half of
+the rate is reached in training), and N parameters trained on D tokens cost 6 N D.  Small models are best here at about
+four tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest with one
+layer for every 40 of width.
+
+Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
+"""
+
+import math
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from headway.models.config import TransformerConfig
+from headway.models.size import parameters
+from headway.training.config import TrainOptions
+
+PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
+"""Width and layers by name."""
+
+TOKENS_PER_PARAMETER = 4.0
+REACHED = 0.5
+"""The share of the measured rate of products that training reaches."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One thing that was decided: what, why, and the option that would change it."""
+
+    what: str
+    value: str
+    why: str
+    option: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run with nothing left to decide.  It is kept in headway.json, and a resumed run follows it."""
+
+    model: dict[str, Any]
+    """the fields of TransformerConfig"""
+    length: int
+    batch_tokens: int
+    optimizer: str
+    learning_rate: float
+    weight_decay: float
+    schedule: str
+    warmup: float
+    clip: float
+    accumulate: int
+    grow_batch: int
+    token_dropout: float
+    label_smoothing: float
+    average: float
+    patience: int
+    evaluations: int
+    precision: str
+    seed: int
+    max_examples: int | None = None
+    log_every: int = 10
+    decisions: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def config(self) -> TransformerConfig:
+        """The model's configuration."""
+        return TransformerConfig.from_dict(self.model)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def product_rate(seconds: float = 0.15) -> float:
+    """FLOP/s of matrix products here, in the faster of float32 and bfloat16."""
+    best = 0.0
+    for dtype in (torch.float32, torch.bfloat16):
+        a, b = torch.randn(1024, 256, dtype=dtype), torch.randn(256, 1024, dtype=dtype)
+        a @ b
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds:
+            a @ b
+            count += 1
+        best = max(best, 2 * 1024 * 256 * 1024 * count / (time.perf_counter() - start))
+    return best
+
+
+def decoder_shape(wanted: float) -> tuple[int, int]:
+    """Width and layers of a decoder with about ``wanted`` parameters in its blocks: 12 D² for each layer."""
+    widths = range(32, 2049, 32)
+    return min(((d, _layers(d)) for d in widths), key=lambda s: abs(math.log(12 * s[0] ** 2 * s[1] / max(wanted, 1.0))))
+
+
+def _layers(width: int) -> int:
+    return max(2, round(width / 40))
+
+
+def head_count(width: int) -> int:
+    """Heads of width 64 where they fit, else 32, else 16: wide heads are faster here and no worse."""
+    for d_head in (64, 32, 16, 8, 4, 2):
+        if width % d_head == 0 and width >= d_head:
+            return width // d_head
+    return 1
+
+
+def decoder_plan(
+    options: TrainOptions, vocab_size: int, n_tokens: int, seconds: float | None, steps: int | None
+) -> Plan:
+    """The plan of a language model that trains on ``n_tokens`` tokens for ``seconds``, or for ``steps``."""
+    decisions: list[Decision] = []
+    length = options.length or min(256, max(8, n_tokens // 20))
+    batch_tokens = options.batch_tokens or (4096 if (seconds or 0) < 1200 else 8192)
+    if steps is not None:
+        compute, why = None, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
+        wanted = steps * batch_tokens * options.accumulate / TOKENS_PER_PARAMETER
+    else:
+        rate = product_rate()
+        compute = rate * REACHED * (seconds or 0)
+        wanted = math.sqrt(compute / (6 * TOKENS_PER_PARAMETER))
+        why = f"{rate / 1e9:,.0f} GFLOP/s here for {seconds:.0f} s allow about {TOKENS_PER_PARAMETER:g} tokens each"
+    width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
+    if options.preset:
+        width, layers = PRESETS[options.preset]
+        why = f"--preset {options.preset}"
+    width, layers = options.d_model or width, options.layers or layers
+    tied = vocab_size > 1024
+    config = TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layers=layers,
+        n_heads=options.heads or head_count(width),
+        max_length=length,
+        positions="rotary",
+        norm="rmsnorm",
+        norm_eps=1e-6,
+        norm_parameters="none",
+        activation="relu2",
+        gated=False,
+        d_ff=4 * width,
+        tied=tied,
+        embedding_norm=True,
+        qk_norm=True,
+        logit_softcap=15.0,
+    )
+    count = parameters(config)["total"]
+    seen = steps * batch_tokens if steps is not None else (compute or 0.0) / (6 * count)
+    epochs = seen / max(1, n_tokens)
+    dropout = options.dropout
+    if dropout is None:
+        dropout = 0.0 if epochs < 8 else 0.1 if epochs < 20 else 0.2
+        decisions.append(Decision("dropout", f"{dropout:g}", f"about {epochs:.1f} passes over the text", "--dropout"))
+    config = config.but(dropout=dropout)
+    size = f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
+    decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
+    return Plan(
+        model=asdict(config),
+        length=length,
+        batch_tokens=batch_tokens,
+        optimizer=options.optimizer or "muon",
+        learning_rate=options.learning_rate or 3e-3,
+        weight_decay=0.0 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "constant_then_decay",
+        warmup=options.warmup,
+        clip=options.clip,
+        accumulate=options.accumulate,
+        grow_batch=options.grow_batch,
+        token_dropout=0.0,
+        label_smoothing=options.label_smoothing or 0.0,
+        average=options.average,
+        patience=options.patience,
+        evaluations=options.evaluations or 5,
+        precision=options.precision or "float32",
+        seed=options.seed,
+        decisions=[asdict(d) for d in decisions],
+    )
+
+
+def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_classes: int, longest: int) -> Plan:
+    """The plan of a classifier of texts with these ``lengths`` in tokens."""
+    width, layers = PRESETS[options.preset] if options.preset else (128, 2)
+    width, layers = options.d_model or width, options.layers or layers
+    dropout = 0.3 if options.dropout is None else options.dropout
+    config = TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layers=layers,
+        n_heads=options.heads or max(1, width // 32),
+        d_ff=2 * width,
+        max_length=longest,
+        positions="rotary",
+        norm="layernorm",
+        norm_parameters="weight",
+        activation="gelu",
+        gated=True,
+        tied=True,
+        bias=(),
+        embedding_norm=True,
+        first_norm=False,
+        dropout=dropout,
+    )
+    count = parameters(config, wiring="encoder")["total"]
+    decision = Decision(
+        "model",
+        f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens",
+        f"{len(lengths):,} texts: small, and much dropout ({dropout:g})",
+        "--preset, --d-model, --layers, --heads, --length, --dropout",
+    )
+    return Plan(
+        model=asdict(config),
+        length=longest,
+        batch_tokens=options.batch_tokens or 2048,
+        optimizer=options.optimizer or "adamw",
+        learning_rate=options.learning_rate or 1e-3,
+        weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "linear",
+        warmup=options.warmup,
+        clip=options.clip,
+        accumulate=options.accumulate,
+        grow_batch=options.grow_batch,
+        token_dropout=0.1 if options.token_dropout is None else options.token_dropout,
+        label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
+        average=options.average,
+        patience=options.patience,
+        evaluations=options.evaluations or 20,
+        precision=options.precision or "float32",
+        seed=options.seed,
+        decisions=[asdict(decision)],
+    )

@@ -1,0 +1,104 @@
+"""What a person sees while it works: on a terminal one moving bar, elsewhere a line now and then; all on stderr."""
+
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+EVERY = 30.0
+"""Seconds between lines where there is no terminal."""
+
+
+class Silent:
+    """Shows nothing; also what the others are made after."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+    def phase(self, text: str) -> None:
+        """What is being done now, before the bar has begun."""
+
+    def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
+        """Where training is."""
+
+    def close(self) -> None:
+        """Training is over, or has been stopped."""
+
+
+class Lines(Silent):
+    """For logs and pipes: every message, and a progress line each half minute."""
+
+    def __init__(self) -> None:
+        self.shown = time.monotonic()
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def phase(self, text: str) -> None:
+        self.say(f"{text} ...")
+
+    def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
+        if time.monotonic() - self.shown >= EVERY:
+            self.shown = time.monotonic()
+            self.say(_line(share, step, loss, seconds_left, tokens_per_second))
+
+
+class Bar(Silent):
+    """For a terminal."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        columns = (BarColumn(bar_width=24), TaskProgressColumn(), TextColumn("{task.description}"))
+        self.bar = Progress(*columns, console=self.console, transient=True)
+        self.task: Any = None
+        self.status: Any = None
+
+    def say(self, text: str) -> None:
+        self.console.print(escape(text), highlight=False)
+
+    def phase(self, text: str) -> None:
+        self._end_status()
+        self.status = self.console.status(escape(text))
+        self.status.start()
+
+    def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
+        self._end_status()
+        if self.task is None:
+            self.bar.start()
+            self.task = self.bar.add_task("", total=1.0)
+        line = _line(share, step, loss, seconds_left, tokens_per_second)
+        self.bar.update(self.task, completed=share, description=escape(line))
+
+    def close(self) -> None:
+        self._end_status()
+        if self.task is not None:
+            self.bar.stop()
+            self.task = None
+
+    def _end_status(self) -> None:
+        if self.status is not None:
+            self.status.stop()
+            self.status = None
+
+
+def shown_to(quiet: bool) -> Silent:
+    """The way to show progress to whoever started this."""
+    if quiet:
+        return Silent()
+    return Bar() if sys.stderr.isatty() else Lines()
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a person: 42s, 3m 05s, 2h 10m."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    return f"{whole // 60}m {whole % 60:02}s" if whole < 3600 else f"{whole // 3600}h {whole % 3600 // 60:02}m"
+
+
+def _line(share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> str:
+    left = f", {duration(seconds_left)} left" if seconds_left is not None else ""
+    return f"step {step:,} ({share:.0%}), loss {loss:.3f}, {tokens_per_second:,.0f} tokens/s{left}"

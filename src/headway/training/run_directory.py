@@ -1,0 +1,123 @@
+"""A run directory: a Hugging Face model directory, and beside it what the run decided, logged and can resume from."""
+
+import json
+import platform
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.errors import InputError
+from headway.hub.directory import save_model
+from headway.storage import write_json
+from headway.text.tokenizer import Tokenizer
+
+
+class RunDirectory:
+    """Where a run keeps its results.  ``facts`` is headway.json."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.facts: dict[str, Any] = {}
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "checkpoints"
+
+    def create(self) -> None:
+        """Make the directory, and find out now whether it can be written.  Raises InputError when it cannot."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.write_text("")
+            probe.unlink()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InputError(f"{self.path}: results cannot be written there ({reason}); name another with --out.") from None
+
+    def read(self) -> dict[str, Any] | None:
+        """What an earlier command left in headway.json, or None.  Raises InputError when it is damaged."""
+        path = self.path / "headway.json"
+        try:
+            self.facts = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: cannot be read ({error}); name another directory with --out.") from None
+        return self.facts
+
+    def update(self, **facts: Any) -> None:
+        """Add to headway.json."""
+        self.facts.update(facts)
+        write_json(self.path / "headway.json", self.facts)
+
+    def log(self, event: str, **values: Any) -> None:
+        """Append a line to log.jsonl; numbers that are not finite are written as text."""
+        clean = {
+            key: value if not isinstance(value, float) or abs(value) < float("inf") else str(value)
+            for key, value in values.items()
+        }
+        with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": event, **clean}, ensure_ascii=False) + "\n")
+
+    def save_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Write tokenizer.json and tokenizer_config.json."""
+        tokenizer.save(self.path)
+
+    def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
+        """Write config.json, model.safetensors and generation_config.json."""
+        ids = {
+            "pad_token_id": tokenizer.pad,
+            "bos_token_id": tokenizer.cls if tokenizer.end_of_text is None else tokenizer.end_of_text,
+            "eos_token_id": tokenizer.sep if tokenizer.end_of_text is None else tokenizer.end_of_text,
+        }
+        entries: dict[str, Any] = dict(ids)
+        if labels:
+            entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
+            entries |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
+            entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
+        save_model(model, self.path, **entries)
+        if not labels:
+            write_json(self.path / "generation_config.json", {"do_sample": True, "temperature": 0.8, **ids})
+
+
+def machine() -> dict[str, Any]:
+    """What the run is run on, for the record."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what results depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("headway", "torch", "numpy", "tokenizers", "safetensors", "scikit-learn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def now() -> str:
+    """The date and time, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def _processor() -> str:
+    if sys.platform.startswith("linux"):
+        try:
+            for line in Path("/proc/cpuinfo").read_text().splitlines():
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+        except OSError:
+            pass
+    return platform.processor()

@@ -1,0 +1,141 @@
+"""The token cache: right, small in memory, used again, rebuilt when damaged."""
+
+import json
+import stat
+import threading
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.data.cache import cache_directory, cache_key, tokenised
+from headway.errors import InputError
+
+CALLS = []
+
+
+def encode(texts: list[str]) -> list[list[int]]:
+    CALLS.append(len(texts))
+    return [list(text.encode("utf-8")) for text in texts]
+
+
+def build(chunks, directory: Path, key: str = "k", **options) -> np.memmap:
+    options = {"end_of_text": 256, "vocab_size": 257, "encode": encode, **options}
+    return tokenised(chunks, key=key, directory=directory, **options)
+
+
+@pytest.mark.parametrize(
+    "chunks, expected",
+    [
+        ([("ab", False), ("c", True)], [97, 98, 99]),
+        ([("ab", True), ("c", True)], [97, 98, 256, 99, 256]),
+        ([("ab", True), ("c", False)], [97, 98, 256, 99]),
+        ([("ab", False), ("", True), ("c", True)], [97, 98, 256, 99, 256]),
+        ([("ab", False)], [97, 98]),
+    ],
+)
+def test_end_of_text_goes_between_documents(tmp_path, chunks, expected):
+    assert build(chunks, tmp_path).tolist() == expected
+    assert build(chunks, tmp_path, "none", end_of_text=None).tolist() == [i for i in expected if i != 256]
+
+
+def test_long_chunks_are_cut_and_joined(tmp_path):
+    text = "".join(f"line {i} ends\n" for i in range(20_011))
+    tokens = build([(text[:100_003], False), (text[100_003:], True), ("é" * 40_009, True)], tmp_path)
+    assert tokens.dtype == np.uint16
+    expected = [*text.encode(), 256, *("é" * 40_009).encode(), 256]
+    assert np.array_equal(tokens, expected)
+
+
+def test_width_of_ids(tmp_path):
+    wide = build([("ab", True)], tmp_path, encode=lambda texts: [[65_536] for _ in texts], vocab_size=65_537)
+    assert wide.dtype == np.uint32 and wide.tolist() == [65_536]
+    with pytest.raises(ValueError, match="vocabulary has 97"):
+        build([("ab", True)], tmp_path, "small", vocab_size=97)
+    with pytest.raises(ValueError, match="key"):
+        build([("ab", True)], tmp_path, "../up")
+    with pytest.raises(InputError, match="no text"):
+        build([], tmp_path, "empty")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["k.json", "k.tokens"]
+
+
+def test_reused_until_damaged(tmp_path):
+    def never():
+        raise AssertionError("the cache was not used")
+        yield
+
+    first = build([("hello", True)], tmp_path)
+    again = build(never(), tmp_path)
+    assert isinstance(again, np.memmap) and not again.flags.writeable
+    assert np.array_equal(first, again)
+    first = first.tolist()
+    for damage in ("truncated", "no facts", "bad facts", "other facts"):
+        if damage == "truncated":
+            (tmp_path / "k.tokens").write_bytes(b"123")
+        elif damage == "no facts":
+            (tmp_path / "k.json").unlink()
+        elif damage == "bad facts":
+            (tmp_path / "k.json").write_text("[" if len(CALLS) % 2 else "[1]")
+        else:
+            facts = json.loads((tmp_path / "k.json").read_text())
+            (tmp_path / "k.json").write_text(json.dumps({**facts, "version": 0}))
+        calls = len(CALLS)
+        assert build([("hello", True)], tmp_path).tolist() == first, damage
+        assert len(CALLS) == calls + 1, damage
+
+
+def test_failed_writer_leaves_nothing(tmp_path):
+    def broken():
+        yield "x" * 1_000_003, False
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError):
+        build(broken(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_at_the_same_time(tmp_path):
+    chunks = [(f"document {i} " * 101, True) for i in range(307)]
+    results: list[np.ndarray] = []
+    threads = [threading.Thread(target=lambda: results.append(build(chunks, tmp_path))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 3
+    assert all(np.array_equal(results[0], other) for other in results)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["k.json", "k.tokens"]
+
+
+def test_memory_is_bounded(tmp_path):
+    def stream():
+        for i in range(23):
+            yield f"{i} is a line of this long text\n" * 32_003, i == 22
+
+    tracemalloc.start()
+    tokens = build(stream(), tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(tokens) > 20_000_000
+    assert peak < 16_000_000
+
+
+def test_key_depends_on_every_part():
+    assert cache_key("a", "bc") == cache_key("a", "bc")
+    assert len({cache_key("a", "bc"), cache_key("ab", "c"), cache_key("abc"), cache_key("a", "bc", 1)}) == 4
+
+
+def test_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "mine"))
+    assert cache_directory() == tmp_path / "mine"
+    monkeypatch.delenv("HEADWAY_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_directory() == tmp_path / "xdg" / "headway"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fallback = cache_directory()
+    assert fallback.parent == tmp_path and fallback.is_dir()
+    assert stat.S_IMODE(fallback.stat().st_mode) == 0o700
+    assert cache_directory() == fallback

@@ -1,0 +1,191 @@
+"""What is it for, which columns, and are the labels sound?"""
+
+from pathlib import Path
+
+import pytest
+
+from headway.data.detect import detect
+from headway.data.labels import Labelled, check_labels, labelled, leaks, text_key
+from headway.data.read import read
+from headway.data.table import Table, table
+from headway.errors import InputError
+
+WORDS = (
+    "the",
+    "film",
+    "was",
+    "not",
+    "what",
+    "we",
+    "had",
+    "hoped",
+    "to",
+    "see",
+    "on",
+    "a",
+    "long",
+    "night",
+    "at",
+    "home",
+)
+
+
+def sentence(i: int) -> str:
+    return " ".join(WORDS[(i * k) % len(WORDS)] for k in range(1, 12)) + f" {i}"
+
+
+def made(n: int = 53, **columns) -> Table:
+    """A table with a text column and others given as functions of the row."""
+    rows = [{"text": sentence(i), **{name: str(value(i)) for name, value in columns.items()}} for i in range(n)]
+    return table(rows, list(rows[0]), Path("made.csv"))
+
+
+def good(labels: list[str], texts: list[str] | None = None) -> Table:
+    texts = texts or [sentence(i) for i in range(len(labels))]
+    rows = [{"text": t, "label": y} for t, y in zip(texts, labels, strict=True)]
+    return table(rows, ["text", "label"], Path("made.csv"))
+
+
+def check(source: Table, **options) -> tuple[str, str | None, str | None]:
+    found = detect(source, **options)
+    assert found.reasons and all("\n" not in line for line in found.reasons)
+    return found.task, found.text_column, found.label_column
+
+
+def test_text_and_label():
+    found = detect(made(label=lambda i: i % 3))
+    assert (found.task, found.text_column, found.label_column) == ("classification", "text", "label")
+    assert (
+        "column 'label' has 3 distinct values in 53 rows: taken as the label (--label-column to change)"
+        in found.reasons
+    )
+
+
+def test_names_and_values_decide():
+    assert check(made(id=lambda i: i, kind=lambda i: "ab"[i % 2]))[2] == "kind"
+    assert check(made(Sentiment=lambda i: "ab"[i % 2], source=lambda i: "xyz"[i % 3]))[2] == "Sentiment"
+    assert check(made(category=lambda i: "ab"[i % 2], label=lambda i: "xyz"[i % 3]))[2] == "label"
+    assert check(made(id=lambda i: 1000 + i)) == ("language_modeling", "text", None)
+    assert check(made(sentiment=lambda i: "only"))[2] == "sentiment"
+    with pytest.raises(InputError, match="could each be the text"):
+        detect(
+            table(
+                [{"source": sentence(i), "target": sentence(i + 1)} for i in range(17)], ["source", "target"], Path("a")
+            )
+        )
+    assert check(made(stars=lambda i: i % 5 + 1))[2] == "stars"
+    assert check(made(title=lambda i: f"film {i}", y=lambda i: i % 2)) == ("classification", "text", "y")
+
+
+def test_explicit_columns():
+    source = made(a=lambda i: "xy"[i % 2], b=lambda i: "zw"[i % 2], note=lambda i: sentence(i + 1))
+    assert check(source, label_column="b", text_column="note") == ("classification", "note", "b")
+    assert check(source, text_column="text", task="language_modeling") == ("language_modeling", "text", None)
+    with pytest.raises(InputError, match=r"no column 'nota'; found: text, a, b, note\. Did you mean 'note'"):
+        detect(source, text_column="nota")
+    with pytest.raises(InputError, match=r"'a', 'b'.*--label-column"):
+        detect(source, text_column="text")
+    with pytest.raises(InputError, match="at once"):
+        detect(source, text_column="a", label_column="a")
+    with pytest.raises(InputError, match="no label"):
+        detect(source, text_column="text", label_column="a", task="language_modeling")
+
+
+def test_ambiguous_texts():
+    source = made(body=lambda i: sentence(i + 1), label=lambda i: i % 2)
+    with pytest.raises(InputError, match=r"'text' and 'body'|'body' and 'text'.*--text-column"):
+        detect(source)
+    with pytest.raises(InputError, match="no column holds texts"):
+        detect(table([{"a": "1", "b": "2"}] * 7, ["a", "b"], Path("made.csv")))
+    with pytest.raises(InputError, match=r"no column looks like a label.*id"):
+        detect(made(id=lambda i: i), task="classification")
+    with pytest.raises(InputError, match="no task 'translate'"):
+        detect(source, task="translate")
+
+
+def test_running_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("hello\n")
+    assert detect(read([path])).task == "language_modeling"
+    with pytest.raises(InputError, match="running text"):
+        detect(read([path]), task="classification")
+    with pytest.raises(InputError, match=r"a\.txt.*no column 'text'"):
+        detect(read([path]), text_column="text")
+    path = tmp_path / "b.csv"
+    path.write_text("review\nfine\nbad\n")
+    assert detect(read([path]), text_column="review").text_column == "review"
+    with pytest.raises(InputError, match=r"b\.csv: no column 'label'; found: review"):
+        detect(read([path]), label_column="label")
+
+
+def test_labelled_strips_labels_and_keeps_texts():
+    found = labelled(good([" pos", "neg "] * 13, [f" {sentence(i)} " for i in range(26)]), "text", "label")
+    assert found.classes == ["neg", "pos"] and found.texts[0].startswith(" ")
+    assert found.warnings == [] and found.row_numbers[:2] == [2, 3]
+
+
+@pytest.mark.parametrize("missing", ["", "nan", "NaN", " ", "null"])
+def test_missing_labels_are_no_class(missing):
+    source = good(["pos", "neg"] * 11 + [missing] * 2)
+    with pytest.raises(InputError, match=r"made\.csv: 2 rows have no label in column 'label' \(lines 24, 25\)"):
+        labelled(source, "text", "label")
+    found = labelled(source, "text", "label", on_bad_row="skip")
+    assert (found.classes, found.dropped, len(found)) == (["neg", "pos"], 2, 22)
+    assert found.warnings == ["2 rows without text or label left out (lines 24, 25)"]
+
+
+def test_empty_texts():
+    texts = [sentence(i) for i in range(211)]
+    texts[7] = " \t"
+    found = labelled(good(["a", "b"] * 105 + ["a"], texts), "text", "label")
+    assert found.dropped == 1 and "line 9" in found.warnings[0]
+    for i in range(3, 17):
+        texts[i] = ""
+    with pytest.raises(InputError, match=r"14 rows have empty text in column 'text' \(lines 5, 6, 7, 8, 9, \.\.\.\)"):
+        labelled(good(["a", "b"] * 105 + ["a"], texts), "text", "label")
+    with pytest.raises(InputError, match="14 of 211 rows are without text or label"):
+        labelled(good(["a", "b"] * 105 + ["a"], texts), "text", "label", on_bad_row="skip")
+
+
+def test_labels_that_cannot_be_learned():
+    with pytest.raises(InputError, match=r"only one label in column 'label' \('spam', 13 rows\)"):
+        labelled(good(["spam"] * 13), "text", "label")
+    with pytest.raises(InputError, match=r"13 distinct values in 13 rows.*not look like a label"):
+        labelled(good([f"x{i}" for i in range(13)]), "text", "label")
+    with pytest.raises(InputError, match=r"'1' and '1\.0'"):
+        labelled(good(["1", "0", "1.0"] * 5), "text", "label")
+
+
+def test_warnings():
+    texts = [sentence(i) for i in range(101)]
+    texts[3], texts[5], texts[7] = "The cafÃ© was fine", "Lost \ufffd letter", "Say <|endoftext|> now"
+    texts[11], texts[13] = "Same  TEXT", "same text"
+    texts[17] = "hidden\u202eword"
+    labels = ["a", "b"] * 49 + ["c", "a", "None"]
+    labels[13] = "a"
+    found = "\n".join(labelled(good(labels, texts), "text", "label").warnings)
+    for words in [
+        "1 row (1.0%) with 'Ã©'-style text: probably decoded twice (line 5)",
+        "U+FFFD",
+        "<|endoftext|>",
+        "direction-turning",
+        "1 row (1.0%) with a text seen before (lines 13, 15)",
+        "1 text with more than one label: 'Same  TEXT' is 'b' and 'a' (lines 13, 15)",
+        "2 of 4 labels have fewer than 10 rows: 'None' (1), 'c' (1)",
+        "'None' (1 rows) is taken as a class",
+    ]:
+        assert words.replace(" (1 rows)", " (1 row)") in found, (words, found)
+
+
+def test_unseen_labels():
+    other = Labelled("test.csv", ["t"] * 5, ["a", "x", "b", "y", "x"], [2, 3, 4, 5, 6])
+    with pytest.raises(
+        InputError, match=r"test\.csv: validation has 2 labels absent.*'x', 'y' \(3 rows, lines 3, 5, 6\)"
+    ):
+        check_labels(["a", "b"], other, "validation")
+    check_labels(["a", "b", "x", "y", "z"], other, "validation")
+
+
+def test_leaks():
+    assert text_key("  ﬁne\tDay\u2028STRASSE ") == text_key("fine day straße") == "fine day strasse"
+    assert leaks(["One two", "three"], ["four", "ONE\u00a0TWO", "three", "five"]) == [1, 2]

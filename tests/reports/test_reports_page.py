@@ -1,0 +1,263 @@
+"""The page: well-formed, self-contained, true to its numbers, and made from whatever a run has recorded."""
+
+import html
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.errors import InputError
+from headway.reports import write_report
+
+VOID = {"meta", "br"}
+LABELS = ["negative", "<script>alert(1)</script>"]
+CLASSIFICATION: dict[str, Any] = {
+    "headway": "0.1.0",
+    "task": "classification",
+    "command": ["headway", "train", "my reviews.csv", "--time", "5m"],
+    "decisions": [{"what": "text column", "value": "review", "why": "the longest", "option": "--text"}],
+    "data": {
+        "inputs": ["in/<img src=x>.csv"],
+        "train": "3,055 rows",
+        "validation": "211 rows",
+        "warnings": ["odd & so"],
+    },
+    "labels": LABELS,
+    "parameters": 1790003,
+    "seconds": 109.2,
+    "steps": 878,
+    "tokens": 3596288,
+    "metrics": {
+        "val_loss": 0.6213,
+        "accuracy": 0.8057,
+        "macro_f1": 0.7912,
+        "per_class": {
+            "negative": {"precision": 0.7411, "recall": 0.6529, "f1": 0.6942, "support": 61},
+            LABELS[1]: {"precision": 0.8817, "recall": 0.9123, "f1": 0.8967, "support": 150},
+        },
+        "confusion": [[43, 18], [23, 127]],
+    },
+    "baselines": [
+        {"name": "linear model on word and character n-grams", "accuracy": 0.7013, "macro_f1": 0.6501},
+        {"name": "majority class", "accuracy": 0.7109, "macro_f1": 0.4155},
+    ],
+    "machine": {"device": "cpu", "threads": 2},
+    "versions": {"torch": "2.9.0"},
+    "started": "2026-11-21T04:00:00",
+}
+LANGUAGE_MODEL: dict[str, Any] = {
+    "task": "language_modeling",
+    "data": {"inputs": ["a.txt", "b.txt", "c.txt"], "train": "1,003,853 characters"},
+    "metrics": {"val_loss": 1.4713, "perplexity": 4.3549, "bits_per_byte": 2.1226},
+    "baselines": [{"name": "unigram", "val_loss": 3.3127}],
+}
+
+
+class Balance(HTMLParser):
+    """Checks that tags close in order, and collects the text of the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+
+def make(run: Path, info: object = None, log: list[dict[str, Any]] | None = None, tail: str = "") -> str:
+    """Write a run by hand, report on it, check what holds for every page, and return the page."""
+    if info is not None:
+        (run / "headway.json").write_text(json.dumps(info), encoding="utf-8")
+    if log is not None:
+        (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log) + tail, encoding="utf-8")
+    path = write_report(run)
+    assert path == run / "report.html"
+    page = path.read_text(encoding="utf-8")
+    parser = Balance()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    assert not parser.tags & {"script", "img", "link", "iframe", "object", "image", "use"}
+    assert "http" not in page and "url(" not in page and "@import" not in page
+    assert "nan" not in re.findall(r"[a-z]+", " ".join(re.findall(r'(?:points|[dxy]|c[xy])="([^"]*)"', page)).lower())
+    assert len(page.encode()) < 300_000
+    assert sorted(found.name for found in run.iterdir() if found.name.startswith(".")) == []
+    return page
+
+
+def text_of(page: str) -> str:
+    parser = Balance()
+    parser.feed(page)
+    return " ".join(" ".join(parser.words).split())
+
+
+def steps(count: int, every: int = 1) -> list[dict[str, Any]]:
+    return [
+        {"event": "step", "step": n, "seconds": n / 7, "loss": 1.3 + 3 / n, "learning_rate": 1e-3 / n}
+        for n in range(every, count * every + 1, every)
+    ]
+
+
+def evaluation(step: int, **values: Any) -> dict[str, Any]:
+    return {"event": "evaluation", "step": step, "seconds": step / 7, **values}
+
+
+def test_classification_numbers(tmp_path: Path) -> None:
+    log = [*steps(41), evaluation(20, val_loss=0.7, accuracy=0.75), evaluation(41, val_loss=0.6213, accuracy=0.8057)]
+    said = text_of(make(tmp_path, CLASSIFICATION, log))
+    for expected in (
+        "Text classifier trained on <img src=x>.csv",
+        "reaches accuracy 0.81, ahead of the majority class baseline's 0.71.",
+        "Measured on 211 validation examples, which fixes the accuracy to about ±0.053.",
+        "0.806 accuracy 0.791 macro F1 0.621 validation loss 1.79 M parameters 1.8 min time 878 steps",
+        "Transformer (this run) 0.806 0.791 majority class 0.711 0.415",
+        "negative 0.741 0.653 0.694 61",
+        "43 70% 18 30%",
+        "23 15% 127 85%",
+        "text column review the longest --text",
+        "odd & so",
+        "1,790,003",
+        "7.16 MB in float32",
+        "32,933 tokens a second",
+        "headway train 'my reviews.csv' --time 5m",
+        "Started 2026-11-21 04:00.",
+        "loss (nats per example)",
+        "validation 0.621",
+    ):
+        assert expected in said, expected
+
+
+def test_parts_stand_in_order(tmp_path: Path) -> None:
+    log = [*steps(11), {"event": "sample", "step": 5, "text": "ROMEO"}]
+    page = make(tmp_path, CLASSIFICATION, log)
+    assert re.findall("<h2>(.*?)</h2>", page) == [
+        "How it learned",
+        "Against simple models",
+        "Class by class",
+        "Samples as they improved",
+        "What was decided",
+        "The data",
+        "The model",
+        "Machine and versions",
+        "To repeat it",
+    ]
+
+
+def test_user_text_is_inert(tmp_path: Path) -> None:
+    evil = '</pre><script>alert("x")</script>\x00\ud800\u202e'
+    info = json.loads(json.dumps(CLASSIFICATION).replace("odd & so", "<script>w</script>"))
+    info["command"] = ["headway", "train", "</code><script>"]
+    info["baselines"][0]["name"] = "<script>b</script>"
+    info["machine"] = {"<script>": ["<script>"]}
+    page = make(tmp_path, info, [*steps(5), {"event": "sample", "step": 3, "text": evil}])
+    assert "<script" not in page
+    assert html.escape('</pre><script>alert("x")</script>') + "\ufffd?" in page
+
+
+def test_language_model(tmp_path: Path) -> None:
+    log = [*steps(97), evaluation(50, val_loss=1.6), evaluation(97, val_loss=1.4713, best=True)]
+    log += [{"event": "sample", "step": n, "text": f"text {n}"} for n in range(1, 30)]
+    said = text_of(make(tmp_path, LANGUAGE_MODEL, [*log, {"event": "end"}], '{"event": "step", "step": 98, "lo'))
+    assert "Language model trained on a.txt and 2 more" in said
+    assert "a validation loss of 1.47 nats per token, ahead of the unigram baseline's 3.31." in said
+    assert "loss (nats per token)" in said and "unigram 3.313" in said
+    assert "The ring marks step 97, whose weights were kept." in said
+    assert "Step 1 text 1 " in said and "Step 29 text 29" in said and said.count("Step ") == 5
+    assert "Class by class" not in said and "resumes it" not in said
+
+
+def test_interrupted_before_the_first_evaluation(tmp_path: Path) -> None:
+    info = {"task": "language_modeling", "command": ["headway", "train", "a.txt"]}
+    said = text_of(make(tmp_path, info, [{"event": "start"}, *steps(13), {"event": "interrupted", "seconds": 2}]))
+    assert "Not evaluated yet: after 13 steps the training loss is 1.531" in said
+    assert "This run was interrupted: its last known step is 13." in said
+
+
+@pytest.mark.parametrize("info", [None, {}, {"task": None, "metrics": None, "data": [], "labels": 3, "decisions": "x"}])
+@pytest.mark.parametrize("log", [None, [], [{"event": "start"}], steps(1)])
+def test_any_part_may_be_missing(tmp_path: Path, info: object, log: list[dict[str, Any]] | None) -> None:
+    if info is None and log is None:
+        with pytest.raises(InputError, match="neither"):
+            write_report(tmp_path)
+    else:
+        assert "Training run" in make(tmp_path, info, log)
+
+
+@pytest.mark.parametrize("key", sorted(CLASSIFICATION))
+@pytest.mark.parametrize("value", [None, "text", 7, [], {}, [None], {"a": None}, [[1, 2]], float("nan"), True])
+def test_any_value_may_be_odd(tmp_path: Path, key: str, value: object) -> None:
+    make(tmp_path, {**CLASSIFICATION, key: value}, steps(3))
+    make(tmp_path, {**CLASSIFICATION, "metrics": {**CLASSIFICATION["metrics"], "confusion": value, "per_class": value}})
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", '"x"'])
+def test_a_broken_headway_json_is_the_users_to_know(tmp_path: Path, content: str) -> None:
+    (tmp_path / "headway.json").write_text(content)
+    with pytest.raises(InputError, match=r"headway\.json"):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_not_a_number(tmp_path: Path) -> None:
+    log = [*steps(11), {"event": "step", "step": 12, "loss": math.nan}, {"event": "step", "step": 13, "loss": None}]
+    log.append(evaluation(13, val_loss=math.inf, accuracy=None))
+    said = text_of(make(tmp_path, {"task": "classification", "metrics": {"val_loss": math.nan, "accuracy": None}}, log))
+    assert "Training failed: from step 13 on the loss was not a number." in said
+    assert "At 2 logged steps the loss was not a number, first at step 12." in said
+
+
+def test_long_logs_stay_small(tmp_path: Path) -> None:
+    log = [*steps(20011), *(evaluation(n, val_loss=2 / n, accuracy=1 - 1 / n) for n in range(10, 20011, 10))]
+    log += [{"event": "sample", "step": n, "text": "long text " * 997} for n in range(10, 5000, 10)]
+    many = [f"class {n}" for n in range(211)]
+    info = {
+        **CLASSIFICATION,
+        "labels": many,
+        "metrics": {
+            "accuracy": 0.5,
+            "confusion": [[1 + (row * column) % 7 for column in range(211)] for row in range(211)],
+            "per_class": {name: {"precision": 0.5, "recall": 0.5, "f1": n / 211} for n, name in enumerate(many)},
+        },
+        "decisions": [{"what": "w" * 997, "value": "v" * 997, "option": "--o"}] * 97,
+        "data": {"inputs": [f"dir/{n}.txt" for n in range(9973)], "warnings": ["w" * 997] * 997},
+        "command": ["headway", "train", *(f"dir/{n}.txt" for n in range(9973))],
+    }
+    page = make(tmp_path, info, log)
+    for points in re.findall(r'points="(.*?)"', page):
+        assert len(points.split()) <= 400
+    said = text_of(page)
+    assert "is a mean of about 50 logged steps" in said
+    assert "The 60 of 211 classes with the lowest F1." in said
+    assert "most frequent confusions among 211 classes" in said
+
+
+def test_rewriting_replaces_the_page(tmp_path: Path) -> None:
+    first = make(tmp_path, LANGUAGE_MODEL, steps(3))
+    assert make(tmp_path, {**LANGUAGE_MODEL, "task": "translation"}) != first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["headway.json", "log.jsonl", "report.html"]
+
+
+@pytest.mark.parametrize(
+    "losses", [[1e290, 1e295, 1e299, 1e308], [-9e299, 9e299], [0.0, 0.0], [5e-324, 1e-320], [2.0] * 5]
+)
+def test_extreme_losses_still_give_a_chart(tmp_path: Path, losses: list[float]) -> None:
+    log = [{"event": "step", "step": 2**n, "seconds": 0, "loss": loss} for n, loss in enumerate(losses)]
+    assert "<polyline" in make(tmp_path, LANGUAGE_MODEL, log)
