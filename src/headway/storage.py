@@ -16,9 +16,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(beside)
-        os.chmod(beside, 0o666 & ~_umask())
+        beside.chmod(0o666 & ~_umask())
         flush(beside)
-        os.replace(beside, path)
+        beside.replace(path)
         flush(path.parent)
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -61,7 +61,9 @@ SPOILED = {
         "has shape [26, 7], expected [26, 26]",
     ),
     "a part too long": (
-        weight(lambda w: w.update({Q: torch.ones(28, 26)})), "model.safetensors", "has shape",
+        weight(lambda w: w.update({Q: torch.ones(28, 26)})),
+        "model.safetensors",
+        "has shape [28, 26], expected [26, 26]",
     ),
     "tied, but not equal": (
         weight(lambda w: w.update({"lm_head.weight": torch.ones(31, 26)})),

@@ -14,6 +14,9 @@ from headway.models.transformer import Decoder, Encoder
 
 B, T, V, C = 3, 13, 31, 5
 BOUND = 1e-4
+NEAR_ROPE = {"rope_type": "default", "rope_theta": 101.0}
+EVERY_BIAS = {"attention_bias": True, "mlp_bias": True, "norm_bias": True, "classifier_bias": True}
+CLASSIFIER = "ModernBertForSequenceClassification"
 NO_IDS = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
 NANOCHAT = {
     "vocab_size": V, "hidden_size": 84, "intermediate_size": 17, "num_hidden_layers": 3, "num_attention_heads": 6,
@@ -28,19 +31,19 @@ CASES = {
     "nanochat, grouped": ("NanoChatForCausalLM", {"num_key_value_heads": 2, "final_logit_softcapping": 7.0}),
     "nanochat, multi-query": ("NanoChatForCausalLM", {"num_key_value_heads": 1, "rms_norm_eps": 1e-2}),
     "nanochat, tied": ("NanoChatForCausalLM", {"tie_word_embeddings": True, "final_logit_softcapping": None}),
-    "nanochat, silu": ("NanoChatForCausalLM", {"hidden_act": "silu", "rope_parameters": {"rope_type": "default", "rope_theta": 101.0}}),
+    "nanochat, silu": ("NanoChatForCausalLM", {"hidden_act": "silu", "rope_parameters": NEAR_ROPE}),
     "modernbert": ("ModernBertModel", {}),
     "modernbert, all near": ("ModernBertModel", {"layer_types": ["sliding_attention"] * 5, "local_attention": 2}),
     "modernbert, all far": ("ModernBertModel", {"layer_types": ["full_attention"] * 5}),
-    "modernbert, every bias": ("ModernBertModel", {"attention_bias": True, "mlp_bias": True, "norm_bias": True}),
+    "modernbert, every bias": ("ModernBertModel", EVERY_BIAS),
     "masked": ("ModernBertForMaskedLM", {}),
     "masked, untied": ("ModernBertForMaskedLM", {"tie_word_embeddings": False, "decoder_bias": False}),
-    "masked, every bias": ("ModernBertForMaskedLM", {"attention_bias": True, "mlp_bias": True, "norm_bias": True, "classifier_bias": True}),
+    "masked, every bias": ("ModernBertForMaskedLM", EVERY_BIAS),
     "masked, silu": ("ModernBertForMaskedLM", {"hidden_activation": "silu", "norm_eps": 1e-2}),
-    "classes, first": ("ModernBertForSequenceClassification", {}),
-    "classes, mean": ("ModernBertForSequenceClassification", {"classifier_pooling": "mean", "classifier_activation": "relu"}),
-    "classes, every bias": ("ModernBertForSequenceClassification", {"classifier_bias": True, "norm_bias": True, "mlp_bias": True}),
-}  # fmt: skip
+    "classes, first": (CLASSIFIER, {}),
+    "classes, mean": (CLASSIFIER, {"classifier_pooling": "mean", "classifier_activation": "relu"}),
+    "classes, every bias": (CLASSIFIER, EVERY_BIAS),
+}
 
 
 def redraw(model, std=0.3):
@@ -155,9 +158,8 @@ def test_cached_greedy_ids_equal_generate(name, tmp_path):
     model = theirs(name)
     model.save_pretrained(tmp_path)
     ours, (ids, _) = load_model(tmp_path), inputs("none")
-    expected = model.generate(
-        ids, max_new_tokens=11, do_sample=False, use_cache=True, eos_token_id=None, pad_token_id=0
-    )
+    words = {"max_new_tokens": 11, "do_sample": False, "use_cache": True, "eos_token_id": None}
+    expected = model.generate(ids, attention_mask=torch.ones_like(ids), **words)
     state = ours.new_state()
     text = ids
     for _ in range(11):
@@ -233,3 +235,19 @@ def test_a_tied_matrix_is_stored_once(tmp_path):
     ours = redraw(configured("masked"))
     save_model(ours, tmp_path)
     assert "decoder.weight" not in load_file(tmp_path / "model.safetensors")
+
+
+def test_the_older_form_of_a_configuration_reads_the_same(tmp_path):
+    """ModernBERT was published with two rotary bases and a rhythm of layers where lists are written today."""
+    model = theirs("modernbert")
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    written = json.loads(path.read_text())
+    for name in ("rope_parameters", "layer_types"):
+        del written[name]
+    older = {"global_rope_theta": 160000.0, "local_rope_theta": 10000.0, "global_attn_every_n_layers": 3}
+    path.write_text(json.dumps({**written, **older}))
+    ours = load_model(tmp_path)
+    assert ours.config.position == Positions("rotary", base=160000.0, window_base=10000.0)
+    assert [ours.config.layer_window(layer) for layer in range(5)] == [None, 4, 4, None, 4]
+    assert difference(ours, model) <= BOUND

@@ -7,6 +7,7 @@ import torch
 
 from headway.nn.attention import Attention, attend, attend_oracle, attention_weights
 from headway.nn.masks import attention_mask, source_mask, token_positions, with_bias
+from headway.nn.norm import LayerNorm, RMSNorm
 from headway.nn.positions import alibi_bias, alibi_slopes
 from headway.nn.state import KeyValueCache
 
@@ -136,3 +137,18 @@ def test_cross_attention_reads_the_source_alone_and_once():
 def test_heads_must_share_evenly():
     with pytest.raises(ValueError, match="5 heads cannot share 2"):
         Attention(17, 5, n_kv_heads=2, d_head=K)
+
+
+@pytest.mark.parametrize("d_source", [None, 19])
+@pytest.mark.parametrize("make", [LayerNorm, RMSNorm, lambda width: RMSNorm(width, weight=False)])
+def test_queries_and_keys_are_normalised_head_by_head_each_by_its_own_norm(make, d_source):
+    attention = Attention(17, 6, n_kv_heads=2, d_head=K, d_source=d_source, qk_norm=make)
+    for parameter in (*attention.q_norm.parameters(), *attention.k_norm.parameters()):
+        torch.nn.init.normal_(parameter)
+    x, source = torch.randn(B, T, 17), None if d_source is None else torch.randn(B, S, 19)
+    read = attention.qkv(x).split([6 * K, 4 * K], dim=-1) if source is None else (attention.q(x), attention.kv(source))
+    q, kv = (part.unflatten(-1, (-1, K)).transpose(1, 2) for part in read)  # (B, 6, T, K) and (B, 4, S, K)
+    k, v = (part.repeat_interleave(3, dim=1) for part in (attention.k_norm(kv[:, :2]), kv[:, 2:]))
+    expected, _ = attend_oracle(attention.q_norm(q), k, v)
+    expected = attention.out(expected.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(attention(x, source=source), expected, atol=1e-5, rtol=0)

@@ -43,13 +43,7 @@ class TextFeed:
 
     def validation(self) -> Iterator[Batch]:
         """Non-overlapping windows of the held-out text: each of its targets once."""
-        pairs: list[tuple[np.ndarray, np.ndarray]] = []
-        for pair in evaluation_windows(self.held_out, self.windows.length):
-            if pairs and (len(pairs) == 2 * self.size or len(pair[0]) != len(pairs[0][0])):
-                yield _stacked(pairs)
-                pairs = []
-            pairs.append(pair)
-        yield _stacked(pairs)
+        return text_batches(self.held_out, self.windows.length, 2 * self.size)
 
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
@@ -108,14 +102,23 @@ class RowFeed:
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         if self._latest is None or self._latest[0] != epoch:
-            made = length_batches(
-                self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples
-            )
+            made = length_batches(self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples)
             self._latest = (epoch, made)
         return self._latest[1]
 
     def _validation_index(self) -> list[np.ndarray]:
         return length_batches([len(s) for s in self.held_out], 2 * self.batch_tokens, 0, 0)
+
+
+def text_batches(tokens: np.ndarray, length: int, size: int) -> Iterator[Batch]:
+    """Non-overlapping windows, ``size`` at a time: every token but the first is a target once; the last is shorter."""
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    for pair in evaluation_windows(tokens, length):
+        if pairs and (len(pairs) == size or len(pair[0]) != len(pairs[0][0])):
+            yield _stacked(pairs)
+            pairs = []
+        pairs.append(pair)
+    yield _stacked(pairs)
 
 
 def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:

@@ -67,15 +67,16 @@ def read_weights(
         if missing:
             problems += [f"missing {name}" for name in missing]
             continue
+        total, *rest = expected[entry.ours].shape
         parts = []
-        for part in entry.theirs:
+        for part, size in zip(entry.theirs, _sizes(entry, total, config), strict=True):
             tensor = left.pop(part.name).float()
-            parts.append(part.read(tensor, config) if part.read else tensor)
-        tensor = parts[0] if len(parts) == 1 else torch.cat(parts)
-        if tensor.shape != expected[entry.ours].shape:
-            found, wanted = list(tensor.shape), list(expected[entry.ours].shape)
-            problems.append(f"{', '.join(p.name for p in entry.theirs)} has shape {found}, expected {wanted}")
-        ours[entry.ours] = tensor
+            if list(tensor.shape) == [size, *rest]:
+                parts.append(part.read(tensor, config) if part.read else tensor)
+            else:
+                problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {[size, *rest]}")
+        if len(parts) == len(entry.theirs):
+            ours[entry.ours] = parts[0] if len(parts) == 1 else torch.cat(parts)
     problems += [f"unknown {name}" for name in left]
     problems += [f"nothing for {name}" for name in expected if name not in ours and not problems]
     if problems:

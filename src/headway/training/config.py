@@ -85,7 +85,7 @@ def flag(name: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """"90s", "5m", "1h30m" or a plain number of seconds, as seconds.  Raises InputError for anything else."""
+    """ "90s", "5m", "1h30m" or a plain number of seconds, as seconds.  Raises InputError for anything else."""
     match = re.fullmatch(r"\s*(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?\s*", text)
     parts = [float(part or 0) for part in match.groups()] if match else []
     total = parts[0] * 3600 + parts[1] * 60 + parts[2] if parts else 0.0

@@ -1,16 +1,15 @@
 """What a run will be, decided from the data, the time and the machine, by rules that are written here.
 
-Language model. A decoder in nanochat's layout (rotary, ReLU², norms without weights, normalised queries and keys).  With
-R the measured rate of products in FLOP/s and S the seconds for training, C = R S / 2 FLOPs can be spent (about half of
-the rate is reached in training), and N parameters trained on D tokens cost 6 N D.  Small models are best here at about
-four tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest with one
+Language model. A decoder in nanochat's layout: rotary, ReLU², norms without weights, normalised queries and keys.  With
+R the measured rate of products in FLOP/s and S the seconds for training, C = R S / 2 FLOPs can be spent (training
+reaches about half of the rate), and N parameters trained on D tokens cost 6 N D.  Small models are best here at about
+four tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one
 layer for every 40 of width.
 
 Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
 """
 
 import math
-import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ import torch
 from headway.models.config import TransformerConfig
 from headway.models.size import parameters
 from headway.training.config import TrainOptions
+from headway.training.precision import product_rate
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
@@ -59,7 +59,9 @@ class Plan:
     average: float
     patience: int
     evaluations: int
+    """how often to evaluate; 0 until it is measured"""
     precision: str
+    """float32 or bfloat16; "auto" until it is measured"""
     seed: int
     max_examples: int | None = None
     log_every: int = 10
@@ -75,20 +77,6 @@ class Plan:
         return asdict(self)
 
 
-def product_rate(seconds: float = 0.15) -> float:
-    """FLOP/s of matrix products here, in the faster of float32 and bfloat16."""
-    best = 0.0
-    for dtype in (torch.float32, torch.bfloat16):
-        a, b = torch.randn(1024, 256, dtype=dtype), torch.randn(256, 1024, dtype=dtype)
-        a @ b
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < seconds:
-            a @ b
-            count += 1
-        best = max(best, 2 * 1024 * 256 * 1024 * count / (time.perf_counter() - start))
-    return best
-
-
 def decoder_shape(wanted: float) -> tuple[int, int]:
     """Width and layers of a decoder with about ``wanted`` parameters in its blocks: 12 D² for each layer."""
     widths = range(32, 2049, 32)
@@ -100,11 +88,9 @@ def _layers(width: int) -> int:
 
 
 def head_count(width: int) -> int:
-    """Heads of width 64 where they fit, else 32, else 16: wide heads are faster here and no worse."""
-    for d_head in (64, 32, 16, 8, 4, 2):
-        if width % d_head == 0 and width >= d_head:
-            return width // d_head
-    return 1
+    """Heads of an even width as near to 64 as divides the model's: wide heads are faster here and no worse."""
+    counts = [n for n in range(1, width + 1) if width % (2 * n) == 0]
+    return min(counts or [1], key=lambda n: abs(math.log(width / n / 64)))
 
 
 def decoder_plan(
@@ -118,7 +104,7 @@ def decoder_plan(
         compute, why = None, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
         wanted = steps * batch_tokens * options.accumulate / TOKENS_PER_PARAMETER
     else:
-        rate = product_rate()
+        rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
         compute = rate * REACHED * (seconds or 0)
         wanted = math.sqrt(compute / (6 * TOKENS_PER_PARAMETER))
         why = f"{rate / 1e9:,.0f} GFLOP/s here for {seconds:.0f} s allow about {TOKENS_PER_PARAMETER:g} tokens each"
@@ -172,8 +158,8 @@ def decoder_plan(
         label_smoothing=options.label_smoothing or 0.0,
         average=options.average,
         patience=options.patience,
-        evaluations=options.evaluations or 5,
-        precision=options.precision or "float32",
+        evaluations=options.evaluations or 0,
+        precision=options.precision or "auto",
         seed=options.seed,
         decisions=[asdict(d) for d in decisions],
     )
@@ -225,8 +211,8 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
         average=options.average,
         patience=options.patience,
-        evaluations=options.evaluations or 20,
-        precision=options.precision or "float32",
+        evaluations=options.evaluations or 0,
+        precision=options.precision or "auto",
         seed=options.seed,
         decisions=[asdict(decision)],
     )

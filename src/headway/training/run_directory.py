@@ -38,7 +38,9 @@ class RunDirectory:
             probe.unlink()
         except OSError as error:
             reason = error.strerror or str(error)
-            raise InputError(f"{self.path}: results cannot be written there ({reason}); name another with --out.") from None
+            raise InputError(
+                f"{self.path}: results cannot be written there ({reason}); name another with --out."
+            ) from None
 
     def read(self) -> dict[str, Any] | None:
         """What an earlier command left in headway.json, or None.  Raises InputError when it is damaged."""

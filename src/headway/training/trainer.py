@@ -1,6 +1,6 @@
 """The training loop: one flat function, in one order.
 
-    evaluate when due -> rate -> batches -> gradient -> clip -> step -> log
+evaluate when due -> rate -> batches -> gradient -> clip -> step -> log
 """
 
 import math
@@ -66,8 +66,11 @@ class State:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> "State":
         """Back from JSON."""
-        values = {k: float(v) if k in ("best_loss", "train_loss", "seconds") else v for k, v in plain.items()}
-        return cls(**{**values, "position": Position(**plain["position"])})
+        values = dict(plain)
+        for name in ("best_loss", "train_loss", "seconds"):
+            values[name] = float(values[name])
+        values["position"] = Position(**plain["position"])
+        return cls(**values)
 
 
 @dataclass
@@ -166,7 +169,9 @@ def _evaluate(job: Job, state: State, average: WeightAverage | None, progress: S
     else:
         state.stale += 1
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
-    job.run.log("evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, best=better, **numbers)
+    job.run.log(
+        "evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, best=better, **numbers
+    )
     progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
     if job.sample is not None:
         text = job.sample()
@@ -204,7 +209,7 @@ def _count_bad_steps(state: State, norm: float, loss: float, run: RunDirectory) 
 
 
 def _save(job: Job, state: State, chosen: list[torch.optim.Optimizer], average: WeightAverage | None) -> None:
-    tensors = {f"model.{name}": p for name, p in job.model.named_parameters()}
+    tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in job.model.named_parameters()}
     tensors |= optimizer_tensors(job.model, chosen)
     if average is not None:
         tensors |= {f"average.{name}": value for name, value in average.state().items()}

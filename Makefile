@@ -1,0 +1,24 @@
+# Every target is the first command on a fresh machine: it makes .venv and installs what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint docs bench clean
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/installed  ## train small models on text that Python carries
+	$(BIN)/headway demo
+
+test: .venv/installed lint  ## everything that must hold
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,39 @@
+"""``headway evaluate``: measure a saved model on a file."""
+
+import time
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options
+
+
+@click.command(short_help="Measure a saved model on a file.")
+@click.argument("run")
+@click.argument("inputs", nargs=-1, metavar="[INPUT]...")
+@click.option("--text-column", help="Column that holds the text.")
+@click.option("--label-column", help="Column that holds the label.")
+@click.option("--encoding", help="Encoding of the files, if not UTF-8.")
+@output_options
+def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: str | None) -> None:
+    """Measure the model in RUN on INPUT; without INPUT, on the held-out part of the data it was trained on.
+
+    A file the model was trained on is recognised, and only its held-out part is measured.
+    """
+    started = time.monotonic()
+    from headway.inference.evaluation import evaluate
+
+    found = evaluate(run, list(inputs), **columns)
+    found = {"task": found["task"], "seconds": time.monotonic() - started, **found}
+    emit(found, as_json, _lines(found))
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    numbers = [f"{key} {value:.4f}" for key, value in found.items() if isinstance(value, float) and key != "seconds"]
+    lines = [f"{found['on']}: {found['examples']:,} examples", ", ".join(numbers)]
+    for label, entry in (found.get("per_class") or {}).items():
+        lines.append(
+            f"  {label}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "
+            f"F1 {entry['f1']:.3f}, {entry['support']:,} rows"
+        )
+    return lines

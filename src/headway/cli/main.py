@@ -1,0 +1,73 @@
+"""The command line: verb -> module, and what every verb shares - messages, exit statuses, the clock."""
+
+import os
+import sys
+import time
+from importlib import import_module
+
+import click
+
+STARTED = time.monotonic()
+"""When the command began: what ``--time`` is counted from."""
+
+VERBS = {
+    "train": "Train a model on your file.",
+    "evaluate": "Measure a saved model on a file.",
+    "generate": "Continue a text with a language model.",
+    "classify": "Name the label of a text, or of every text in a file.",
+    "explain": "Show a saved model block by block.",
+    "demo": "Train small models on text that Python carries, and show what they learn.",
+}
+
+
+class Verbs(click.Group):
+    """The verbs; a verb's module is imported when it is asked for, so that help does not wait for torch."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        return import_module(f"headway.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="headway", message="headway %(version)s")
+def headway() -> None:
+    """Train, run and use Transformers on your own file, on the computer you have.
+
+    \b
+      headway demo                              see small Transformers learn, in a few minutes
+      headway train reviews.csv --time 5m       from a file to a model, in the time you have
+      headway classify runs/reviews "Great!"    use it
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit status: 0 done, 2 wrong input, 130 interrupted, 1 anything else."""
+    from headway.errors import InputError
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    try:
+        headway.main(arguments, prog_name="headway", standalone_mode=False)
+        sys.stdout.flush()
+    except InputError as error:
+        print(f"headway: {error}", file=sys.stderr)
+        sys.exit(2)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(2)
+    except click.ClickException as error:
+        print(f"headway: {error.format_message()}", file=sys.stderr)
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        print("headway: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

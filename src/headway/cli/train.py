@@ -1,0 +1,137 @@
+"""``headway train``: from a file to a run directory."""
+
+import time as clock
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options
+from headway.errors import InputError
+from headway.training.config import TrainOptions, flag
+
+
+def train(
+    *inputs: str | Path,
+    out: str | Path | None = None,
+    validation: str | Path | Sequence[str | Path] = (),
+    quiet: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Train on a file, several, or a folder; returns what the command prints with ``--json``.
+
+    ``options`` are those of the command: ``time="5m"``, ``steps=100``, ``seed=0``, ``d_model=128`` and so on.  Without
+    ``out`` the run is kept in ``runs/`` under the input's name.  Raises InputError for input that cannot be used.
+    """
+    return _train(inputs, out, validation, quiet, options, clock.monotonic(), [])
+
+
+def _train(
+    inputs: Sequence[str | Path],
+    out: str | Path | None,
+    validation: str | Path | Sequence[str | Path],
+    quiet: bool,
+    options: dict[str, Any],
+    started: float,
+    command_line: list[str],
+) -> dict[str, Any]:
+    unknown = sorted(set(options) - {field.name for field in fields(TrainOptions)})
+    if unknown:
+        known = ", ".join(field.name for field in fields(TrainOptions))
+        raise InputError(f"unknown options: {', '.join(unknown)}; known are {known}.")
+    chosen = TrainOptions(**options)
+    from headway.reports import write_report
+    from headway.training.progress import shown_to
+    from headway.training.session import result, run_training
+    from headway.training.trainer import Interrupted
+
+    place = Path(out) if out is not None else default_out(inputs)
+    held_out = [validation] if isinstance(validation, str | Path) else list(validation)
+    progress = shown_to(quiet)
+    try:
+        run = run_training(
+            list(inputs),
+            chosen,
+            out=place,
+            validation=held_out,
+            started=started,
+            progress=progress,
+            command=command_line,
+        )
+    except Interrupted:
+        write_report(place)
+        progress.say(f"stopped and saved; the same command goes on with it (it is kept in {place}).")
+        raise KeyboardInterrupt from None
+    finally:
+        progress.close()
+    write_report(run.path)
+    return result(run)
+
+
+def default_out(inputs: Sequence[str | Path]) -> Path:
+    """Where a run is kept when no place is named: runs/ and the first input's name."""
+    name = Path(inputs[0]).resolve().name if inputs else "run"
+    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl"):
+        name = name.removesuffix(ending)
+    return Path("runs") / (name or "run")
+
+
+def summary(result: dict[str, Any], verdict: str) -> list[str]:
+    """What a person is told at the end."""
+    names = ("accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
+    numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result[name] is not None)
+    use = "classify" if result["task"] == "classification" else "generate"
+    return [
+        f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
+        verdict,
+        f'saved in {result["out"]}: report.html shows it; headway {use} {result["out"]} "..." uses it',
+    ]
+
+
+def _options(function: Any) -> Any:
+    """One option of the command for each field of TrainOptions, in its order."""
+    for field in reversed(fields(TrainOptions)):
+        text, choices = field.metadata["help"], field.metadata["choices"]
+        name = f"--{flag(field.name)}"
+        if field.type is bool or field.type == "bool":
+            function = click.option(name, is_flag=True, help=text)(function)
+            continue
+        kind: Any = click.Choice(choices) if choices else {"int": int, "float": float}.get(_plain(field.type), str)
+        shown = field.default not in (None, "")
+        function = click.option(name, type=kind, default=field.default, help=text, show_default=shown)(function)
+    return function
+
+
+def _plain(kind: Any) -> str:
+    """The name of an option's type without "or None"."""
+    name = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
+    return name.removesuffix(" | None")
+
+
+@click.command(short_help="Train a model on your file.")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--out", help="Where the run is kept. [default: runs/ and the input's name]")
+@click.option("--validation", multiple=True, help="File to validate on, instead of a part of the data.")
+@_options
+@output_options
+def command(
+    inputs: tuple[str, ...], out: str | None, validation: tuple[str, ...], as_json: bool, quiet: bool, **options: Any
+) -> None:
+    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl or a folder of .txt, each also as .gz.
+
+    The task, the columns, the tokenizer and the size are found by themselves and printed, each with the option that
+    changes it.  Run the same command again to go on with a run that was stopped.
+    """
+    import shlex
+    import sys
+
+    from headway.cli.main import STARTED
+
+    line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
+    found = _train(inputs, out, validation, quiet, options, STARTED, line)
+    from headway.reports.record import read_record
+    from headway.reports.verdict import verdict
+
+    emit(found, as_json, summary(found, verdict(read_record(Path(found["out"])))))

@@ -1,0 +1,1 @@
+"""From logits to tokens, over any model with a state."""

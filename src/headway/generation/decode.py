@@ -1,0 +1,101 @@
+"""Token by token with a cache: one loop for greedy and sampled decoding, for one prompt or many.
+
+Letters: B batch, T length, V vocabulary.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from headway.generation.sampling import Sampling, choose
+
+
+class Model(Protocol):
+    """Any model that can be read token by token; its state has ``reorder(rows)``."""
+
+    def new_state(self) -> Any:
+        """An empty state."""
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
+        """(B, T) -> (B, V)."""
+
+
+@torch.no_grad()
+def decode(
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    *,
+    max_tokens: int,
+    context: int,
+    end: int | None = None,
+    forbidden: Sequence[int] = (),
+    seed: int | None = None,
+    device: torch.device | str = "cpu",
+) -> Generator[dict[int, int], set[int] | None, None]:
+    """Continue every prompt; each step yields the new token of every row that goes on, by row.
+
+    A row is over after ``end`` (which is not yielded), after ``max_tokens``, or when the caller sends its number back
+    (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is forgotten and the rest read
+    anew, so that no position is further than the model was trained for.  A row gets the same tokens whatever rows are
+    beside it, but for rounding.
+    """
+    texts = [list(prompt) for prompt in prompts]
+    if not all(texts):
+        raise ValueError(f"prompt {[bool(text) for text in texts].index(False)} has no tokens: give at least one")
+    starts = [max(0, len(text) - context) for text in texts]
+    random = [_generator(seed, device) for _ in texts]
+    alive = list(range(len(texts)))
+    state, logits = _read(model, texts, starts, alive, device)
+    for count in range(max_tokens):
+        if forbidden:
+            logits[:, list(forbidden)] = float("-inf")
+        seen = _seen(texts, alive, logits) if sampling.repetition_penalty != 1.0 else None
+        chosen = choose(logits, sampling, seen, [random[row] for row in alive]).tolist()
+        step = {row: token for row, token in zip(alive, chosen, strict=True) if token != end}
+        for row, token in step.items():
+            texts[row].append(token)
+        finished: set[int] = set()
+        if step:
+            finished = (yield step) or set()
+        going = [row for row in alive if row in step and row not in finished]
+        if not going or count == max_tokens - 1:
+            return
+        if len(going) < len(alive):
+            state.reorder(torch.tensor([alive.index(row) for row in going], device=device))
+        alive = going
+        full = [row for row in alive if len(texts[row]) - starts[row] > context]
+        if full:
+            for row in full:
+                starts[row] = len(texts[row]) - context // 2 - 1
+            state, logits = _read(model, texts, starts, alive, device)
+        else:
+            last = torch.tensor([[texts[row][-1]] for row in alive], device=device)
+            logits = model.next_logits(last, None, state)
+
+
+def _read(
+    model: Model, texts: list[list[int]], starts: list[int], rows: list[int], device: torch.device | str
+) -> tuple[Any, Tensor]:
+    """A fresh state that has read every row from its start, and the logits that follow.  Shorter rows begin later."""
+    windows = [texts[row][starts[row] :] for row in rows]
+    longest = max(len(window) for window in windows)
+    ids = torch.tensor([[0] * (longest - len(window)) + window for window in windows], device=device)
+    mask = torch.tensor([[False] * (longest - len(w)) + [True] * len(w) for w in windows], device=device)
+    state = model.new_state()
+    return state, model.next_logits(ids, None if bool(mask.all()) else mask, state)
+
+
+def _seen(texts: list[list[int]], rows: list[int], logits: Tensor) -> Tensor:
+    seen = torch.zeros_like(logits, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        seen[i, texts[row]] = True
+    return seen
+
+
+def _generator(seed: int | None, device: torch.device | str) -> torch.Generator | None:
+    if seed is None:
+        return None
+    return torch.Generator(device=device).manual_seed(seed)

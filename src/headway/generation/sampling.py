@@ -1,0 +1,79 @@
+"""How the next token is chosen.
+
+Letters: B batch, V vocabulary.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headway.errors import InputError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which tokens may be chosen, and how boldly.  Raises InputError for a value that means nothing.
+
+    ``temperature`` 0 is greedy.  ``top_k`` keeps the k most probable (0: all), ``top_p`` the fewest that together have
+    probability p (Holtzman et al. 2019), ``min_p`` those at least p times as probable as the best (Nguyen et al. 2024);
+    ``repetition_penalty`` divides the positive logits of tokens already there, and multiplies negative ones (Keskar
+    et al. 2019).
+    """
+
+    temperature: float = 0.8
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check("temperature", self.temperature, 0 <= self.temperature <= 100, "from 0 to 100")
+        _check("top_k", self.top_k, self.top_k >= 0 and self.top_k == int(self.top_k), "a whole number, 0 or more")
+        _check("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
+        _check("min_p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1")
+        _check(
+            "repetition_penalty", self.repetition_penalty, 0 < self.repetition_penalty <= 100, "above 0, at most 100"
+        )
+
+
+def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list[torch.Generator | None]) -> Tensor:
+    """One token for each row: (B, V) -> (B,).
+
+    ``seen`` (B, V) is true for tokens already there.  Every row draws from its own generator, so that what it draws
+    does not depend on the rows beside it.
+    """
+    logits = logits.float()
+    if sampling.repetition_penalty != 1.0 and seen is not None:
+        penalty = sampling.repetition_penalty
+        logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+    if sampling.temperature == 0:
+        return logits.argmax(dim=-1)
+    probabilities = allowed(logits / sampling.temperature, sampling).softmax(dim=-1)
+    rows = [torch.multinomial(p, 1, generator=g) for p, g in zip(probabilities, random, strict=True)]
+    return torch.cat(rows)
+
+
+def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
+    """The logits with minus infinity for every token that top-k, top-p or min-p leaves out: (B, V) -> (B, V).
+
+    The most probable token always stays.
+    """
+    if sampling.top_k and sampling.top_k < logits.shape[-1]:
+        kth = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < kth, -math.inf)
+    if sampling.min_p > 0:
+        best = logits.max(dim=-1, keepdim=True).values
+        logits = logits.masked_fill(logits < best + math.log(sampling.min_p), -math.inf)
+    if sampling.top_p < 1:
+        ordered, index = logits.sort(dim=-1, descending=True)
+        before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)  # of all that are more probable
+        dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, index, before >= sampling.top_p)
+        logits = logits.masked_fill(dropped, -math.inf)
+    return logits
+
+
+def _check(name: str, value: float, holds: bool, allowed_values: str) -> None:
+    if not holds or value != value:
+        raise InputError(f"{name} is {value}; it must be {allowed_values}.")

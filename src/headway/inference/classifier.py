@@ -1,0 +1,66 @@
+"""Name the label of a text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.data.batches import length_batches, pad
+from headway.errors import InputError
+from headway.models.transformer import Encoder
+from headway.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 8192
+
+
+class Classifier:
+    """An encoder with a classification head, its tokenizer and the names of its labels."""
+
+    task = "classification"
+
+    def __init__(self, model: Encoder, tokenizer: Tokenizer, labels: Sequence[str]):
+        self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
+
+    def __call__(self, text: str | Sequence[str]) -> Any:
+        """{"label", "score", "scores"} of a text, or a list of them, in order.
+
+        ``scores`` has the probability of every label; they sum to one.  A text longer than the model was trained for is
+        read in overlapping windows, whose probabilities are averaged.
+        """
+        texts = [text] if isinstance(text, str) else list(text)
+        for i, one in enumerate(texts):
+            if not isinstance(one, str):
+                raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
+        results = []
+        for row in self.probabilities(texts).tolist():
+            scores = dict(zip(self.labels, row, strict=True))
+            best = max(scores, key=scores.__getitem__)
+            results.append({"label": best, "score": scores[best], "scores": scores})
+        return results[0] if isinstance(text, str) else results
+
+    @torch.no_grad()
+    def probabilities(self, texts: Sequence[str]) -> Tensor:
+        """(N, C) float32, rows in the order of the texts."""
+        windows: list[list[int]] = []
+        owners: list[int] = []
+        for owner, ids in enumerate(self.tokenizer.encode_batch(texts, special=True)):
+            for window in overlapping(ids, self.model.config.max_length):
+                windows.append(window)
+                owners.append(owner)
+        total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)
+        for index in length_batches([len(w) for w in windows], BATCH_TOKENS, 0, 0) if windows else []:
+            padded, mask = pad([windows[i] for i in index])
+            answers = self.model(padded, None if bool(mask.all()) else mask).float().softmax(dim=-1)
+            rows = torch.tensor([owners[i] for i in index])
+            total.index_add_(0, rows, answers)
+            count.index_add_(0, rows, torch.ones(len(rows), 1))
+        return total / count.clamp(min=1)
+
+
+def overlapping(ids: list[int], length: int) -> list[list[int]]:
+    """``ids`` in windows of at most ``length``, each beginning in the middle of the one before."""
+    if len(ids) <= length:
+        return [ids or [0]]
+    step = max(1, length // 2)
+    return [ids[start : start + length] for start in range(0, len(ids) - length + step, step)]

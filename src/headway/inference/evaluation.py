@@ -1,0 +1,91 @@
+"""Measure a saved model again, on the data it held out or on any other."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.data.corpus import Corpus
+from headway.data.feed import text_batches
+from headway.data.labels import labelled
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.inference.classifier import Classifier
+from headway.inference.generator import Generator
+from headway.inference.load import load
+from headway.tasks.classification import scores
+from headway.tasks.language_modeling import LanguageModeling
+from headway.training.config import TrainOptions
+from headway.training.prepare import encode_text, held_out_rows, read_input, text_parts
+
+READING = ("text_column", "label_column", "encoding", "delimiter", "on_bad_row")
+"""Options of the training run that say how its files are read."""
+NAMES = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
+
+
+def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str | None) -> dict[str, Any]:
+    """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
+
+    Without inputs, or given the very file the model was trained on, its held-out part is measured.  Raises InputError
+    when there is nothing to measure on.
+    """
+    pipe = load(run)
+    facts = _facts(Path(run))
+    files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
+    if not files:
+        raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
+    before = facts.get("options", {})
+    reading = {key: before[key] for key in READING if before.get(key) is not None}
+    given = {key: value for key, value in columns.items() if value is not None}
+    options = TrainOptions(**{**reading, **given, "task": pipe.task})
+    source, found = read_input(files, options)
+    same = source.fingerprint == facts.get("data", {}).get("fingerprint")
+    if isinstance(pipe, Generator):
+        if not isinstance(source, Corpus):
+            raise InputError(f"{source.name}: a language model is measured on running text.")
+        metrics = _text_metrics(pipe, source, same)
+    else:
+        if not isinstance(source, Table):
+            raise InputError(f"{source.name}: a classifier is measured on a table of texts and labels.")
+        rows = labelled(source, found.text_column or "", found.label_column or "", on_bad_row=options.on_bad_row)
+        texts, names = rows.texts, rows.labels
+        if same:
+            texts, names = held_out_rows(rows, int(before.get("seed", 0)))
+        metrics = _row_metrics(pipe, texts, names, source.name)
+    on = f"{source.name}, the held-out part" if same else source.name
+    return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in NAMES}, **metrics}
+
+
+def _text_metrics(pipe: Generator, corpus: Corpus, same: bool) -> dict[str, Any]:
+    chunks = text_parts(corpus, None)[1] if same else corpus.chunks()
+    tokens = encode_text(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if same else "all")
+    chunks = text_parts(corpus, None)[1] if same else corpus.chunks()
+    n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
+    length = pipe.model.config.max_length
+    task = LanguageModeling(bytes_per_token=n_bytes / max(1, len(tokens)))
+    return {**task.evaluate(pipe.model, text_batches(tokens, length, 32)), "examples": len(tokens) - 1}
+
+
+def _row_metrics(pipe: Classifier, texts: list[str], names: list[str], source: str) -> dict[str, Any]:
+    strange = sorted(set(names) - set(pipe.labels))
+    if strange:
+        raise InputError(
+            f"{source}: has labels the model does not know: {', '.join(strange[:5])}; known: {', '.join(pipe.labels)}."
+        )
+    number = {label: i for i, label in enumerate(pipe.labels)}
+    targets = torch.tensor([number[name] for name in names])
+    probabilities = pipe.probabilities(texts)
+    confusion = torch.zeros(len(pipe.labels), len(pipe.labels), dtype=torch.int64)
+    confusion.index_put_((targets, probabilities.argmax(dim=1)), torch.ones(len(targets), dtype=torch.int64), True)
+    picked = probabilities[torch.arange(len(targets)), targets].clamp(min=1e-12)
+    loss = float(-picked.double().log().mean())
+    return {"val_loss": loss, **scores(confusion.numpy(), pipe.labels), "examples": len(texts)}
+
+
+def _facts(run: Path) -> dict[str, Any]:
+    try:
+        return json.loads((run / "headway.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

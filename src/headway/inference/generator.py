@@ -1,0 +1,115 @@
+"""Continue a text."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headway.errors import InputError
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
+from headway.models.transformer import Decoder
+from headway.text.stream import StopStrings
+from headway.text.tokenizer import Tokenizer
+
+
+class Generator:
+    """A language model with its tokenizer: call it with a prompt, or ``stream`` it."""
+
+    task = "language_modeling"
+
+    def __init__(self, model: Decoder, tokenizer: Tokenizer):
+        self.model, self.tokenizer = model, tokenizer
+
+    def __call__(self, prompt: str | Sequence[str], **options: Any) -> Any:
+        """The continuation of a prompt, or of each of a list, without the prompt itself; options as for ``stream``."""
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        results = [""] * len(prompts)
+        if prompts:
+            for row, piece in self._pieces(prompts, **options):
+                results[row] += piece
+        return results[0] if isinstance(prompt, str) else results
+
+    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
+        """The continuation piece by piece; joined, the pieces equal the call's result.
+
+        ``max_tokens`` 100, ``temperature`` 0.8 (0: greedy), ``top_k`` 0, ``top_p`` 1.0, ``min_p`` 0.0,
+        ``repetition_penalty`` 1.0, ``stop`` [] (strings that end the text and are not part of it), ``seed`` None.
+        Raises InputError for a value that means nothing, and for characters the model has never seen.
+        """
+        for _, piece in self._pieces([prompt], **options):
+            if piece:
+                yield piece
+
+    def _pieces(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_tokens: int = 100,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: Sequence[str] | str = (),
+        seed: int | None = None,
+    ) -> Iterator[tuple[int, str]]:
+        """Pairs (row, piece of its text) as they come."""
+        if max_tokens < 1:
+            raise InputError(f"max_tokens is {max_tokens}; it must be 1 or more.")
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        context, end = self.model.config.max_length, self.tokenizer.end_of_text
+        ids = [self._encode(prompt, context) for prompt in prompts]
+        texts = [self.tokenizer.stream() for _ in prompts]
+        stops = [StopStrings(stop) for _ in prompts]
+        steps = decode(
+            self.model,
+            ids,
+            sampling,
+            max_tokens=max_tokens,
+            context=context,
+            end=end,
+            forbidden=sorted(self.tokenizer.special_ids - {end}),
+            seed=seed,
+        )
+        finished: set[int] = set()
+        try:
+            step = next(steps)
+            while True:
+                stopped: set[int] = set()
+                for row, token in step.items():
+                    piece, over = stops[row].push(texts[row].push(token))
+                    yield row, piece
+                    if over:
+                        stopped.add(row)
+                finished |= stopped
+                step = steps.send(stopped)
+        except StopIteration:
+            pass
+        for row in range(len(prompts)):
+            if row not in finished:
+                piece, over = stops[row].push(texts[row].finish())
+                yield row, piece if over else piece + stops[row].finish()
+
+    def _encode(self, prompt: str, context: int) -> list[int]:
+        if not isinstance(prompt, str):
+            raise InputError(f"the prompt is {type(prompt).__name__}; it must be a text, or a list of texts.")
+        ids = self.tokenizer.encode(prompt)
+        if self.tokenizer.kind == "char" and self.tokenizer.unknown in ids:
+            known = set(self.tokenizer.tokens)
+            strange = next((c for c in prompt if c not in known), prompt[:1])
+            raise InputError(
+                f"the prompt has {strange!r}, a character that this model has never seen; "
+                "leave it out, or train with --tokenizer bpe, which knows every character."
+            )
+        if len(ids) > context:
+            warnings.warn(
+                f"the prompt has {len(ids):,} tokens and the model reads {context:,}: the last {context:,} are read",
+                stacklevel=4,
+            )
+        return ids or self._start()
+
+    def _start(self) -> list[int]:
+        """What an empty prompt stands for: the beginning of a text."""
+        if self.tokenizer.end_of_text is not None:
+            return [self.tokenizer.end_of_text]
+        return self.tokenizer.encode("\n") or [0]

@@ -1,0 +1,349 @@
+"""A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.data.corpus import Corpus
+from headway.data.feed import Feed, RowFeed, TextFeed
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
+from headway.models.heads import ClassificationHead, make_norm
+from headway.models.initialise import initialise
+from headway.models.transformer import Decoder, Encoder
+from headway.tasks.classification import Classification, balanced_weights
+from headway.tasks.language_modeling import LanguageModeling
+from headway.text.tokenizer import Tokenizer
+from headway.training.budget import Budget, StepBudget, TimeBudget
+from headway.training.checkpoint import newest_checkpoint
+from headway.training.config import TrainOptions, flag, seconds
+from headway.training.precision import faster_precision, keep_freed_memory
+from headway.training.prepare import RowData, TextData, prepare_rows, prepare_text, read_input
+from headway.training.presets import Plan, decoder_plan, encoder_plan
+from headway.training.progress import Silent
+from headway.training.run_directory import RunDirectory, machine, now, versions
+from headway.training.trainer import Interrupted, Job, State, train
+
+DEFAULT_TIME = "5m"
+ENDING = 1.5
+"""Seconds kept for saving, the report and leaving, beside the last evaluation."""
+EVALUATION_SHARE = 0.05
+"""Evaluations may take this share of the time."""
+
+
+def run_training(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    *,
+    out: Path,
+    validation: Sequence[str | Path] = (),
+    started: float | None = None,
+    progress: Silent | None = None,
+    command: Sequence[str] = (),
+) -> RunDirectory:
+    """Train on ``inputs`` and leave a run directory at ``out``; an unfinished run found there is taken up.
+
+    ``started`` is when the command began, by time.monotonic: what ``--time`` is counted from.  Raises InputError for
+    what the user must change, and Interrupted, saved, after Ctrl-C.
+    """
+    started, progress = started if started is not None else time.monotonic(), progress or Silent()
+    run = RunDirectory(out)
+    earlier = run.read()
+    if earlier is not None:
+        _check_same(earlier, options, run)
+        if earlier.get("finished"):
+            progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
+            return run
+        options = replace(options, time=earlier["options"]["time"], steps=earlier["options"]["steps"])
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    keep_freed_memory()
+    progress.phase("reading")
+    source, found = read_input(inputs, options)
+    held_out = read_input(validation, replace(options, task=found.task))[0] if validation else None
+    if earlier is not None and earlier["data"]["fingerprint"] != source.fingerprint:
+        raise InputError(f"{out}: holds a run on other data than {source.name}; name another directory with --out.")
+    run.create()
+    tokenizer = Tokenizer.load(out) if earlier is not None and (out / "tokenizer.json").exists() else None
+    for reason in found.reasons:
+        progress.say(reason)
+    data: TextData | RowData
+    if isinstance(source, Corpus):
+        held_text = held_out if isinstance(held_out, Corpus) else None
+        data = prepare_text(source, held_text, options, tokenizer, progress.say)
+    else:
+        data = prepare_rows(source, found, held_out if isinstance(held_out, Table) else None, options, tokenizer)
+    _say_data(data, progress)
+
+    limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
+    plan = Plan(**earlier["plan"]) if earlier is not None else _plan(data, options, limit, started)
+    model = build_model(plan, data)
+    feed = _feed(plan, data)
+    task = _task(plan, data, options)
+    if earlier is None:
+        plan = _measured(plan, model, feed, task, limit)
+        run.save_tokenizer(data.tokenizer)
+        run.update(
+            headway=versions()["headway"],
+            task=found.task,
+            command=list(command),
+            options={**asdict(options), "time": None if options.steps is not None else options.time or DEFAULT_TIME},
+            validation=[str(path) for path in validation],
+            plan=plan.plain(),
+            decisions=plan.decisions,
+            data=data.facts,
+            labels=data.labels if isinstance(data, RowData) else [],
+            parameters=sum(p.numel() for p in model.parameters()),
+            baselines=data.baselines,
+            machine=machine(),
+            versions=versions(),
+            started=now(),
+            finished=False,
+        )
+    for decision in plan.decisions:
+        progress.say(f"{decision['what']}: {decision['value']} - {decision['why']} ({decision['option']} to change)")
+    _train(run, plan, model, feed, task, data, options, limit, started, progress)
+    return run
+
+
+def _train(
+    run: RunDirectory,
+    plan: Plan,
+    model: nn.Module,
+    feed: Feed,
+    task: LanguageModeling | Classification,
+    data: TextData | RowData,
+    options: TrainOptions,
+    limit: float | None,
+    started: float,
+    progress: Silent,
+) -> None:
+    """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
+    saved, problems = newest_checkpoint(run.checkpoints)
+    for problem in problems:
+        progress.say(f"warning: a checkpoint cannot be used, an older one is taken: {problem}")
+    torch.manual_seed(plan.seed)
+    if saved is None:
+        initialise_for(plan, model)
+        run.log("start", time=now())
+    else:
+        progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
+        run.log("resume", step=saved[1]["step"], time=now())
+    spent = saved[1]["seconds"] if saved is not None else 0.0
+    budget = _budget(options, limit, started, spent, _evaluation_seconds(model, feed, task))
+    best: dict[str, Tensor] = {}
+    if saved is not None and saved[1]["best_step"] < saved[1]["step"]:
+        best = _saved_weights(run)
+
+    def keep_best() -> None:
+        best.clear()
+        best.update({name: p.detach().clone() for name, p in model.named_parameters()})
+        run.save_model(model, data.tokenizer, data.labels if isinstance(data, RowData) else [])
+
+    sample = _sampler(model, data) if isinstance(data, TextData) else None
+    job = Job(model, task, feed, plan, run, keep_best, sample)
+    model.train()
+    try:
+        state = train(job, budget, progress, saved)
+    except Interrupted:
+        run.log("interrupted", time=now())
+        raise
+    finally:
+        progress.close()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(best[name])
+    model.eval()
+    _finish(run, state, started, progress)
+
+
+def _finish(run: RunDirectory, state: State, started: float, progress: Silent) -> None:
+    used = time.monotonic() - started
+    run.log("end", step=state.step, seconds=round(state.seconds, 3), time=now())
+    run.update(
+        finished=True,
+        metrics=state.best_metrics,
+        best_step=state.best_step,
+        steps=state.step,
+        tokens=state.tokens,
+        epochs=None,
+        train_loss=state.train_loss,
+        training_seconds=state.seconds,
+        tokens_per_second=state.tokens / max(state.seconds, 1e-9),
+        seconds=used,
+    )
+
+
+def result(run: RunDirectory) -> dict[str, Any]:
+    """What the command reports: the keys of its JSON object, with None where a metric does not apply."""
+    facts = run.facts
+    metrics = facts.get("metrics", {})
+    names = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
+    return {
+        "task": facts["task"],
+        "seconds": facts.get("seconds"),
+        "out": str(run.path),
+        "parameters": facts["parameters"],
+        "steps": facts.get("steps"),
+        "tokens": facts.get("tokens"),
+        "train_loss": facts.get("train_loss"),
+        **{name: metrics.get(name) for name in names},
+        "tokens_per_second": facts.get("tokens_per_second"),
+        "baselines": facts["baselines"],
+    }
+
+
+def build_model(plan: Plan, data: TextData | RowData) -> nn.Module:
+    """The model of a plan, weights not yet drawn."""
+    config = plan.config
+    if isinstance(data, TextData):
+        return Decoder(config)
+    head = ClassificationHead(config, len(data.labels), norm=lambda: make_norm(config), dropout=config.dropout)
+    return Encoder(config, head)
+
+
+def initialise_for(plan: Plan, model: nn.Module) -> None:
+    """Draw the weights as the plan's optimiser wants them: large embeddings where they are normalised for Muon."""
+    std = 1.0 if plan.optimizer == "muon" and not plan.config.tied else 0.02
+    initialise(model, plan.seed, embedding_std=std)
+
+
+def _plan(data: TextData | RowData, options: TrainOptions, limit: float | None, started: float) -> Plan:
+    left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
+    if isinstance(data, TextData):
+        return decoder_plan(options, data.tokenizer.vocab_size, len(data.train), left, options.steps)
+    lengths = [len(ids) for ids in data.train]
+    return encoder_plan(options, data.tokenizer.vocab_size, lengths, len(data.labels), data.longest)
+
+
+def _feed(plan: Plan, data: TextData | RowData) -> Feed:
+    if isinstance(data, TextData):
+        return TextFeed(data.train, data.validation, plan.length, plan.batch_tokens, plan.seed)
+    return RowFeed(
+        data.train,
+        data.train_targets,
+        data.validation,
+        data.validation_targets,
+        plan.batch_tokens,
+        plan.seed,
+        max_examples=plan.max_examples,
+    )
+
+
+def _task(plan: Plan, data: TextData | RowData, options: TrainOptions) -> LanguageModeling | Classification:
+    if isinstance(data, TextData):
+        return LanguageModeling(data.bytes_per_token, plan.label_smoothing)
+    tokenizer = data.tokenizer
+    return Classification(
+        data.labels,
+        weights=balanced_weights(data.train_targets, len(data.labels)) if options.balance else None,
+        label_smoothing=plan.label_smoothing,
+        token_dropout=plan.token_dropout,
+        hidden_token=tokenizer.mask if tokenizer.mask is not None else 0,
+        protected=sorted(tokenizer.special_ids),
+    )
+
+
+def _measured(plan: Plan, model: nn.Module, feed: Feed, task: Any, limit: float | None) -> Plan:
+    """The plan with what is measured here: the precision, and how many evaluations fit into the time."""
+    decisions = list(plan.decisions)
+    if plan.precision == "auto":
+        precision, rates = faster_precision(plan.config.d_model)
+        plan = replace(plan, precision=precision)
+        why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
+        decisions.append(
+            {"what": "precision", "value": precision, "why": f"products here, GFLOP/s: {why}", "option": "--precision"}
+        )
+    if limit is not None and plan.evaluations == 0:
+        cost = _evaluation_seconds(model, feed, task)
+        plan = replace(plan, evaluations=int(min(20, max(2, EVALUATION_SHARE * limit / max(cost, 1e-3)))))
+    elif plan.evaluations == 0:
+        plan = replace(plan, evaluations=10)
+    return replace(plan, decisions=decisions)
+
+
+def _evaluation_seconds(model: nn.Module, feed: Feed, task: Any) -> float:
+    """How long one evaluation will take, from its first batch."""
+    model.eval()
+    batch = next(iter(feed.validation()))
+    task.evaluate(model, [batch])
+    start = time.perf_counter()
+    task.evaluate(model, [batch])
+    cost = (time.perf_counter() - start) * feed.validation_batches()
+    model.train()
+    return cost
+
+
+def _budget(options: TrainOptions, limit: float | None, started: float, spent: float, evaluation: float) -> Budget:
+    if limit is None:
+        return StepBudget(options.steps or 1)
+    budget = TimeBudget(limit, started, spent)
+    budget.begin(spent)
+    budget.keep(1.25 * evaluation + ENDING)
+    return budget
+
+
+def _saved_weights(run: RunDirectory) -> dict[str, Tensor]:
+    from headway.hub.directory import load_model
+
+    return {name: p.detach().clone() for name, p in load_model(run.path).named_parameters()}
+
+
+def _sampler(model: nn.Module, data: TextData) -> Callable[[], str]:
+    """A short continuation of a line end, always drawn with the same seed so that samples can be compared."""
+    tokenizer = data.tokenizer
+    start = tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
+
+    def sample() -> str:
+        reader: Any = model
+        ids = [
+            step[0]
+            for step in decode(
+                reader,
+                [start],
+                Sampling(temperature=0.8),
+                max_tokens=80,
+                context=reader.config.max_length,
+                end=tokenizer.end_of_text,
+                forbidden=sorted(tokenizer.special_ids - {tokenizer.end_of_text}),
+                seed=1,
+            )
+        ]
+        return tokenizer.decode(ids).strip("\n")
+
+    return sample
+
+
+def _say_data(data: TextData | RowData, progress: Silent) -> None:
+    facts = data.facts
+    progress.say(f"training on {facts['train']}, held out {facts['validation']}")
+    if isinstance(data, RowData):
+        progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
+    progress.say(
+        f"tokenizer: {data.tokenizer.kind}, {data.tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)"
+    )
+    for warning in facts["warnings"]:
+        progress.say(f"warning: {warning}")
+    for baseline in data.baselines:
+        numbers = ", ".join(f"{key} {value:.4f}" for key, value in baseline.items() if isinstance(value, float))
+        progress.say(f"baseline {baseline['name']}: {numbers}")
+
+
+def _check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> None:
+    """An earlier run is taken up only with its own options.  Raises InputError naming those that differ."""
+    before, asked = dict(earlier.get("options", {})), asdict(options)
+    asked["time"] = None if options.steps is not None else options.time or DEFAULT_TIME
+    changed = [name for name in asked if name in before and before[name] != asked[name]]
+    if changed:
+        listed = ", ".join(f"--{flag(name)} {before[name]} (now {asked[name]})" for name in changed)
+        raise InputError(
+            f"{run.path}: holds a run with other options: {listed}. "
+            "Give the same options to go on with it, or another directory with --out."
+        )

@@ -1,0 +1,134 @@
+"""Imports point one way: from each layer to itself and to those above it."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src" / "headway"
+LAYERS = [
+    *("nn", "models", "text", "hub", "data", "generation", "tasks", "training", "inference", "science"),
+    *("reports", "serving", "cli"),
+]
+GROUND = {"errors", "storage"}  # importable from everywhere but nn
+NN_MAY = {"torch", "math", "collections", "typing", "functools"}
+EXTRAS = {
+    *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),
+    *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
+}
+HEAVY = {"torch", "sklearn", "scipy"}
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def name(path):
+    """nn/norm.py -> nn.norm"""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imports(path):
+    """(module, whether inside a function) for every import of a file; those for type checkers alone are left out."""
+    found = []
+
+    def visit(node, inside):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            found.extend((module, True) for module, _ in _of(node.body))
+            return
+        found.extend((module, inside) for module, _ in _of([node]))
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside or function)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")), False)
+    return found
+
+
+def _of(nodes):
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            if node.module == "headway":  # from headway import nn
+                yield from ((f"headway.{alias.name}", node) for alias in node.names)
+            else:
+                yield node.module, node
+
+
+def allowed(layer, target):
+    """Whether a module of one layer may import from another."""
+    if target in GROUND or target == "__version__":
+        return layer != "nn"
+    if layer in GROUND or target not in LAYERS:
+        return False
+    return LAYERS.index(target) <= LAYERS.index(layer)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_imports_point_one_way(path):
+    layer = name(path).split(".")[0]
+    if layer in ("__init__", "__main__"):
+        return  # the front door opens on everything; what it may load at once is tested below
+    assert layer in {*LAYERS, *GROUND, "api"}, f"{layer} has no place in the order of layers"
+    for module, _ in imports(path):
+        if module.startswith("headway.") and layer != "api":
+            target = module.split(".")[1]
+            assert allowed(layer, target), f"{name(path)} imports {module}: {layer} may not import {target}"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if name(path).startswith("nn.")], ids=name)
+def test_nn_imports_torch_alone(path):
+    outside = {module.split(".")[0] for module, _ in imports(path) if not module.startswith("headway.nn")}
+    assert outside <= NN_MAY
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_extras_are_imported_inside_functions(path):
+    """A base install must be able to import every module."""
+    early = {module for module, inside in imports(path) if module.split(".")[0] in EXTRAS and not inside}
+    assert not early, f"{name(path)} imports {early} at once: an extra belongs inside the function that needs it"
+
+
+def needed_at_once(start, seen=None):
+    """Every module that importing one loads, itself and what it imports outside functions."""
+    seen = set() if seen is None else seen
+    if start in seen:
+        return seen
+    seen.add(start)
+    for module, inside in imports(start):
+        if module.startswith("headway") and not inside:
+            parts = module.split(".")[1:]
+            for end in range(len(parts) + 1):  # a package's __init__ is run on the way
+                for path in (
+                    ROOT.joinpath(*parts[:end], "__init__.py"),
+                    ROOT.joinpath(*parts[:end]).with_suffix(".py"),
+                ):
+                    if path.is_file():
+                        needed_at_once(path, seen)
+    return seen
+
+
+LIGHT = [ROOT / "__init__.py", ROOT / "cli" / "main.py", *(path for path in MODULES if name(path).startswith("text."))]
+
+
+@pytest.mark.parametrize("path", [path for path in LIGHT if path.exists()], ids=name)
+def test_help_and_text_need_no_torch(path):
+    for module in needed_at_once(path):
+        early = {found for found, inside in imports(module) if not inside}
+        heavy = {found for found in early if found.split(".")[0] in HEAVY or found == "safetensors.torch"}
+        assert not heavy, f"{name(path)} loads {name(module)}, which imports {heavy}"
+
+
+def test_the_rules_bite(tmp_path):
+    """The parser sees imports of every form, and the order forbids what it should."""
+    path = tmp_path / "module.py"
+    path.write_text(
+        "from headway import cli\nimport headway.nn.norm, torch.nn\n\n\nclass A:\n    import onnx\n\n"
+        "    def f(self):\n        from datasets import load_dataset\n"
+    )
+    assert set(imports(path)) == {
+        ("headway.cli", False), ("headway.nn.norm", False), ("torch.nn", False), ("onnx", False), ("datasets", True),
+    }  # fmt: skip
+    assert allowed("hub", "models") and allowed("hub", "errors") and allowed("cli", "serving")
+    assert not (allowed("nn", "models") or allowed("nn", "errors") or allowed("errors", "nn") or allowed("hub", "data"))
+    assert EXTRAS.isdisjoint(sys.stdlib_module_names)
