@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, is_file, lines_of, output_options, standard_input, write_output
+from headway.cli.common import check_not_path, emit, is_file, lines_of, output_options, standard_input, write_output
 from headway.errors import InputError
 
 
@@ -50,6 +50,7 @@ def _texts(run: str, text: str, text_column: str | None, encoding: str | None) -
     if text == "-":
         return lines_of(standard_input())
     if not is_file(text):
+        check_not_path(text)
         return [text]
     from pathlib import Path
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import click
 
 from headway.errors import InputError
+
+ENDINGS = (".csv", ".tsv", ".jsonl", ".txt", ".gz")
+"""What a file of texts is called."""
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,7 +27,8 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
     """Print a result: as one JSON object, or as lines for a person."""
     if as_json:
-        print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
+        unicode = (sys.stdout.encoding or "").casefold().startswith("utf")
+        print(json.dumps(_finite(result), ensure_ascii=not unicode, allow_nan=False))
     else:
         for line in lines:
             print(line)
@@ -58,6 +63,17 @@ def is_file(argument: str) -> bool:
         return Path(argument).is_file()
     except (OSError, ValueError):
         return False
+
+
+def check_not_path(argument: str) -> None:
+    """Raise InputError when an argument that is no file was surely meant as one: a folder, or a name with an ending."""
+    path = Path(argument)
+    if "\n" in argument or "\0" in argument or len(argument) > 255:
+        return
+    if os.sep in argument and path.is_dir():
+        raise InputError(f"{argument}: this is a folder; name a file in it.")
+    if " " not in path.name and path.suffix in ENDINGS:
+        raise InputError(f"{argument}: there is no such file. (To use these very words as the text, pipe them to `-`.)")
 
 
 def write_output(to: str, text: str) -> None:

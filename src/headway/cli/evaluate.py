@@ -21,11 +21,11 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
     A file the model was trained on is recognised, and only its held-out part is measured.
     """
     started = time.monotonic()
-    from headway.inference.evaluation import evaluate
+    from headway.inference.evaluation import NAMES, evaluate
 
     found = evaluate(run, list(inputs), **columns)
     found = {"task": found["task"], "seconds": time.monotonic() - started, **found}
-    emit(found, as_json, _lines(found))
+    emit({key: found[key] for key in ("task", "seconds", *NAMES, "examples")}, as_json, _lines(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

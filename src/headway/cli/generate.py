@@ -37,9 +37,10 @@ def command(run: str, prompt: str, as_json: bool, quiet: bool, **options) -> Non
         seconds = time.monotonic() - started
         emit({"task": pipe.task, "seconds": seconds, "results": [continuation]}, True, [])
         return
+    pieces = pipe.stream(text, **options)  # raises what is wrong before anything is shown
     sys.stdout.write(text)
     sys.stdout.flush()
-    for piece in pipe.stream(text, **options):
+    for piece in pieces:
         sys.stdout.write(piece)
         sys.stdout.flush()
     sys.stdout.write("\n")

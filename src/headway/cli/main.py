@@ -3,7 +3,11 @@
 import os
 import sys
 import time
+import warnings
+from difflib import get_close_matches
 from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
 
 import click
 
@@ -31,6 +35,24 @@ class Verbs(click.Group):
             return None
         return import_module(f"headway.cli.{cmd_name}").command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The verb's command; an unknown verb is answered with the one that was probably meant."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], VERBS, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else f" There are {', '.join(VERBS)}."
+            ctx.fail(f"there is no command {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; when nobody reads the output any more, as after ``| head``, leave quietly."""
+        try:
+            found = super().invoke(ctx)
+            sys.stdout.flush()
+            return found
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -53,9 +75,13 @@ def main(arguments: list[str] | None = None) -> None:
     from headway.errors import InputError
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to fail
     try:
-        headway.main(arguments, prog_name="headway", standalone_mode=False)
-        sys.stdout.flush()
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *place: print(f"headway: warning: {message}", file=sys.stderr)
+            headway.main(arguments, prog_name="headway", standalone_mode=False)
     except InputError as error:
         print(f"headway: {error}", file=sys.stderr)
         sys.exit(2)
@@ -64,10 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
     except click.ClickException as error:
         print(f"headway: {error.format_message()}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         print("headway: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -45,7 +45,7 @@ def _train(
     from headway.reports import write_report
     from headway.training.progress import shown_to
     from headway.training.session import result, run_training
-    from headway.training.trainer import Interrupted
+    from headway.training.trainer import Diverged, Interrupted
 
     place = Path(out) if out is not None else default_out(inputs)
     held_out = [validation] if isinstance(validation, str | Path) else list(validation)
@@ -64,6 +64,9 @@ def _train(
         write_report(place)
         progress.say(f"stopped and saved; the same command goes on with it (it is kept in {place}).")
         raise KeyboardInterrupt from None
+    except Diverged:
+        write_report(place)
+        raise
     finally:
         progress.close()
     write_report(run.path)
@@ -130,8 +133,13 @@ def command(
     from headway.cli.main import STARTED
 
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
-    found = _train(inputs, out, validation, quiet, options, STARTED, line)
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
+    from headway.training.trainer import Diverged
+
+    try:
+        found = _train(inputs, out, validation, quiet, options, STARTED, line)
+    except Diverged as error:
+        raise click.ClickException(str(error)) from None
 
     emit(found, as_json, summary(found, verdict(read_record(Path(found["out"])))))

@@ -73,41 +73,36 @@ class RowFeed:
         self.held_out, self.held_out_targets = validation, validation_targets
         self.batch_tokens, self.seed, self.max_examples = batch_tokens, seed, max_examples
         self._lengths = [len(sequence) for sequence in train]
-        self._latest: tuple[int, list[np.ndarray]] | None = None
+        self._latest: tuple[int, dict[int, np.ndarray]] | None = None
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch whose first example is number ``consumed`` of the epoch."""
-        before = 0
-        for index in self._batches(position.epoch):
-            if before == position.consumed:
-                batch = _padded([self.train[i] for i in index], [self.train_targets[i] for i in index])
-                after = Position(position.epoch, before + len(index))
-                done = after.consumed == len(self.train)
-                return batch, Position(position.epoch + 1, 0) if done else after
-            before += len(index)
-        raise ValueError(f"no batch begins at example {position.consumed} of an epoch: the data or the batches changed")
+        index = self._batches(position.epoch).get(position.consumed)
+        if index is None:
+            raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")
+        batch = _padded([self.train[i] for i in index], [self.train_targets[i] for i in index])
+        after = Position(position.epoch, position.consumed + len(index))
+        return batch, Position(position.epoch + 1, 0) if after.consumed == len(self.train) else after
 
     def validation(self) -> Iterator[Batch]:
         """The held-out examples by length, with little padding."""
-        for index in self._validation_index():
-            yield _padded([self.held_out[i] for i in index], [self.held_out_targets[i] for i in index])
+        return row_batches(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
 
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
-        return len(self._validation_index())
+        return len(length_batches([len(s) for s in self.held_out], 2 * self.batch_tokens, 0, 0))
 
     def epochs(self, position: Position) -> float:
         """How often the examples have been gone through."""
         return position.epoch + position.consumed / len(self.train)
 
-    def _batches(self, epoch: int) -> list[np.ndarray]:
+    def _batches(self, epoch: int) -> dict[int, np.ndarray]:
+        """The batches of an epoch by the number of examples before each."""
         if self._latest is None or self._latest[0] != epoch:
             made = length_batches(self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples)
-            self._latest = (epoch, made)
+            ends = np.cumsum([len(index) for index in made]).tolist()
+            self._latest = (epoch, dict(zip([0, *ends[:-1]], made, strict=True)))
         return self._latest[1]
-
-    def _validation_index(self) -> list[np.ndarray]:
-        return length_batches([len(s) for s in self.held_out], 2 * self.batch_tokens, 0, 0)
 
 
 def text_batches(tokens: np.ndarray, length: int, size: int) -> Iterator[Batch]:
@@ -119,6 +114,12 @@ def text_batches(tokens: np.ndarray, length: int, size: int) -> Iterator[Batch]:
             pairs = []
         pairs.append(pair)
     yield _stacked(pairs)
+
+
+def row_batches(sequences: Sequence[Sequence[int]], targets: Sequence[int], batch_tokens: int) -> Iterator[Batch]:
+    """Every sequence once with its target, sequences of similar length together, always in the same order."""
+    for index in length_batches([len(sequence) for sequence in sequences], batch_tokens, 0, 0):
+        yield _padded([sequences[i] for i in index], [targets[i] for i in index])
 
 
 def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from headway.errors import InputError
 
+SMALLEST = math.ulp(0.0)
+"""The least number above 0."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -29,13 +32,11 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        _check("temperature", self.temperature, 0 <= self.temperature <= 100, "from 0 to 100")
-        _check("top_k", self.top_k, self.top_k >= 0 and self.top_k == int(self.top_k), "a whole number, 0 or more")
-        _check("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        _check("min_p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1")
-        _check(
-            "repetition_penalty", self.repetition_penalty, 0 < self.repetition_penalty <= 100, "above 0, at most 100"
-        )
+        check_number("temperature", self.temperature, 0, 100, "from 0 to 100")
+        check_number("top_k", self.top_k, 0, 1 << 31, "a whole number, 0 or more", whole=True)
+        check_number("top_p", self.top_p, SMALLEST, 1, "above 0 and at most 1")
+        check_number("min_p", self.min_p, 0, 1, "from 0 to 1")
+        check_number("repetition_penalty", self.repetition_penalty, SMALLEST, 100, "above 0, at most 100")
 
 
 def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list[torch.Generator | None]) -> Tensor:
@@ -74,6 +75,8 @@ def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
     return logits
 
 
-def _check(name: str, value: float, holds: bool, allowed_values: str) -> None:
-    if not holds or value != value:
-        raise InputError(f"{name} is {value}; it must be {allowed_values}.")
+def check_number(name: str, value: object, least: float, most: float, words: str, *, whole: bool = False) -> None:
+    """Raise InputError unless ``value`` is a number from ``least`` to ``most``."""
+    kinds = int if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        raise InputError(f"{name} is {value!r}; it must be {words}.")

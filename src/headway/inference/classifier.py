@@ -1,6 +1,6 @@
 """Name the label of a text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ class Classifier:
         ``scores`` has the probability of every label; they sum to one.  A text longer than the model was trained for is
         read in overlapping windows, whose probabilities are averaged.
         """
-        texts = [text] if isinstance(text, str) else list(text)
+        texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
         for i, one in enumerate(texts):
             if not isinstance(one, str):
                 raise InputError(f"text {i} is {type(one).__name__}; expected a text.")

@@ -5,17 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headway.data.corpus import Corpus
-from headway.data.feed import text_batches
+from headway.data.feed import row_batches, text_batches
 from headway.data.labels import labelled
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.inference.classifier import Classifier
+from headway.inference.classifier import BATCH_TOKENS, Classifier
 from headway.inference.generator import Generator
 from headway.inference.load import load
-from headway.tasks.classification import scores
+from headway.tasks.classification import Classification
 from headway.tasks.language_modeling import LanguageModeling
 from headway.training.config import TrainOptions
 from headway.training.prepare import encode_text, held_out_rows, read_input, text_parts
@@ -41,7 +39,7 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     given = {key: value for key, value in columns.items() if value is not None}
     options = TrainOptions(**{**reading, **given, "task": pipe.task})
     source, found = read_input(files, options)
-    same = source.fingerprint == facts.get("data", {}).get("fingerprint")
+    same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     if isinstance(pipe, Generator):
         if not isinstance(source, Corpus):
             raise InputError(f"{source.name}: a language model is measured on running text.")
@@ -75,13 +73,10 @@ def _row_metrics(pipe: Classifier, texts: list[str], names: list[str], source: s
             f"{source}: has labels the model does not know: {', '.join(strange[:5])}; known: {', '.join(pipe.labels)}."
         )
     number = {label: i for i, label in enumerate(pipe.labels)}
-    targets = torch.tensor([number[name] for name in names])
-    probabilities = pipe.probabilities(texts)
-    confusion = torch.zeros(len(pipe.labels), len(pipe.labels), dtype=torch.int64)
-    confusion.index_put_((targets, probabilities.argmax(dim=1)), torch.ones(len(targets), dtype=torch.int64), True)
-    picked = probabilities[torch.arange(len(targets)), targets].clamp(min=1e-12)
-    loss = float(-picked.double().log().mean())
-    return {"val_loss": loss, **scores(confusion.numpy(), pipe.labels), "examples": len(texts)}
+    longest = pipe.model.config.max_length
+    ids = [row[:longest] for row in pipe.tokenizer.encode_batch(texts, special=True)]  # cut as in training
+    batches = row_batches(ids, [number[name] for name in names], BATCH_TOKENS)
+    return {**Classification(pipe.labels).evaluate(pipe.model, batches), "examples": len(texts)}
 
 
 def _facts(run: Path) -> dict[str, Any]:

@@ -1,15 +1,19 @@
 """Continue a text."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator as PythonGenerator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headway.errors import InputError
 from headway.generation.decode import decode
-from headway.generation.sampling import Sampling
+from headway.generation.sampling import Sampling, check_number
 from headway.models.transformer import Decoder
-from headway.text.stream import StopStrings
+from headway.text.stream import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
+
+Steps = PythonGenerator[dict[int, int], set[int] | None, None]
+"""What ``decode`` gives: new tokens by row; rows that are over are sent back."""
 
 
 class Generator:
@@ -22,7 +26,7 @@ class Generator:
 
     def __call__(self, prompt: str | Sequence[str], **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list, without the prompt itself; options as for ``stream``."""
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        prompts = [prompt] if isinstance(prompt, str) or not isinstance(prompt, Iterable) else list(prompt)
         results = [""] * len(prompts)
         if prompts:
             for row, piece in self._pieces(prompts, **options):
@@ -36,9 +40,7 @@ class Generator:
         ``repetition_penalty`` 1.0, ``stop`` [] (strings that end the text and are not part of it), ``seed`` None.
         Raises InputError for a value that means nothing, and for characters the model has never seen.
         """
-        for _, piece in self._pieces([prompt], **options):
-            if piece:
-                yield piece
+        return (piece for _, piece in self._pieces([prompt], **options) if piece)
 
     def _pieces(
         self,
@@ -53,9 +55,10 @@ class Generator:
         stop: Sequence[str] | str = (),
         seed: int | None = None,
     ) -> Iterator[tuple[int, str]]:
-        """Pairs (row, piece of its text) as they come."""
-        if max_tokens < 1:
-            raise InputError(f"max_tokens is {max_tokens}; it must be 1 or more.")
+        """Check everything now; give pairs (row, piece of its text) as they come."""
+        check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        if seed is not None:
+            check_number("seed", seed, 0, (1 << 63) - 1, "a whole number from 0 to 2 to the power of 63", whole=True)
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         context, end = self.model.config.max_length, self.tokenizer.end_of_text
         ids = [self._encode(prompt, context) for prompt in prompts]
@@ -71,24 +74,7 @@ class Generator:
             forbidden=sorted(self.tokenizer.special_ids - {end}),
             seed=seed,
         )
-        finished: set[int] = set()
-        try:
-            step = next(steps)
-            while True:
-                stopped: set[int] = set()
-                for row, token in step.items():
-                    piece, over = stops[row].push(texts[row].push(token))
-                    yield row, piece
-                    if over:
-                        stopped.add(row)
-                finished |= stopped
-                step = steps.send(stopped)
-        except StopIteration:
-            pass
-        for row in range(len(prompts)):
-            if row not in finished:
-                piece, over = stops[row].push(texts[row].finish())
-                yield row, piece if over else piece + stops[row].finish()
+        return _pieces_of(steps, texts, stops)
 
     def _encode(self, prompt: str, context: int) -> list[int]:
         if not isinstance(prompt, str):
@@ -113,3 +99,25 @@ class Generator:
         if self.tokenizer.end_of_text is not None:
             return [self.tokenizer.end_of_text]
         return self.tokenizer.encode("\n") or [0]
+
+
+def _pieces_of(steps: Steps, texts: Sequence[StreamDecoder], stops: Sequence[StopStrings]) -> Iterator[tuple[int, str]]:
+    """Tokens by row turned into text by row, until each row ends or meets a stop string."""
+    finished: set[int] = set()
+    try:
+        step = next(steps)
+        while True:
+            stopped: set[int] = set()
+            for row, token in step.items():
+                piece, over = stops[row].push(texts[row].push(token))
+                yield row, piece
+                if over:
+                    stopped.add(row)
+            finished |= stopped
+            step = steps.send(stopped)
+    except StopIteration:
+        pass
+    for row in range(len(texts)):
+        if row not in finished:
+            piece, over = stops[row].push(texts[row].finish())
+            yield row, piece if over else piece + stops[row].finish()

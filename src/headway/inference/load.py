@@ -28,7 +28,17 @@ def load(path: str | Path) -> Pipeline:
     if isinstance(model, Decoder):
         return Generator(model, tokenizer)
     if isinstance(model, Encoder) and isinstance(model.head, ClassificationHead):
-        names = read_json(directory / "config.json").get("id2label", {})
-        labels = [names[key] for key in sorted(names, key=int)]
-        return Classifier(model, tokenizer, labels)
+        return Classifier(model, tokenizer, _labels(directory, model.head.out.out_features))
     raise InputError(f"{directory / 'config.json'}: this model neither continues texts nor names labels.")
+
+
+def _labels(directory: Path, n_classes: int) -> list[str]:
+    """The names of the classes in order; LABEL_0, LABEL_1 and so on where ``config.json`` has none."""
+    path = directory / "config.json"
+    names = read_json(path).get("id2label") or {str(i): f"LABEL_{i}" for i in range(n_classes)}
+    if not isinstance(names, dict) or {str(i) for i in range(n_classes)} != set(names):
+        raise InputError(f"{path}: id2label must name each of the {n_classes} classes, from 0 to {n_classes - 1}.")
+    labels = [str(names[str(i)]) for i in range(n_classes)]
+    if len(set(labels)) < n_classes:
+        raise InputError(f"{path}: id2label gives two classes the same name; found {', '.join(labels)}.")
+    return labels

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.config import TransformerConfig
+from headway.nn.dropout import Dropout
 from headway.nn.feedforward import ACTIVATIONS
 from headway.nn.norm import LayerNorm, RMSNorm
 
@@ -103,7 +104,7 @@ class ClassificationHead(nn.Module):
         self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias)
         self.activation = activation
         self.norm = norm() if norm is not None else nn.Identity()
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = Dropout(dropout) if dropout else nn.Identity()
         self.out = nn.Linear(config.d_model, n_classes)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -16,6 +16,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead, make_norm
 from headway.nn.attention import Attention
 from headway.nn.block import Block
+from headway.nn.dropout import Dropout
 from headway.nn.feedforward import FeedForward
 from headway.nn.masks import attention_mask, token_positions, with_bias
 from headway.nn.masks import source_mask as across_mask
@@ -122,7 +123,7 @@ class Embeddings(nn.Module):
         self.segments = nn.Embedding(config.segments, config.d_model) if config.segments else None
         self.scale = math.sqrt(config.d_model) if config.embedding_scale else None
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout) if config.dropout else nn.Identity()
+        self.dropout = Dropout(config.dropout) if config.dropout else nn.Identity()
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None) -> Tensor:
         """(B, T) int, with positions (B or 1, T) -> (B, T, D)."""

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn.dropout import drop
 from headway.nn.masks import attention_mask
 from headway.nn.norm import RMSNorm
 from headway.nn.positions import Rotation, rotate
@@ -18,7 +19,8 @@ from headway.nn.window import attend_window
 
 PLAIN_SCORES = 1 << 26
 """On a CPU in bfloat16 the plain product is about four times as fast as torch's fused kernel, forward and backward
-together; above this many scores (128 MiB of them) the fused kernel's smaller memory counts for more."""
+together, and the fused kernel has no dropout there; above this many scores (128 MiB of them) its smaller memory counts
+for more."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0):
@@ -30,7 +32,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: 
     if causal and q.shape[2] != k.shape[2]:
         raise ValueError(f"causal needs as many keys as queries, found {q.shape[2]} queries and {k.shape[2]} keys")
     n_scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
-    if q.dtype == torch.bfloat16 and q.device.type == "cpu" and n_scores <= PLAIN_SCORES:
+    plain = q.device.type == "cpu" and (q.dtype == torch.bfloat16 or dropout > 0)
+    if plain and n_scores <= PLAIN_SCORES:
         return _attend_plain(q, k, v, mask, causal, dropout)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
 
@@ -46,7 +49,7 @@ def _attend_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: 
         added = added.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else added + mask
     keys = k.flatten(0, 1).transpose(1, 2)  # (B H, K, S)
     scores = torch.baddbmm(added.to(q.dtype), q.flatten(0, 1), keys, alpha=1 / math.sqrt(q.shape[-1]))
-    weights = F.dropout(scores.softmax(dim=-1), dropout) if dropout else scores.softmax(dim=-1)
+    weights = drop(scores.softmax(dim=-1), dropout)
     return torch.bmm(weights, v.flatten(0, 1)).unflatten(0, (-1, heads))  # (B, H, T, K)
 
 

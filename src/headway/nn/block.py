@@ -8,6 +8,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from headway.nn.attention import Attention
+from headway.nn.dropout import Dropout
 from headway.nn.feedforward import FeedForward
 from headway.nn.positions import Rotation
 from headway.nn.state import KeyValueCache
@@ -26,7 +27,7 @@ class Residual(nn.Module):
             raise ValueError(f"norm order {order!r} is not 'pre' or 'post'")
         self.layer, self.norm = layer, norm
         self.pre = order == "pre"
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = Dropout(dropout) if dropout else nn.Identity()
 
     def forward(self, x: Tensor, **given) -> Tensor:
         """(B, T, D) -> (B, T, D); what else is given goes to the layer."""

@@ -13,8 +13,11 @@ def ngram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) 
     """Nats per token of guessing evenly, by frequency, and by the token before, on ``validation``.
 
     Unigrams are smoothed by adding one; bigrams are interpolated with the unigrams by Witten and Bell's rule, so that
-    no pair is impossible.
+    no pair is impossible.  Without a target in ``validation`` there is nothing but guessing evenly.
     """
+    uniform = {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)}
+    if len(validation) < 2:
+        return [uniform]
     unigrams = np.ones(vocab_size)
     for start in range(0, len(train), CHUNK):
         unigrams += np.bincount(train[start : start + CHUNK], minlength=vocab_size)
@@ -32,7 +35,7 @@ def ngram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) 
     unseen = np.where(total > 0, kinds / mass, 1.0)
     bigram = seen / mass[before] + unseen[before] * unigrams[targets]
     return [
-        {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)},
+        uniform,
         {"name": "unigram", "val_loss": float(-np.log(unigrams[targets]).mean())},
         {"name": "bigram", "val_loss": float(-np.log(bigram).mean())},
     ]

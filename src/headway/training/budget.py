@@ -13,10 +13,6 @@ class StepBudget:
         """The part of the run that is done, 0 to 1."""
         return min(1.0, step / self.steps)
 
-    def seconds_left(self, step: int) -> float | None:
-        """Not known from steps alone."""
-        return None
-
     def keep(self, seconds: float) -> None:
         """Steps need nothing kept."""
 
@@ -40,10 +36,6 @@ class TimeBudget:
         """The part of the time for training that is done, 0 to 1."""
         whole = self.end - self.kept - self.began
         return 1.0 if whole <= 0 else min(1.0, (time.monotonic() - self.began) / whole)
-
-    def seconds_left(self, step: int) -> float | None:
-        """Seconds until training ends."""
-        return max(0.0, self.end - self.kept - time.monotonic())
 
     def keep(self, seconds: float) -> None:
         """Keep ``seconds`` for what comes after training."""

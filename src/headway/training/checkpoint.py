@@ -28,8 +28,7 @@ KEPT = 2
 def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
     """Commit one checkpoint and remove the oldest beyond ``KEPT``."""
     directory.mkdir(parents=True, exist_ok=True)
-    for left in directory.glob(".step-*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
+    remove_leftovers(directory)
     beside, place = directory / f".step-{step}.{os.getpid()}.tmp", directory / f"step-{step}"
     beside.mkdir()
     unshared = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
@@ -41,17 +40,24 @@ def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], stat
     write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
     flush(beside)
     if place.exists():
-        shutil.rmtree(place)
+        place.rename(directory / f".step-{step}.{os.getpid()}.old.tmp")
     beside.rename(place)
     flush(directory)
+    remove_leftovers(directory)
     for _, old in list(_found(directory))[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
     return place
 
 
+def remove_leftovers(directory: Path) -> None:
+    """Remove what a command that was killed had not committed yet."""
+    for left in directory.glob(".step-*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def newest_checkpoint(directory: Path) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]:
     """Tensors and state of the newest checkpoint that is whole, or None; and what is wrong with each newer one."""
-    problems = []
+    problems: list[str] = []
     for _, path in _found(directory):
         problem = _problem(path)
         if problem is None:
@@ -101,6 +107,8 @@ def _problem(path: Path) -> str | None:
         manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             return f"format {manifest['format']}, expected {FORMAT}"
+        if path.name != f"step-{manifest['step']}":
+            return f"its manifest is that of step {manifest['step']}"
         for name in ("tensors.safetensors", "state.json"):
             if _facts(path / name) != manifest["files"][name]:
                 return f"{name} is not as its manifest says"

@@ -1,5 +1,6 @@
 """What a user may ask of a training run.  Each field is an option of ``headway train``; its text is its help."""
 
+import math
 import re
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -24,6 +25,7 @@ class TrainOptions:
     on_bad_row: str = option("error", "stop at a malformed row, or leave out up to 1 % of them", ("error", "skip"))
     time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
     steps: int | None = option(None, "optimiser steps, instead of a time")
+    epochs: int | None = option(None, "end after so many passes over the data, if that is sooner")
     preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"))
     tokenizer: str | None = option(None, "how text is cut into tokens", ("char", "word", "wordpiece", "bpe"))
     vocab: int | None = option(None, "how many tokens the tokenizer may have")
@@ -59,18 +61,32 @@ class TrainOptions:
     def __post_init__(self) -> None:
         for entry in fields(self):
             value, choices = getattr(self, entry.name), entry.metadata["choices"]
+            _check_kind(entry.name, entry.type, value)
             if choices and value is not None and value not in choices:
                 raise InputError(f"--{flag(entry.name)} is {value!r}; it can be {', '.join(choices)}.")
         if self.time is not None and self.steps is not None:
             raise InputError("--time and --steps were both given; a run is bounded by one of them.")
         if self.time is not None:
             seconds(self.time)
-        for name in ("steps", "vocab", "length", "d_model", "layers", "heads", "batch_tokens", "accumulate", "threads"):
+        for name in (
+            "steps",
+            "epochs",
+            "vocab",
+            "length",
+            "d_model",
+            "layers",
+            "heads",
+            "batch_tokens",
+            "accumulate",
+            "threads",
+        ):
             _at_least(self, name, 1)
         for name in ("grow_batch", "evaluations"):
             _at_least(self, name, 1)
         for name in ("clip", "patience", "seed", "weight_decay"):
             _at_least(self, name, 0)
+        if self.seed >= 1 << 63:
+            raise InputError(f"--seed is {self.seed}; it must be below 2 to the power of 63.")
         for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -94,7 +110,26 @@ def seconds(text: str) -> float:
     return total
 
 
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "a text"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool,), "true or false"),
+}
+
+
+def _check_kind(name: str, declared: Any, value: Any) -> None:
+    """Raise InputError when a value, given from Python, is not of the kind that its field declares."""
+    written = declared.__name__ if isinstance(declared, type) else str(declared)
+    kind, _, optional = written.partition(" | ")
+    accepted, words = KINDS[kind]
+    if value is None and optional:
+        return
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind != "bool"):
+        raise InputError(f"--{flag(name)} is {value!r}; it must be {words}.")
+
+
 def _at_least(options: TrainOptions, name: str, least: int) -> None:
     value = getattr(options, name)
-    if value is not None and value < least:
+    if value is not None and not least <= value < math.inf:
         raise InputError(f"--{flag(name)} is {value}; it must be {least} or more.")

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.transformer import Stack
+from headway.nn.attention import Attention
+from headway.nn.feedforward import FeedForward
 
 
 class Muon(torch.optim.Optimizer):
@@ -14,7 +16,8 @@ class Muon(torch.optim.Optimizer):
 
     Matrices of one shape are orthogonalised together, by the five-step quintic Newton-Schulz iteration in bfloat16,
     and scaled by √max(1, rows / columns).  A parameter with an attribute ``stacked`` = n is n matrices on top of each
-    other (queries, keys and values), each orthogonalised by itself.  ``weight_decay`` is per unit of learning rate.
+    other (queries, keys and values; a gate and what it gates), each orthogonalised by itself.  ``weight_decay`` is per
+    unit of learning rate.
     """
 
     def __init__(self, params: Iterable[Any], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0):
@@ -61,9 +64,10 @@ def optimizers(model: nn.Module, kind: str, lr: float, weight_decay: float) -> l
     """
     hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
     for module in model.modules():
-        if hasattr(module, "qkv"):
-            heads = (module.n_heads, module.n_kv_heads)
-            module.qkv.weight.stacked = 3 if heads[0] == heads[1] else 1
+        if isinstance(module, Attention) and hasattr(module, "qkv") and module.n_heads == module.n_kv_heads:
+            module.qkv.weight.stacked = 3  # type: ignore[attr-defined]
+        if isinstance(module, FeedForward) and module.gated:
+            module.up.weight.stacked = 2  # type: ignore[attr-defined]
     matrices = [p for p in model.parameters() if id(p) in hidden]
     others = [p for p in model.parameters() if id(p) not in hidden]
     result: list[torch.optim.Optimizer] = []

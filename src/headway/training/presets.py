@@ -4,7 +4,7 @@ Language model. A decoder in nanochat's layout: rotary, ReLU², norms without we
 R the measured rate of products in FLOP/s and S the seconds for training, C = R S / 2 FLOPs can be spent (training
 reaches about half of the rate), and N parameters trained on D tokens cost 6 N D.  Small models are best here at about
 four tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one
-layer for every 40 of width.
+layer for every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS times at most.
 
 Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
 """
@@ -24,6 +24,10 @@ PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512
 """Width and layers by name."""
 
 TOKENS_PER_PARAMETER = 4.0
+TEXT_EPOCHS = 30
+"""A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
+ROW_EPOCHS = 20
+"""The same for a classifier."""
 REACHED = 0.5
 """The share of the measured rate of products that training reaches."""
 
@@ -63,6 +67,8 @@ class Plan:
     precision: str
     """float32 or bfloat16; "auto" until it is measured"""
     seed: int
+    epochs: int | None = None
+    """passes over the data after which the run ends, if its time or steps have not ended it"""
     max_examples: int | None = None
     log_every: int = 10
     decisions: list[dict[str, str]] = field(default_factory=list)
@@ -106,7 +112,7 @@ def decoder_plan(
     else:
         rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
         compute = rate * REACHED * (seconds or 0)
-        wanted = math.sqrt(compute / (6 * TOKENS_PER_PARAMETER))
+        wanted = min(math.sqrt(compute / (6 * TOKENS_PER_PARAMETER)), TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER)
         why = f"{rate / 1e9:,.0f} GFLOP/s here for {seconds:.0f} s allow about {TOKENS_PER_PARAMETER:g} tokens each"
     width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
     if options.preset:
@@ -159,6 +165,7 @@ def decoder_plan(
         average=options.average,
         patience=options.patience,
         evaluations=options.evaluations or 0,
+        epochs=options.epochs or (TEXT_EPOCHS if options.steps is None else None),
         precision=options.precision or "auto",
         seed=options.seed,
         decisions=[asdict(d) for d in decisions],
@@ -212,6 +219,7 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         average=options.average,
         patience=options.patience,
         evaluations=options.evaluations or 0,
+        epochs=options.epochs or (ROW_EPOCHS if options.steps is None else None),
         precision=options.precision or "auto",
         seed=options.seed,
         decisions=[asdict(decision)],

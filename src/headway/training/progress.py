@@ -1,5 +1,6 @@
 """What a person sees while it works: on a terminal one moving bar, elsewhere a line now and then; all on stderr."""
 
+import contextlib
 import sys
 import time
 from typing import Any
@@ -35,7 +36,8 @@ class Lines(Silent):
         self.shown = time.monotonic()
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # that nobody reads along does not end a training run
+            print(text, file=sys.stderr, flush=True)
 
     def phase(self, text: str) -> None:
         self.say(f"{text} ...")

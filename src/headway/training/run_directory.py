@@ -1,5 +1,6 @@
 """A run directory: a Hugging Face model directory, and beside it what the run decided, logged and can resume from."""
 
+import contextlib
 import json
 import platform
 import sys
@@ -15,6 +16,10 @@ from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.storage import write_json
 from headway.text.tokenizer import Tokenizer
+from headway.training.checkpoint import remove_leftovers
+
+FOREIGN = ("config.json", "model.safetensors", "checkpoints")
+"""What a directory without headway.json must not hold: training would write over it."""
 
 
 class RunDirectory:
@@ -23,6 +28,8 @@ class RunDirectory:
     def __init__(self, path: Path):
         self.path = path
         self.facts: dict[str, Any] = {}
+        self._made: list[Path] = []
+        self._board: Any = None
 
     @property
     def checkpoints(self) -> Path:
@@ -30,17 +37,37 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def create(self) -> None:
-        """Make the directory, and find out now whether it can be written.  Raises InputError when it cannot."""
+        """Make the directory, and find out now whether it can be written.
+
+        Raises InputError when it cannot, and when it holds a model that no run of ours left there.
+        """
+        foreign = [name for name in FOREIGN if (self.path / name).exists()]
+        if not self.facts and foreign:
+            raise InputError(
+                f"{self.path}: holds {foreign[0]} but no headway.json, so it is not a run of headway; "
+                "name another directory with --out."
+            )
         try:
+            self._made = [place for place in (self.path, *self.path.parents) if not place.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             probe = self.path / ".writable"
             probe.write_text("")
             probe.unlink()
         except OSError as error:
+            self.discard()
             reason = error.strerror or str(error)
             raise InputError(
                 f"{self.path}: results cannot be written there ({reason}); name another with --out."
             ) from None
+        for left in self.path.glob(".*.tmp"):  # of a command that was killed
+            left.unlink(missing_ok=True)
+        remove_leftovers(self.checkpoints)
+
+    def discard(self) -> None:
+        """Remove the directories that ``create`` made, as far as nothing is in them."""
+        with contextlib.suppress(OSError):
+            for place in self._made:
+                place.rmdir()
 
     def read(self) -> dict[str, Any] | None:
         """What an earlier command left in headway.json, or None.  Raises InputError when it is damaged."""
@@ -51,6 +78,8 @@ class RunDirectory:
             return None
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: cannot be read ({error}); name another directory with --out.") from None
+        if not isinstance(self.facts, dict) or not {"options", "plan", "data"} <= set(self.facts):
+            raise InputError(f"{path}: is not as headway writes it; name another directory with --out.")
         return self.facts
 
     def update(self, **facts: Any) -> None:
@@ -66,6 +95,19 @@ class RunDirectory:
         }
         with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"event": event, **clean}, ensure_ascii=False) + "\n")
+        if self._board is not None and event in ("step", "evaluation"):
+            for name, value in values.items():
+                if name != "step" and isinstance(value, int | float):
+                    self._board.add_scalar(f"{event}/{name}", value, values["step"])
+            self._board.flush()
+
+    def open_board(self) -> None:
+        """Write what is logged for TensorBoard too.  Raises InputError when it is not installed."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise InputError("--tensorboard needs TensorBoard: pip install 'headway[track]'.") from None
+        self._board = SummaryWriter(str(self.path / "tensorboard"))
 
     def save_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Write tokenizer.json and tokenizer_config.json."""

@@ -1,15 +1,17 @@
 """A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headway.data.corpus import Corpus
+from headway.data.detect import Detected
 from headway.data.feed import Feed, RowFeed, TextFeed
 from headway.data.table import Table
 from headway.errors import InputError
@@ -58,9 +60,6 @@ def run_training(
     earlier = run.read()
     if earlier is not None:
         _check_same(earlier, options, run)
-        if earlier.get("finished"):
-            progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
-            return run
         options = replace(options, time=earlier["options"]["time"], steps=earlier["options"]["steps"])
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -68,10 +67,72 @@ def run_training(
     progress.phase("reading")
     source, found = read_input(inputs, options)
     held_out = read_input(validation, replace(options, task=found.task))[0] if validation else None
-    if earlier is not None and earlier["data"]["fingerprint"] != source.fingerprint:
-        raise InputError(f"{out}: holds a run on other data than {source.name}; name another directory with --out.")
+    prints = {"data": source.fingerprint, "validation": held_out.fingerprint if held_out is not None else None}
+    if earlier is not None:
+        _check_same_data(earlier, prints, source.name, run)
+        if earlier.get("finished"):
+            progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
+            return run
     run.create()
-    tokenizer = Tokenizer.load(out) if earlier is not None and (out / "tokenizer.json").exists() else None
+    try:
+        prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
+        if earlier is None:
+            plan, data = prepared.plan, prepared.data
+            run.save_tokenizer(data.tokenizer)
+            run.update(
+                headway=versions()["headway"],
+                task=found.task,
+                command=list(command),
+                options=_options(options),
+                validation=[str(path) for path in validation],
+                validation_fingerprint=prints["validation"],
+                plan=plan.plain(),
+                decisions=plan.decisions,
+                data=data.facts,
+                labels=data.labels if isinstance(data, RowData) else [],
+                parameters=sum(p.numel() for p in prepared.model.parameters()),
+                baselines=data.baselines,
+                machine=machine(),
+                versions=versions(),
+                started=now(),
+                finished=False,
+            )
+    except BaseException:
+        run.discard()
+        raise
+    if options.tensorboard:
+        run.open_board()
+    for decision in prepared.plan.decisions:
+        progress.say(f"{decision['what']}: {decision['value']} - {decision['why']} ({decision['option']} to change)")
+    _train(run, prepared, options, started, progress)
+    return run
+
+
+@dataclass
+class Prepared:
+    """A run with everything decided and nothing trained."""
+
+    data: TextData | RowData
+    plan: Plan
+    model: nn.Module
+    feed: Feed
+    task: LanguageModeling | Classification
+    limit: float | None
+    """seconds for the whole command; None when the run is bounded by steps"""
+
+
+def _prepare(
+    run: RunDirectory,
+    earlier: dict[str, Any] | None,
+    source: Corpus | Table,
+    held_out: Corpus | Table | None,
+    found: Detected,
+    options: TrainOptions,
+    started: float,
+    progress: Silent,
+) -> Prepared:
+    """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
+    tokenizer = Tokenizer.load(run.path) if earlier is not None else None
     for reason in found.reasons:
         progress.say(reason)
     data: TextData | RowData
@@ -81,74 +142,46 @@ def run_training(
     else:
         data = prepare_rows(source, found, held_out if isinstance(held_out, Table) else None, options, tokenizer)
     _say_data(data, progress)
-
     limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
-    plan = Plan(**earlier["plan"]) if earlier is not None else _plan(data, options, limit, started)
-    model = build_model(plan, data)
+    try:
+        plan = Plan(**earlier["plan"]) if earlier is not None else _plan(data, options, limit, started)
+        model = build_model(plan, data)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"no model can be made with these options: {error}.") from None
     feed = _feed(plan, data)
     task = _task(plan, data, options)
     if earlier is None:
         plan = _measured(plan, model, feed, task, limit)
-        run.save_tokenizer(data.tokenizer)
-        run.update(
-            headway=versions()["headway"],
-            task=found.task,
-            command=list(command),
-            options={**asdict(options), "time": None if options.steps is not None else options.time or DEFAULT_TIME},
-            validation=[str(path) for path in validation],
-            plan=plan.plain(),
-            decisions=plan.decisions,
-            data=data.facts,
-            labels=data.labels if isinstance(data, RowData) else [],
-            parameters=sum(p.numel() for p in model.parameters()),
-            baselines=data.baselines,
-            machine=machine(),
-            versions=versions(),
-            started=now(),
-            finished=False,
-        )
-    for decision in plan.decisions:
-        progress.say(f"{decision['what']}: {decision['value']} - {decision['why']} ({decision['option']} to change)")
-    _train(run, plan, model, feed, task, data, options, limit, started, progress)
-    return run
+    return Prepared(data, plan, model, feed, task, limit)
 
 
-def _train(
-    run: RunDirectory,
-    plan: Plan,
-    model: nn.Module,
-    feed: Feed,
-    task: LanguageModeling | Classification,
-    data: TextData | RowData,
-    options: TrainOptions,
-    limit: float | None,
-    started: float,
-    progress: Silent,
-) -> None:
+def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started: float, progress: Silent) -> None:
     """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
+    plan, model, data = prepared.plan, prepared.model, prepared.data
+    labels = data.labels if isinstance(data, RowData) else []
     saved, problems = newest_checkpoint(run.checkpoints)
     for problem in problems:
-        progress.say(f"warning: a checkpoint cannot be used, an older one is taken: {problem}")
+        progress.say(f"warning: a checkpoint cannot be used: {problem}")
     torch.manual_seed(plan.seed)
     if saved is None:
+        if problems:
+            progress.say("warning: no checkpoint can be used, so training starts again from step 0")
         initialise_for(plan, model)
         run.log("start", time=now())
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=now())
     spent = saved[1]["seconds"] if saved is not None else 0.0
-    budget = _budget(options, limit, started, spent, _evaluation_seconds(model, feed, task))
-    best: dict[str, Tensor] = {}
-    if saved is not None and saved[1]["best_step"] < saved[1]["step"]:
-        best = _saved_weights(run)
+    evaluation = _evaluation_seconds(model, prepared.feed, prepared.task)
+    budget = _budget(options, prepared.limit, started, spent, evaluation)
+    sample = _sampler(model, data) if isinstance(data, TextData) else None
 
     def keep_best() -> None:
-        best.clear()
-        best.update({name: p.detach().clone() for name, p in model.named_parameters()})
-        run.save_model(model, data.tokenizer, data.labels if isinstance(data, RowData) else [])
+        run.save_model(model, data.tokenizer, labels)
 
-    sample = _sampler(model, data) if isinstance(data, TextData) else None
-    job = Job(model, task, feed, plan, run, keep_best, sample)
+    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
     model.train()
     try:
         state = train(job, budget, progress, saved)
@@ -159,12 +192,13 @@ def _train(
         progress.close()
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.copy_(best[name])
+            p.copy_(job.best[name])
     model.eval()
-    _finish(run, state, started, progress)
+    run.save_model(model, data.tokenizer, labels)
+    _finish(run, state, started)
 
 
-def _finish(run: RunDirectory, state: State, started: float, progress: Silent) -> None:
+def _finish(run: RunDirectory, state: State, started: float) -> None:
     used = time.monotonic() - started
     run.log("end", step=state.step, seconds=round(state.seconds, 3), time=now())
     run.update(
@@ -174,7 +208,7 @@ def _finish(run: RunDirectory, state: State, started: float, progress: Silent) -
         steps=state.step,
         tokens=state.tokens,
         epochs=None,
-        train_loss=state.train_loss,
+        train_loss=state.train_loss if math.isfinite(state.train_loss) else None,
         training_seconds=state.seconds,
         tokens_per_second=state.tokens / max(state.seconds, 1e-9),
         seconds=used,
@@ -290,12 +324,6 @@ def _budget(options: TrainOptions, limit: float | None, started: float, spent: f
     return budget
 
 
-def _saved_weights(run: RunDirectory) -> dict[str, Tensor]:
-    from headway.hub.directory import load_model
-
-    return {name: p.detach().clone() for name, p in load_model(run.path).named_parameters()}
-
-
 def _sampler(model: nn.Module, data: TextData) -> Callable[[], str]:
     """A short continuation of a line end, always drawn with the same seed so that samples can be compared."""
     tokenizer = data.tokenizer
@@ -336,10 +364,14 @@ def _say_data(data: TextData | RowData, progress: Silent) -> None:
         progress.say(f"baseline {baseline['name']}: {numbers}")
 
 
+def _options(options: TrainOptions) -> dict[str, Any]:
+    """The options as they are recorded, with the time that is meant when none is given."""
+    return {**asdict(options), "time": None if options.steps is not None else options.time or DEFAULT_TIME}
+
+
 def _check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> None:
     """An earlier run is taken up only with its own options.  Raises InputError naming those that differ."""
-    before, asked = dict(earlier.get("options", {})), asdict(options)
-    asked["time"] = None if options.steps is not None else options.time or DEFAULT_TIME
+    before, asked = dict(earlier.get("options", {})), _options(options)
     changed = [name for name in asked if name in before and before[name] != asked[name]]
     if changed:
         listed = ", ".join(f"--{flag(name)} {before[name]} (now {asked[name]})" for name in changed)
@@ -347,3 +379,12 @@ def _check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirector
             f"{run.path}: holds a run with other options: {listed}. "
             "Give the same options to go on with it, or another directory with --out."
         )
+
+
+def _check_same_data(earlier: dict[str, Any], prints: dict[str, str | None], name: str, run: RunDirectory) -> None:
+    """An earlier run is taken up only with its own data.  Raises InputError otherwise."""
+    before = {"data": earlier["data"]["fingerprint"], "validation": earlier.get("validation_fingerprint")}
+    if before["data"] != prints["data"]:
+        raise InputError(f"{run.path}: holds a run on other data than {name}; name another directory with --out.")
+    if before["validation"] != prints["validation"]:
+        raise InputError(f"{run.path}: holds a run with other validation data; name another directory with --out.")

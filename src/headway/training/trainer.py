@@ -32,6 +32,7 @@ SAVE_EVERY = 60.0
 """Seconds between checkpoints."""
 MOST_BAD_STEPS = 3
 """Steps in a row with a gradient that is not finite, before training stops."""
+ADVICE = "Try a smaller --learning-rate or --precision float32, in another directory (--out)."
 
 
 class Interrupted(Exception):
@@ -86,21 +87,23 @@ class Job:
     """saves the model as it is now"""
     sample: Callable[[], str] | None = None
     """shows what the model can do now"""
+    best: dict[str, Tensor] = field(default_factory=dict)
+    """the weights of the best evaluation so far, by name"""
 
 
 def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Tensor], dict[str, Any]] | None) -> State:
-    """Train until the budget is used up; the model ends with its best weights.  Raises Interrupted or Diverged."""
+    """Train until the budget is used up; ``job.best`` holds the best weights.  Raises Interrupted or Diverged."""
     model, plan, state = job.model, job.plan, State()
     device = next(model.parameters()).device
     chosen = optimizers(model, plan.optimizer, plan.learning_rate, plan.weight_decay)
     average = WeightAverage(model, plan.average) if plan.average else None
     if saved is not None:
-        state = _restore(saved, model, chosen, average)
+        state = _restore(saved, job, chosen, average)
     parameters = [p for p in model.parameters() if p.requires_grad]
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     with Stop() as stop:
         while True:
-            share = budget.share(state.step)
+            share = _share(job, budget, state)
             if int(share * plan.evaluations + 1e-9) > state.evaluations or share >= 1.0:
                 state.evaluations = int(share * plan.evaluations + 1e-9)
                 _evaluate(job, state, average, progress)
@@ -108,6 +111,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Ten
                     break
             state.seconds = time.monotonic() - began
             if share >= 1.0:
+                _save(job, state, chosen, average)
                 break
             if stop.asked or time.monotonic() - last_save > SAVE_EVERY:
                 _save(job, state, chosen, average)
@@ -138,9 +142,8 @@ def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Ten
             state.seconds = time.monotonic() - began
             state.train_loss = total.item() / count
             if state.seconds - shown >= 0.5 or state.step % plan.log_every == 0:
-                left, shown = budget.seconds_left(state.step), state.seconds
-                if left is None:
-                    left = state.seconds * (1 / max(budget.share(state.step), 1e-9) - 1)
+                shown = state.seconds
+                left = state.seconds * (1 / max(_share(job, budget, state), 1e-9) - 1)
                 progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
             if state.step % plan.log_every == 0 or state.step == 1:
                 job.run.log(
@@ -152,7 +155,15 @@ def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Ten
                     learning_rate=plan.learning_rate * rate,
                     norm=norm,
                 )
+    if not job.best:
+        raise Diverged(f"the validation loss was never a finite number, last at step {state.step}. {ADVICE}")
     return state
+
+
+def _share(job: Job, budget: Budget, state: State) -> float:
+    """The part of the run that is done: of its time or steps, or of its passes over the data if that is more."""
+    share = budget.share(state.step)
+    return max(share, min(1.0, job.feed.epochs(state.position) / job.plan.epochs)) if job.plan.epochs else share
 
 
 def _evaluate(job: Job, state: State, average: WeightAverage | None, progress: Silent) -> None:
@@ -165,6 +176,7 @@ def _evaluate(job: Job, state: State, average: WeightAverage | None, progress: S
     better = metrics["val_loss"] < state.best_loss
     if better:
         state.best_loss, state.best_step, state.best_metrics, state.stale = metrics["val_loss"], state.step, metrics, 0
+        job.best = {name: p.detach().clone() for name, p in job.model.named_parameters()}
         job.keep_best()
     else:
         state.stale += 1
@@ -204,13 +216,14 @@ def _count_bad_steps(state: State, norm: float, loss: float, run: RunDirectory) 
     if state.bad_steps >= MOST_BAD_STEPS:
         raise Diverged(
             f"the gradient was not finite {MOST_BAD_STEPS} times in a row, at step {state.step} (loss {loss}); "
-            "the last good weights are kept. Try a smaller --learning-rate or --precision float32."
+            f"the best weights so far are kept. {ADVICE}"
         )
 
 
 def _save(job: Job, state: State, chosen: list[torch.optim.Optimizer], average: WeightAverage | None) -> None:
     tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in job.model.named_parameters()}
     tensors |= optimizer_tensors(job.model, chosen)
+    tensors |= {f"best.{name}": value for name, value in job.best.items()}
     if average is not None:
         tensors |= {f"average.{name}": value for name, value in average.state().items()}
     tensors["random"] = torch.get_rng_state()
@@ -220,15 +233,16 @@ def _save(job: Job, state: State, chosen: list[torch.optim.Optimizer], average: 
 
 def _restore(
     saved: tuple[dict[str, Tensor], dict[str, Any]],
-    model: nn.Module,
+    job: Job,
     chosen: list[torch.optim.Optimizer],
     average: WeightAverage | None,
 ) -> State:
-    tensors, plain = saved
+    tensors, plain = saved[0], dict(saved[1])
     with torch.no_grad():
-        for name, p in model.named_parameters():
+        for name, p in job.model.named_parameters():
             p.copy_(tensors[f"model.{name}"])
-    restore_optimizers(model, chosen, tensors)
+    job.best = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+    restore_optimizers(job.model, chosen, tensors)
     steps = plain.pop("average_steps")
     if average is not None:
         average.values = {name: tensors[f"average.{name}"].clone() for name in average.values}

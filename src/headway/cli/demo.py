@@ -1,0 +1,284 @@
+"""``headway demo``: train small models on text that Python carries, and show what they learn."""
+
+import csv
+import json
+import shlex
+import shutil
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options
+from headway.errors import InputError
+
+MARKER, MADE_BY = "demo.json", "headway demo"
+"""The file in a demo's folder, and what it says: only where it stands may a demo remove what an earlier one made."""
+
+FULL = 240.0
+"""Seconds for which the sizes below are meant; with less time less text is read, with more time more."""
+
+HELD_OUT = 120_000
+"""Characters of running text to validate on: a tenth of it all would take as long to measure as to learn."""
+
+SMALL_DECODER: dict[str, Any] = {"vocab": 2048, "d_model": 128, "layers": 3, "batch_tokens": 2048, "evaluations": 4}
+"""What learns most of this in a minute on two cores."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One model of the demo."""
+
+    name: str
+    file: str
+    says: str
+    share: float
+    """of the time"""
+    size: int
+    """characters or rows of text"""
+    options: dict[str, Any]
+    prompts: tuple[str, ...]
+    use: dict[str, Any] = field(default_factory=dict)
+    """how the prompts are continued"""
+
+    @property
+    def held_out(self) -> str | None:
+        """The file to validate on, for running text."""
+        return self.file.replace(".txt", "-held-out.txt") if self.file.endswith(".txt") else None
+
+    @property
+    def makes(self) -> list[str]:
+        """Everything that this part writes."""
+        return [self.name, self.file, *([self.held_out] if self.held_out else [])]
+
+
+PARTS = (
+    Part(
+        "docs",
+        "docs.txt",
+        "A decoder reads Python's documentation and learns to predict the next token.",
+        0.31,
+        2_500_000,
+        SMALL_DECODER,
+        ("The with statement",),
+        {"max_tokens": 90, "temperature": 0.5},
+    ),
+    Part(
+        "code",
+        "code.txt",
+        "The same decoder reads the source of Python's standard library: code completion.",
+        0.35,
+        3_500_000,
+        SMALL_DECODER,
+        ("    def read_text(self, encoding=None):", "for name in sorted("),
+        {"max_tokens": 70, "temperature": 0.4, "stop": ["\n\n"]},
+    ),
+    Part(
+        "slips",
+        "slips.csv",
+        "An encoder reads lines of code, half of them with two tokens exchanged: which have the slip?",
+        0.28,
+        60_000,
+        {
+            **{"tokenizer": "word", "vocab": 2000, "d_model": 64, "optimizer": "muon", "learning_rate": 3e-3},
+            **{"dropout": 0.05, "token_dropout": 0.02, "label_smoothing": 0.1, "evaluations": 5},
+        },
+        (
+            "while len(items) > 0:",
+            "while items(len) > 0:",
+            "return self.items[key]",
+            "return items.self[key]",
+            "def read(self, size=-1):",
+            "def self(read, size=-1):",
+        ),
+    ),
+)
+
+
+def demo(
+    out: str | Path = "runs/demo", time: str = "4m", *, seed: int = 0, quiet: bool = False, folder: Path | None = None
+) -> list[dict[str, Any]]:
+    """Train the demo's models under ``out``; what each reached, as ``train`` gives it, with ``samples`` and ``report``.
+
+    ``time`` is for all of them together.  ``folder`` holds the Python files to read, if not the standard library.  A
+    demo that was stopped goes on; one that was finished starts anew.  Raises InputError when ``out`` holds other files.
+    """
+    from headway.training.config import seconds
+    from headway.training.progress import shown_to
+
+    whole, place, say = seconds(time), Path(out), shown_to(quiet).say
+    asked = {"made_by": MADE_BY, "time": time, "seed": seed}
+    _make_room(place, {**asked, "finished": False}, say)
+    found = []
+    for number, part in enumerate(PARTS, 1):
+        say(f"\n{number}/{len(PARTS)}  {part.says}")
+        result = _run(part, place, whole, seed, quiet, folder)
+        path = place / part.name
+        samples = _samples(part, path, seed)
+        for line in _shown(part, path, samples):
+            say(line)
+        found.append({**result, "samples": samples, "report": str(path / "report.html")})
+    _mark(place, {**asked, "finished": True})
+    return found
+
+
+def _make_room(place: Path, asked: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Make the folder, without what a finished demo left there.  Raises InputError when it is someone else's."""
+    try:
+        before = json.loads((place / MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = None
+    if not isinstance(before, dict) or before.get("made_by") != MADE_BY:
+        before = None
+    if before is None and place.is_dir() and any(place.iterdir()):
+        raise InputError(f"{place}: holds files that no demo made; name another directory with --out.")
+    try:
+        if before == asked:
+            say(f"{place}: going on with the demo that was stopped")
+        elif before is not None:
+            say(f"{place}: the models of an earlier demo are made anew")
+            for part in PARTS:
+                for name in part.makes:
+                    _remove(place / name)
+        place.mkdir(parents=True, exist_ok=True)
+        _mark(place, asked)
+    except OSError as error:
+        raise InputError(f"{place}: cannot be written ({error.strerror or error}); name another with --out.") from None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _mark(place: Path, facts: dict[str, Any]) -> None:
+    from headway.storage import write_json
+
+    write_json(place / MARKER, facts)
+
+
+def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: Path | None) -> dict[str, Any]:
+    """Write the part's text and train on it; the result of a part that is complete is read, not made again."""
+    from headway.cli.train import _train
+    from headway.training.config import flag
+
+    started = clock.monotonic()
+    done = _complete(place / part.name)
+    if done is not None:
+        return done
+    file = place / part.file
+    held_out = [place / part.held_out] if part.held_out else []
+    if not all(path.exists() for path in [file, *held_out]):
+        _write(part, place, max(1, round(part.size * whole / FULL)), seed, folder)
+    options = {**part.options, "time": f"{part.share * whole:.2f}s", "seed": seed}
+    words = ["headway", "train", str(file), "--out", str(place / part.name)]
+    words += [word for path in held_out for word in ("--validation", str(path))]
+    words += [word for key, value in options.items() for word in (f"--{flag(key)}", str(value))]
+    command = [shlex.quote(word) for word in words]
+    return _train([file], place / part.name, held_out, quiet, options, started, command)
+
+
+def _complete(path: Path) -> dict[str, Any] | None:
+    """What a run reached, if it is complete."""
+    from headway.training.run_directory import RunDirectory
+    from headway.training.session import result
+
+    run = RunDirectory(path)
+    facts = run.read()
+    return result(run) if facts is not None and facts.get("finished") else None
+
+
+def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -> None:
+    """The text of a part as files."""
+    from headway.data.python_texts import documentation, lines_with_slips, source_code
+    from headway.storage import write_whole
+
+    if part.held_out is None:
+        rows = lines_with_slips(size, folder=folder, seed=seed)
+        write_whole(place / part.file, lambda beside: _write_rows(beside, rows))
+        return
+    text = (documentation if part.name == "docs" else source_code)(size, folder=folder, seed=seed)
+    cut = len(text) - min(HELD_OUT, len(text) // 10)
+    for name, piece in ((part.held_out, text[cut:]), (part.file, text[:cut])):
+        write_whole(place / name, partial(Path.write_text, data=piece, encoding="utf-8", newline=""))
+
+
+def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("line", "label"), *rows])
+
+
+def _samples(part: Part, path: Path, seed: int) -> list[dict[str, Any]]:
+    """What the finished model says to the part's prompts."""
+    from headway.inference.classifier import Classifier
+    from headway.inference.load import load
+
+    pipe: Any = load(path)
+    if isinstance(pipe, Classifier):
+        return [{"text": text, **found} for text, found in zip(part.prompts, pipe(list(part.prompts)), strict=True)]
+    return [{"prompt": prompt, "text": pipe(prompt, seed=seed, **part.use)} for prompt in part.prompts]
+
+
+def _shown(part: Part, path: Path, samples: list[dict[str, Any]]) -> list[str]:
+    """The samples for a person, under the commands that give the like."""
+    if "label" in samples[0]:
+        lines = ["", f'headway classify {shlex.quote(str(path))} "..." says of {len(samples)} lines:', ""]
+        return lines + [f"  {found['label']}  {found['score']:4.0%}   {found['text']}" for found in samples]
+    lines = []
+    for found in samples:
+        how = f"--max-tokens {part.use['max_tokens']} --temperature {part.use['temperature']}"
+        lines += ["", f"headway generate {shlex.quote(str(path))} {shlex.quote(found['prompt'])} {how}", ""]
+        lines += [f"  {line[:96]}".rstrip() for line in (found["prompt"] + found["text"]).rstrip().split("\n")]
+    return lines
+
+
+def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
+    """The end of the demo: what was trained, what it reached against its baselines, what to try next."""
+    from headway.reports.record import read_record
+    from headway.reports.verdict import verdict
+
+    lines = ["", f"{len(found)} Transformers from one block, trained in {sum(r['seconds'] or 0 for r in found):.0f} s:"]
+    for part, run in zip(PARTS, found, strict=True):
+        kind = "encoder" if run["task"] == "classification" else "decoder"
+        lines.append(
+            f"  {part.name:6} {kind}, {run['parameters']:,} parameters, {run['steps']:,} steps: {run['report']}"
+        )
+        lines += wrap(verdict(read_record(Path(run["out"]))), 96, initial_indent=" " * 9, subsequent_indent=" " * 9)
+    at = shlex.quote(str(out))
+    return [
+        *lines,
+        "",
+        "What to try next:",
+        f'  headway generate {at}/docs "A generator"',
+        f'  headway generate {at}/code "class Stack:" --temperature 0.4',
+        f"  headway classify {at}/slips \"if x = y then 'a':\"",
+        f"  headway explain {at}/code",
+        f"  headway train {at}/code.txt --time 20m --out runs/code",
+        "  headway train YOUR_FILE --time 5m        a .csv with labels, or any text",
+    ]
+
+
+@click.command(short_help="Train small models on text that Python carries, and show what they learn.")
+@click.option("--time", default="4m", show_default=True, help="Time for the whole demo, such as 90s or 4m.")
+@click.option("--out", default="runs/demo", show_default=True, help="Where its texts and models are kept.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="All randomness follows from it.")
+@output_options
+def command(time: str, out: str, seed: int, as_json: bool, quiet: bool) -> None:
+    """Train small Transformers on text that every Python carries, and show what they learn.
+
+    Nothing is downloaded: the documentation and the source of Python's standard library are read from this
+    installation.  A stopped demo goes on when the same command is run again; a finished
+    one starts anew.
+    """
+    from headway.cli.main import STARTED
+
+    found = demo(out, time, seed=seed, quiet=quiet)
+    result = {"task": "demo", "seconds": clock.monotonic() - STARTED, "out": out, "runs": found}
+    emit(result, as_json, report(found, out))

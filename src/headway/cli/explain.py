@@ -1,0 +1,273 @@
+"""``headway explain``: a model part by part, the way of a text through it, and the block it is made of."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options
+
+EXAMPLE = "to be or not to be"
+SHOWN_TOKENS = 12
+KINDS = ("attention", "cross", "feedforward")
+"""What a block has, in the order in which a text passes it."""
+
+Row = dict[str, Any]
+
+
+@click.command(short_help="Show a saved model block by block.")
+@click.argument("run")
+@click.option("--text", default=EXAMPLE, show_default=True, help="The text whose way through the model is shown.")
+@output_options
+def command(run: str, text: str, as_json: bool, quiet: bool) -> None:
+    """Show the model in RUN: its parts with their tensors, parameters and cost, and the way of a text through it."""
+    started = time.monotonic()
+    from headway.inference.load import load
+
+    pipe = load(run)
+    found = explain(pipe, text)
+    found = {"task": pipe.task, "seconds": time.monotonic() - started, **found}
+    emit(found, as_json, [] if as_json else _lines(run, found))
+
+
+def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
+    """What a loaded model is made of: ``blocks`` (name, kind, shapes, parameters, flops_per_token) and ``path``.
+
+    Each parameter counts once, at the first part that has it, so that those of the blocks add up to ``parameters``.
+    FLOPs are those of a forward pass over ``length`` tokens, for each token.  Everything is checked against the
+    arithmetic of ``models.size``; RuntimeError means that the two disagree.
+    """
+    from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
+
+    model = pipe.model
+    length = model.config.max_length
+    words = _wiring(model)
+    blocks = list(_rows(model))
+    total = sum(p.numel() for p in model.parameters())
+    flops = forward_flops(model.config, 1, length, **words)
+    predicted = parameters(model.config, **words)["total"]
+    counted = sum(row["parameters"] for row in blocks), round(sum(row["flops_per_token"] for row in blocks) * length)
+    if (total, total, flops) != (predicted, counted[0], counted[1]):
+        raise RuntimeError(f"the model has {total} parameters and {flops} FLOPs, its parts {predicted} and {counted}")
+    cached = None if words["wiring"] == "encoder" else cache_bytes(model.config, 1, 1)
+    return {
+        "wiring": words["wiring"],
+        "parameters": total,
+        "bytes": weight_bytes(total),
+        "cache_bytes_per_token": cached,
+        "length": length,
+        "flops_per_token": flops / length,
+        "blocks": blocks,
+        **_path(pipe, text),
+    }
+
+
+def _wiring(model: Any) -> dict[str, Any]:
+    """The words by which ``models.size`` is told what this model is."""
+    from torch import nn
+
+    from headway.models.heads import ClassificationHead, MaskedTokenHead
+    from headway.models.size import Head
+    from headway.models.transformer import Decoder, EncoderDecoder
+
+    if isinstance(model, Decoder):
+        return {"wiring": "decoder"}
+    if isinstance(model, EncoderDecoder):
+        return {"wiring": "encoder-decoder", "encoder": model.encoder_config}
+    head = None
+    if isinstance(model.head, ClassificationHead):
+        normed = not isinstance(model.head.norm, nn.Identity)
+        head = Head("classes", model.head.out.out_features, model.head.dense.bias is not None, normed)
+    elif isinstance(model.head, MaskedTokenHead):
+        head = Head("masked", dense_bias=model.head.dense.bias is not None)
+    return {"wiring": "encoder", "head": head}
+
+
+def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
+    """Name, kind and module of each part in the order in which a text passes them, and its FLOPs for each token."""
+    length = model.config.max_length
+    for prefix, stack in _stacks(model):
+        yield f"{prefix}embedding", "embedding", stack.embedding, 0.0
+        for layer, block in enumerate(stack.blocks):
+            for kind in KINDS:
+                part = getattr(block, kind)
+                if part is not None:
+                    window = stack.windows[layer] if kind == "attention" else None
+                    scores = 0.0 if kind == "feedforward" else _scores(stack.config, window, length, stack.causal)
+                    yield f"{prefix}block {layer + 1} {kind}", kind, part, 2 * _weights(part) + scores
+        if stack.config.norm_order == "pre":
+            yield f"{prefix}norm", "norm", stack.norm, 0.0
+    if model.head is not None:
+        one = hasattr(model.head, "pooling")  # one answer for the whole text, not one for each token
+        yield "head", "head", model.head, 2 * _weights(model.head) / (length if one else 1)
+
+
+def _rows(model: Any) -> Iterable[Row]:
+    """One row for each part; a relative bias, which all blocks of a stack share, counts with its embedding."""
+    seen: set[int] = set()
+    biases = {f"{prefix}embedding": stack.relative for prefix, stack in _stacks(model)}
+    for name, kind, part, flops in _parts(model):
+        yield _row(name, kind, [part, biases.get(name)], flops, seen)
+
+
+def _stacks(model: Any) -> list[tuple[str, Any]]:
+    if hasattr(model, "stack"):
+        return [("", model.stack)]
+    return [("encoder ", model.encoder), ("decoder ", model.decoder)]
+
+
+def _row(name: str, kind: str, modules: list[Any], flops: float, seen: set[int]) -> Row:
+    """A part: the shapes of all its tensors, and the parameters that no part before it has."""
+    tensors = [(n, p) for module in modules if module is not None for n, p in module.named_parameters()]
+    shapes = {n.removesuffix(".weight").removeprefix("layer."): list(p.shape) for n, p in tensors}
+    count = sum(p.numel() for _, p in tensors if id(p) not in seen)
+    seen.update(id(p) for _, p in tensors)
+    return {"name": name, "kind": kind, "shapes": shapes, "parameters": count, "flops_per_token": flops}
+
+
+def _weights(module: Any) -> int:
+    """The numbers in the matrices of a part: each is one multiply-add for each token."""
+    from torch import nn
+
+    return sum(layer.weight.numel() for layer in module.modules() if isinstance(layer, nn.Linear))
+
+
+def _scores(config: Any, window: int | None, length: int, causal: bool) -> float:
+    """FLOPs for each token of q kᵀ and of the weighted sum of values, in one layer."""
+    width = config.n_heads * config.head_width
+    if window is None or config.position.kind in ("alibi", "relative"):
+        return 4 * width * length
+    pieces = -(-length // window) * window * window * (2 if causal else 3)  # as attend_window makes them
+    return 4 * width * pieces / length
+
+
+def _path(pipe: Any, text: str) -> dict[str, Any]:
+    """The shape of what each part hands on when the model reads ``text``, its tokens, and its attention's shapes."""
+    import torch
+
+    from headway.models.inspect import attention_maps
+
+    model, tokenizer = pipe.model, pipe.tokenizer
+    path: list[Row] = []
+    hooks = [part.register_forward_hook(_noting(path, name)) for name, _, part, _ in _parts(model)]
+    decodes = hasattr(model, "stack") and model.stack.causal
+    ids = tokenizer.encode(text, special=not decodes)[: model.config.max_length] or [0]
+    read = torch.tensor([ids])
+    try:
+        maps = attention_maps(model, *([read] if hasattr(model, "stack") else [read, read]))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {
+        "text": text,
+        "tokens": [tokenizer.decode([i], skip_special=False) for i in ids],
+        "path": path,
+        "attention": {kind: list(layers[0].shape) for kind, layers in maps.items() if layers},
+    }
+
+
+def _noting(path: list[Row], name: str) -> Any:
+    def note(module: Any, given: Any, result: Any) -> None:
+        path.append({"name": name, "shape": list(result.shape)})
+
+    return note
+
+
+def _lines(run: str, found: dict[str, Any]) -> list[str]:
+    """The same for a person, at most 100 columns wide."""
+    total, length, each = found["parameters"], found["length"], found["cache_bytes_per_token"]
+    lines = [
+        f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters",
+        "",
+        f"  {'part':31}{'tensors':33}{'parameters':>12}{'share':>8}{'FLOPs/token':>14}",
+    ]
+    for name, rows in _alike(found["blocks"]):
+        count, flops = (sum(row[key] for row in rows) for key in ("parameters", "flops_per_token"))
+        shapes = [f"{what} {' x '.join(map(str, shape))}" for what, shape in rows[0]["shapes"].items()] or ["-"]
+        shapes[0] += " (shared)" if shapes[0] != "-" and not count else ""
+        numbers = f"{count:>12,}{count / max(1, total):>8.1%}{flops:>14,.0f}"
+        lines.append(f"  {name:31}{shapes[0][:32]:33}{numbers}")
+        lines += [f"  {'':31}{shape}" for shape in shapes[1:]]
+    lines += [
+        f"  {'all':64}{total:>12,}{1:>8.1%}{found['flops_per_token']:>14,.0f}",
+        "",
+        f"FLOPs are for each of {length:,} tokens read at once; training costs three times as many.",
+        f"Weights: {_size(found['bytes'])} in float32, {_size(found['bytes'] // 2)} in bfloat16.",
+    ]
+    if each is not None:
+        lines.append(
+            f"Keys and values kept while it writes: {_size(each)} a token, {_size(each * length)} at {length:,}."
+        )
+    return [
+        *lines,
+        "",
+        *_way(found),
+        "",
+        "The block that all of this is made of (headway/nn/block.py):",
+        "",
+        *_source(),
+    ]
+
+
+def _alike(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The parts under their names, with those that repeat in every block gathered at the first of them."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        stack, block, _ = row["name"].rpartition("block ")
+        own = (stack if block else row["name"], row["kind"], row["shapes"], row["parameters"], row["flops_per_token"])
+        groups.setdefault(str(own), []).append(row)
+    return [(_together(group), group) for group in groups.values()]
+
+
+def _together(group: list[Row]) -> str:
+    """ "block 1 attention", "block 2 attention" -> "blocks 1-2 attention"."""
+    if len(group) == 1:
+        return group[0]["name"]
+    stack, _, place = group[0]["name"].rpartition("block ")
+    numbers = [row["name"].split()[-2] for row in group]
+    whole = int(numbers[-1]) - int(numbers[0]) + 1 == len(numbers)
+    which = f"{numbers[0]}-{numbers[-1]}" if whole else f"{numbers[0]}, {numbers[1]}, ..."
+    return f"{stack}blocks {which} {place.split()[-1]}"
+
+
+def _way(found: dict[str, Any]) -> list[str]:
+    """The shapes on the way of the example; the blocks after the first hand on what it does."""
+    tokens = "|".join(token.replace("\n", "\\n") for token in found["tokens"][:SHOWN_TOKENS])
+    more = " ..." if len(found["tokens"]) > SHOWN_TOKENS else ""
+    lines = [
+        f"The way of {found['text'][:40]!r}, one text of {len(found['tokens'])} tokens:",
+        f"  {tokens[:90]}{more}",
+        "",
+    ]
+    lines.append(f"  {'ids':30}1 x {len(found['tokens'])}")
+    for step in found["path"]:
+        stack, _, place = step["name"].rpartition("block ")
+        if place[:1].isdigit() and not place.startswith("1 "):
+            if not lines[-1].endswith("the same"):
+                lines.append(f"  {stack}{'all other blocks':30}the same")
+            continue
+        inside = ""
+        if place.startswith("1 ") and not place.endswith("feedforward"):
+            kind = "cross" if place.endswith("cross") else stack.strip() or "self"
+            inside = f"   inside: who reads whom, {' x '.join(map(str, found['attention'][kind]))}"
+        lines.append(f"  {step['name']:30}{' x '.join(map(str, step['shape']))}{inside}")
+    return lines
+
+
+def _size(n: int) -> str:
+    """Bytes for a person."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= size:
+            return f"{n / size:,.1f} {unit}"
+    return f"{n} bytes"
+
+
+def _source() -> list[str]:
+    """The source of the residual and of the block's forward."""
+    import inspect
+
+    from headway.nn.block import Block, Residual
+
+    residual, forward = inspect.getsource(Residual), inspect.getsource(Block.forward)
+    return f"{residual}\n\nclass Block(nn.Module):\n    ...\n\n{forward}".rstrip().split("\n")

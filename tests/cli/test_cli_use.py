@@ -1,0 +1,227 @@
+"""The verbs as a user runs them: results, files, pipes, statuses."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import headway
+
+METRICS = ["val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf"]
+TRAIN = ["task", "seconds", "out", "parameters", "steps", "tokens", "train_loss", *METRICS, "tokens_per_second"]
+TEXTS = ["the cat sat, lovely", "", 'she said "old dogs"', "two\nlines, one text", "  spaces  ", "é 日本 🙂", "awful"]
+
+
+def last_line(out: str) -> dict:
+    return json.loads(out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("data", ["corpus", "rows"])
+def test_train_ends_with_one_object_and_says_everything_else_elsewhere(
+    data: str, request: pytest.FixtureRequest, tmp_path: Path, tiny_words: list[str], in_process: Callable
+):
+    source = request.getfixturevalue(data)
+    status, out, err = in_process("train", source, "--out", tmp_path / "run", "--json", *tiny_words)
+    found = last_line(out)
+    assert status == 0 and out.count("\n") == 1
+    assert set(found) == {*TRAIN, "baselines"}
+    assert found["out"] == str(tmp_path / "run") and found["steps"] == 20 and found["seconds"] > 0
+    names = {"corpus": ["val_loss", "bits_per_byte", "perplexity"], "rows": ["val_loss", "accuracy", "macro_f1"]}
+    assert [name for name in METRICS if found[name] is not None] == names[data]
+    assert "held out" in err and "--tokenizer" in err and "--preset" in err
+    again = in_process("train", source, "--out", tmp_path / "run", "--json", "--quiet", *tiny_words)
+    assert again[0] == 0 and again[2] == ""
+    assert last_line(again[1]) == found
+
+
+def test_without_json_a_person_reads_what_came_out(
+    corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable
+):
+    status, out, err = in_process("train", corpus, "--out", tmp_path / "run", "--quiet", *tiny_words)
+    assert status == 0 and err == ""
+    assert "val_loss" in out and str(tmp_path / "run") in out and "headway generate" in out
+
+
+def test_evaluate(lm_run: Path, classifier_run: Path, in_process: Callable):
+    for run, task in ((lm_run, "language_modeling"), (classifier_run, "classification")):
+        status, out, _ = in_process("evaluate", run, "--json")
+        found = last_line(out)
+        assert status == 0 and set(found) == {"task", "seconds", "examples", *METRICS}
+        assert found["task"] == task and found["examples"] > 0
+    status, out, err = in_process("evaluate", classifier_run)
+    assert status == 0 and "precision" in out and err == ""
+
+
+def test_generate(lm_run: Path, in_process: Callable):
+    status, out, _ = in_process("generate", lm_run, "the cat", "--json", "--temperature", "0", "--max-tokens", "11")
+    found = last_line(out)
+    expected = headway.load(lm_run)("the cat", temperature=0, max_tokens=11)
+    assert status == 0 and set(found) == {"task", "seconds", "results"} and found["results"] == [expected]
+    status, out, _ = in_process("generate", lm_run, "the cat", "--temperature", "0", "--max-tokens", "11")
+    assert status == 0 and out == f"the cat{expected}\n"
+
+
+def test_generate_stops_where_it_is_told(lm_run: Path, in_process: Callable):
+    options = ["--seed", "3", "--stop", "a", "--stop", "e", "--json"]
+    assert not {"a", "e"} & set(last_line(in_process("generate", lm_run, "the cat", *options)[1])["results"][0])
+
+
+def test_classify_a_text(classifier_run: Path, in_process: Callable):
+    status, out, _ = in_process("classify", classifier_run, TEXTS[0], "--json")
+    found = last_line(out)
+    assert status == 0 and set(found) == {"task", "seconds", "results"}
+    assert found["results"] == [headway.load(classifier_run)(TEXTS[0])]
+    status, out, _ = in_process("classify", classifier_run, TEXTS[0])
+    assert out.split("\t")[0] == found["results"][0]["label"]
+
+
+def test_standard_input(classifier_run: Path, lm_run: Path, headway_command: Callable):
+    found = headway_command("classify", classifier_run, "-", "--json", stdin="\ufeffawful dogs\r\n\nlovely, é 日本\n")
+    expected = headway.load(classifier_run)(["awful dogs", "", "lovely, é 日本"])
+    assert [one["scores"] for one in last_line(found.stdout)["results"]] == [
+        pytest.approx(one["scores"], abs=1e-5) for one in expected
+    ]
+    found = headway_command("generate", lm_run, "-", "--temperature", "0", "--max-tokens", "5", stdin="the cat")
+    assert found.stdout == "the cat" + headway.load(lm_run)("the cat", temperature=0, max_tokens=5) + "\n"
+
+
+def table(path: Path) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([["id", "text"], *([str(i), text] for i, text in enumerate(TEXTS))])
+    return path
+
+
+def json_lines(path: Path) -> Path:
+    path.write_text("".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(TEXTS)))
+    return path
+
+
+@pytest.mark.parametrize("source", ["texts.csv", "texts.jsonl"])
+@pytest.mark.parametrize("to", ["out.csv", "out.jsonl"])
+def test_classify_a_file_in_order(source: str, to: str, classifier_run: Path, tmp_path: Path, in_process: Callable):
+    given = (table if source.endswith("csv") else json_lines)(tmp_path / source)
+    status, out, err = in_process("classify", classifier_run, given, "--to", tmp_path / to)
+    assert status == 0 and "7 results" in out, err
+    with (tmp_path / to).open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file)) if to.endswith("csv") else [json.loads(line) for line in file]
+    expected = headway.load(classifier_run)(TEXTS)
+    assert [row["text"] for row in found] == TEXTS
+    assert [row["label"] for row in found] == [one["label"] for one in expected]
+    for row, one in zip(found, expected, strict=True):
+        scores = row["scores"] if "scores" in row else {label: float(row[f"score: {label}"]) for label in one["scores"]}
+        assert scores == pytest.approx(one["scores"], abs=1e-5)
+
+
+def test_classify_plain_lines(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    (tmp_path / "lines.txt").write_text("great\n\nawful\u2028dogs\r\nold", encoding="utf-8", newline="")
+    _, out, _ = in_process("classify", classifier_run, tmp_path / "lines.txt", "--json")
+    expected = headway.load(classifier_run)(["great", "", "awful\u2028dogs", "old"])
+    assert [one["label"] for one in last_line(out)["results"]] == [one["label"] for one in expected]
+
+
+def test_results_replace_an_older_file_whole(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    (tmp_path / "out.csv").write_text("older, and much longer than what comes now\n" * 101)
+    assert in_process("classify", classifier_run, "great", "--to", tmp_path / "out.csv")[0] == 0
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_a_byte_order_mark_changes_nothing(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable):
+    marked = tmp_path / "marked.csv"
+    marked.write_bytes(b"\xef\xbb\xbf" + rows.read_bytes())
+    status, out, _ = in_process("train", marked, "--out", tmp_path / "run", "--json", *tiny_words)
+    assert status == 0 and last_line(out)["task"] == "classification"
+
+
+def test_another_encoding(tmp_path: Path, tiny_words: list[str], in_process: Callable):
+    (tmp_path / "latin.txt").write_bytes("le café est à côté\n".encode("latin-1") * 301)
+    words = ["train", tmp_path / "latin.txt", "--encoding", "latin-1", "--tokenizer", "char", "--out", tmp_path / "run"]
+    assert in_process(*words, *tiny_words)[0] == 0
+    assert in_process("generate", tmp_path / "run", "à côté", "--max-tokens", "3")[0] == 0
+
+
+def test_paths_with_spaces_and_letters_of_all_kinds_from_any_directory(
+    corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    place = tmp_path / "mes données 日本 [x]"
+    place.mkdir()
+    (place / "le café.txt").write_bytes(corpus.read_bytes())
+    monkeypatch.chdir(place)
+    assert in_process("train", "le café.txt", *tiny_words)[0] == 0
+    assert (place / "runs" / "le café" / "config.json").exists()
+    monkeypatch.chdir(place / "runs")
+    assert in_process("generate", "le café", "the", "--max-tokens", "3")[0] == 0
+    assert in_process("evaluate", "le café", "../le café.txt", "--json")[0] == 0
+    status, _, err = in_process("evaluate", "le café")
+    assert status == 0 or (status == 2 and "le café.txt" in err)
+
+
+def test_a_reader_that_leaves_is_no_error(lm_run: Path):
+    command = [sys.executable, "-m", "headway", "generate", str(lm_run), "the", "--max-tokens", "397", "--seed", "3"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout is not None and running.stderr is not None
+    running.stdout.read(1)
+    running.stdout.close()
+    assert running.stderr.read() == b""
+    assert running.wait(30) == 0
+
+
+def test_training_goes_on_when_nobody_reads_along(corpus: Path, tmp_path: Path, tiny_words: list[str]):
+    command = [sys.executable, "-m", "headway", "train", str(corpus), "--out", str(tmp_path / "run"), *tiny_words]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert running.stderr is not None
+    running.stderr.close()
+    assert running.wait(60) == 0
+    assert json.loads((tmp_path / "run" / "headway.json").read_text())["finished"]
+
+
+def test_what_went_wrong_inside_is_status_one(in_process: Callable, lm_run: Path, monkeypatch: pytest.MonkeyPatch):
+    from headway.training.trainer import Diverged
+
+    def diverging(*given: object) -> None:
+        raise Diverged("the gradient was not finite")
+
+    monkeypatch.setattr("headway.cli.train._train", diverging)
+    status, out, err = in_process("train", "any.txt")
+    assert (status, out, err) == (1, "", "headway: the gradient was not finite\n")
+
+
+def test_ctrl_c_before_training_is_status_130(in_process: Callable, corpus: Path, monkeypatch: pytest.MonkeyPatch):
+    def pressed(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headway.training.session.read_input", pressed)
+    status, out, err = in_process("train", corpus, "--steps", "2", "--quiet")
+    assert status == 130 and out == "" and err.strip() == "headway: interrupted"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["train", "--help"], ["classify", "--help"], ["--version"]])
+def test_help_is_status_zero(words: list[str], in_process: Callable):
+    status, out, err = in_process(*words)
+    assert status == 0 and err == "" and "headway" in out
+
+
+def test_every_option_of_train_has_help(in_process: Callable):
+    from dataclasses import fields
+
+    from headway.training.config import TrainOptions
+
+    out = in_process("train", "--help")[1]
+    for field in fields(TrainOptions):
+        assert f"--{field.name.replace('_', '-')}" in out and field.metadata["help"]
+
+
+def test_an_output_that_is_not_utf8_still_shows_the_text(lm_run: Path):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "headway", "generate", str(lm_run), "caté ", "--max-tokens", "7", "--seed", "3"]
+    found = subprocess.run(command, capture_output=True, env=environment, timeout=60)
+    assert found.returncode == 0, found.stderr.decode()
+    assert rb"cat\xe9" in found.stdout
+    found = subprocess.run([*command, "--json"], capture_output=True, env=environment, timeout=60)
+    assert json.loads(found.stdout)["results"]

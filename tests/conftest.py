@@ -1,0 +1,127 @@
+"""A cache of the tests' own, two tiny files, and runs trained on them once for all tests that only look at them."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+TINY = {
+    **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20},
+    **{"threads": 1, "precision": "float32"},
+}
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
+GOOD, BAD = ["great", "good", "lovely", "fine"], ["bad", "awful", "poor", "sad"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test writes to the user's home."""
+    os.environ["HEADWAY_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def tiny() -> dict[str, int]:
+    """The options of a training run that takes a second."""
+    return dict(TINY)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """401 lines of running text."""
+    choose = random.Random(3)
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text("".join(" ".join(choose.choices(WORDS, k=11)) + "\n" for _ in range(401)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """211 texts, two thirds of them "pos"; some are longer than the tiny models read."""
+    choose = random.Random(5)
+    path = tmp_path_factory.mktemp("table") / "rows.csv"
+    with path.open("w", encoding="utf-8") as file:
+        file.write("text,label\n")
+        for number in range(211):
+            label = "neg" if number % 3 == 0 else "pos"
+            words = [*choose.choices(WORDS, k=choose.randint(3, 41)), choose.choice(BAD if label == "neg" else GOOD)]
+            file.write(f"{' '.join(words)},{label}\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def lm_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a language model; look, but do not write."""
+    return _trained(corpus, tmp_path_factory.mktemp("runs") / "lm")
+
+
+@pytest.fixture(scope="session")
+def char_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a tokenizer of characters."""
+    return _trained(corpus, tmp_path_factory.mktemp("runs") / "char", tokenizer="char")
+
+
+@pytest.fixture(scope="session")
+def classifier_run(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a classifier; look, but do not write."""
+    return _trained(rows, tmp_path_factory.mktemp("runs") / "classifier", steps=60)
+
+
+def _trained(data: Path, out: Path, **options: object) -> Path:
+    import headway
+
+    headway.train(data, out=out, quiet=True, **{**TINY, **options})
+    return out
+
+
+@pytest.fixture
+def headway_command() -> Callable[..., subprocess.CompletedProcess]:
+    """Run ``headway`` in a process of its own; ``script`` is run before it, ``stdin`` is what it reads."""
+
+    def run(
+        *words: object, script: str = "", stdin: str = "", timeout: float = 60, **options: object
+    ) -> subprocess.CompletedProcess:
+        code = f"{script}\nfrom headway.cli.main import main\nmain()"
+        return subprocess.run(
+            [sys.executable, "-c", code, *map(str, words)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=timeout,
+            **options,
+        )
+
+    return run
+
+
+@pytest.fixture
+def in_process(capsys: pytest.CaptureFixture) -> Callable[..., tuple[int, str, str]]:
+    """Run ``headway`` in this process: (exit status, standard output, standard error)."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        from headway.cli.main import main
+
+        capsys.readouterr()
+        status = 0
+        try:
+            main([str(word) for word in words])
+        except SystemExit as leaving:
+            status = int(leaving.code or 0)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def tiny_words(tiny: dict[str, int]) -> list[str]:
+    """The tiny options as words of a command line."""
+    return [word for name, value in tiny.items() for word in (f"--{name.replace('_', '-')}", str(value))]

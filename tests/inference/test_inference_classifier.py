@@ -1,0 +1,78 @@
+"""A trained classifier, used."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+import headway
+from headway.errors import InputError
+from headway.inference.classifier import Classifier, overlapping
+
+TEXTS = [
+    "the cat sat on a mat, lovely",
+    "awful",
+    "",
+    " ",
+    "old dogs ran past red doors " * 17,
+    "日本 🙂 é",
+    "great\n\nbad",
+]
+
+
+@pytest.fixture(scope="module")
+def clf(classifier_run: Path) -> Classifier:
+    return headway.load(classifier_run)
+
+
+def test_one_text_gives_one_answer_with_all_labels_by_name(clf: Classifier):
+    found = clf("the cat sat, lovely")
+    assert set(found) == {"label", "score", "scores"}
+    assert list(found["scores"]) == ["neg", "pos"]
+    assert found["score"] == max(found["scores"].values()) == found["scores"][found["label"]]
+    assert sum(found["scores"].values()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_it_has_learned_something(clf: Classifier):
+    assert clf("the cat sat on a great mat")["scores"]["pos"] > clf("the cat sat on an awful mat")["scores"]["pos"]
+
+
+def test_a_list_is_each_by_itself_in_order(clf: Classifier):
+    found = clf(TEXTS)
+    for text, one in zip(TEXTS, found, strict=True):
+        assert one["scores"] == pytest.approx(clf(text)["scores"], abs=1e-5)
+        assert sum(one["scores"].values()) == pytest.approx(1.0, abs=1e-5)
+    assert [one["scores"] for one in clf(TEXTS[::-1])] == [
+        pytest.approx(one["scores"], abs=1e-5) for one in found[::-1]
+    ]
+
+
+def test_no_texts_no_answers(clf: Classifier):
+    assert clf([]) == []
+
+
+def test_a_long_text_is_the_mean_of_its_windows(clf: Classifier):
+    text = "the cat sat on a lovely mat while awful dogs ran " * 11
+    windows = overlapping(clf.tokenizer.encode(text, special=True), clf.model.config.max_length)
+    assert len(windows) > 2
+    with torch.no_grad():
+        expected = torch.stack([clf.model(torch.tensor([window])).softmax(-1)[0] for window in windows]).mean(0)
+    assert list(clf(text)["scores"].values()) == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8])
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 23, 24])
+def test_windows_cover_every_token_and_begin_in_the_middle_of_the_one_before(n: int, length: int):
+    windows = overlapping(list(range(n)), length)
+    assert sorted({token for window in windows for token in window}) == list(range(n))
+    assert all(0 < len(window) <= length for window in windows)
+    starts = [window[0] for window in windows]
+    assert all(after - before == max(1, length // 2) for before, after in pairwise(starts))
+    assert windows[-1][-1] == n - 1 and all(window[-1] < n - 1 for window in windows[:-1])
+
+
+@pytest.mark.parametrize("text", [None, 3, b"the", ["the", None], [["the"]]])
+def test_what_is_no_text_is_refused(clf: Classifier, text: object):
+    with pytest.raises(InputError, match="expected a text"):
+        clf(text)

@@ -1,0 +1,71 @@
+"""What a model must be ahead of, computed by hand."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from headway.tasks import ngram
+from headway.tasks.linear import classification_baselines
+from headway.tasks.ngram import ngram_baselines
+
+TRAIN, VALIDATION = np.array([0, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 1, 2, 2], dtype=np.uint16)
+
+
+def test_ngrams_by_hand():
+    uniform, unigram, bigram = ngram_baselines(TRAIN, VALIDATION, 3)
+    counted = [3 / 8, 3 / 8, 2 / 8]  # 2, 2 and 1 times, and one added to each
+    assert uniform["val_loss"] == pytest.approx(math.log(3))
+    assert unigram["val_loss"] == pytest.approx(-(math.log(counted[1]) + 2 * math.log(counted[2])) / 3)
+    after_0 = 2 / 3 + 1 / 3 * counted[1]  # twice followed by 1, and by nothing else
+    after_1 = 1 / 4 + 2 / 4 * counted[2]  # once by 0, once by 2
+    after_2 = counted[2]  # never followed by anything
+    assert bigram["val_loss"] == pytest.approx(-sum(map(math.log, (after_0, after_1, after_2))) / 3)
+
+
+def test_the_probabilities_after_every_token_sum_to_one():
+    for first in range(3):
+        total = 0.0
+        for second in range(3):
+            loss = ngram_baselines(TRAIN, np.array([first, second], dtype=np.uint16), 3)[2]["val_loss"]
+            total += math.exp(-loss)
+        assert total == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 101])
+def test_counting_in_chunks_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch):
+    random = np.random.default_rng(3)
+    train, validation = random.integers(0, 13, 97).astype(np.uint16), random.integers(0, 13, 31).astype(np.uint16)
+    whole = ngram_baselines(train, validation, 13)
+    monkeypatch.setattr(ngram, "CHUNK", chunk)
+    assert ngram_baselines(train, validation, 13) == whole
+
+
+def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ngram, "CHUNK", 1 << 12)
+    random = np.random.default_rng(3)
+    train, validation = random.integers(0, 11, 1_000_003).astype(np.uint16), np.arange(7, dtype=np.uint16)
+    tracemalloc.start()
+    ngram_baselines(train, validation, 11)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000, "less than the text itself"
+
+
+def test_a_validation_text_without_targets_is_no_crash():
+    assert ngram_baselines(TRAIN, VALIDATION[:1], 3) == [{"name": "uniform (ln V)", "val_loss": math.log(3)}]
+
+
+def test_the_linear_model_is_right_where_single_words_tell_and_the_majority_is_what_it_says():
+    texts = [f"{word} number {i}" for i in range(17) for word in ("good", "bad", "bad")]
+    targets = [0, 1, 1] * 17
+    majority, linear = classification_baselines(texts, targets, ["a good one", "a bad one"], [0, 1], ["good", "bad"])
+    assert majority["accuracy"] == 0.5
+    assert majority["macro_f1"] == pytest.approx((0 + 2 / 3) / 2)
+    assert linear["accuracy"] == linear["macro_f1"] == 1.0
+
+
+def test_texts_without_any_ngram_fall_back_to_the_majority():
+    found = classification_baselines(["", "", ""], [1, 1, 0], ["", ""], [1, 0], ["a", "b"])
+    assert [entry["accuracy"] for entry in found] == [0.5, 0.5]

@@ -1,0 +1,77 @@
+"""The loss of a language model against a plain computation."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from headway.data.batches import Batch
+from headway.models.config import TransformerConfig
+from headway.models.initialise import initialise
+from headway.models.transformer import Decoder
+from headway.tasks.language_modeling import LanguageModeling
+
+B, T, V = 5, 7, 23
+
+
+@pytest.fixture
+def model() -> Decoder:
+    model = Decoder(TransformerConfig(vocab_size=V, d_model=22, n_heads=1, n_layers=2, max_length=T, dropout=0.0))
+    initialise(model, seed=3, embedding_std=1.0)
+    return model
+
+
+@pytest.fixture
+def batch() -> Batch:
+    random = torch.Generator().manual_seed(11)
+    tokens = torch.randint(V, (B, T + 1), generator=random)
+    return Batch(tokens[:, :-1], None, tokens[:, 1:])
+
+
+def test_loss_is_the_sum_over_all_targets_and_their_number(model: Decoder, batch: Batch):
+    total, count = LanguageModeling().loss(model, batch)
+    probabilities = model(batch.ids).softmax(dim=-1)
+    expected = 0.0
+    for row in range(B):
+        for place in range(T):
+            expected -= math.log(probabilities[row, place, batch.targets[row, place]].item())
+    assert count == B * T
+    assert total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_label_smoothing_acts_in_training_alone(model: Decoder, batch: Batch):
+    share = 0.13
+    plain, smoothed = LanguageModeling(), LanguageModeling(label_smoothing=share)
+    logs = model(batch.ids).log_softmax(dim=-1)
+    expected = (1 - share) * plain.loss(model, batch)[0] - share * logs.mean(dim=-1).sum()
+    model.train()
+    torch.testing.assert_close(smoothed.loss(model, batch)[0], expected)
+    model.eval()
+    assert smoothed.loss(model, batch)[0] == plain.loss(model, batch)[0]
+
+
+def test_evaluation_counts_every_target_once_whatever_the_batches(model: Decoder, batch: Batch):
+    model.eval()
+    task = LanguageModeling(bytes_per_token=3.0)
+    total, count = task.loss(model, batch)
+    parts = [Batch(batch.ids[:2], None, batch.targets[:2]), Batch(batch.ids[2:], None, batch.targets[2:])]
+    found = task.evaluate(model, parts)
+    assert found["val_loss"] == pytest.approx(total.item() / count, rel=1e-6)
+    assert found["perplexity"] == pytest.approx(math.exp(found["val_loss"]))
+    assert found["bits_per_byte"] == pytest.approx(found["val_loss"] / math.log(2) / 3.0)
+
+
+def test_micro_batches_of_any_size_give_the_gradient_of_the_whole(model: Decoder, batch: Batch):
+    task = LanguageModeling()
+    gradients = []
+    for cuts in ([0, B], [0, 1, 3, B]):
+        model.zero_grad()
+        count = 0
+        for start, stop in pairwise(cuts):
+            loss, n = task.loss(model, Batch(batch.ids[start:stop], None, batch.targets[start:stop]))
+            loss.backward()
+            count += n
+        gradients.append([p.grad / count for p in model.parameters()])
+    for whole, parts in zip(*gradients, strict=True):
+        assert (whole - parts).abs().max() <= 1e-6 * max(1.0, whole.abs().max().item())

@@ -1,0 +1,141 @@
+"""The public names, what importing costs, and the contracts of the Python calls."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import headway
+
+NAMES = [
+    *("Decoder", "Encoder", "EncoderDecoder", "InputError", "TransformerConfig"),
+    *("load", "load_model", "save_model", "train"),
+]
+
+SEALED = """
+import socket
+def refused(*given, **more):
+    raise AssertionError("a socket was opened")
+socket.socket.__init__ = socket.create_connection = socket.getaddrinfo = refused
+"""
+
+
+def python(code: str, *words: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_public_names():
+    assert headway.__all__ == NAMES
+    assert len(headway.__all__) <= 20
+    assert set(NAMES) <= set(dir(headway))
+    for name in NAMES:
+        assert getattr(headway, name).__doc__, name
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match=r"'trian'; it has .*train"):
+        headway.trian  # noqa: B018
+
+
+def best_of_five(code: str) -> tuple[float, set[str]]:
+    """Seconds and the modules imported, of the fastest run."""
+    report = "\nimport json, sys\nprint(json.dumps([seconds, sorted(sys.modules)]))"
+    runs = [json.loads(python(code + report).stdout.splitlines()[-1]) for _ in range(5)]
+    seconds, modules = min(runs)
+    return seconds, set(modules)
+
+
+TIMED = "import time\nbegan = time.perf_counter()\n{}\nseconds = time.perf_counter() - began"
+
+
+def test_importing_is_quick_and_does_not_import_torch():
+    seconds, modules = best_of_five(TIMED.format("import headway"))
+    assert not {"torch", "numpy", "sklearn", "transformers", "tokenizers"} & modules
+    assert seconds < 3 * 0.3
+
+
+def test_help_is_quick_and_does_not_import_torch():
+    code = "import io, sys\nout, sys.stdout = sys.stdout, io.StringIO()\nfrom headway.cli.main import main\n"
+    code += "main(['--help'])\ntext, sys.stdout = sys.stdout.getvalue(), out"
+    seconds, modules = best_of_five(TIMED.format(code))
+    assert not {"torch", "numpy", "sklearn", "transformers", "tokenizers"} & modules
+    assert seconds < 3 * 0.5
+
+
+def test_train_returns_what_json_prints(corpus: Path, tmp_path: Path, tiny: dict, capfd: pytest.CaptureFixture):
+    found = headway.train(corpus, out=tmp_path / "run", quiet=True, **tiny)
+    out, err = capfd.readouterr()
+    assert out == "" and err == ""
+    assert json.loads(json.dumps(found)) == found
+    assert {"task", "seconds", "out", "parameters", "steps", "tokens", "val_loss", "baselines"} <= set(found)
+    assert found["out"] == str(tmp_path / "run")
+
+
+def test_train_writes_under_runs_when_no_place_is_named(
+    corpus: Path, tmp_path: Path, tiny: dict, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert headway.train(corpus, quiet=True, **tiny)["out"] == str(Path("runs") / "corpus")
+    assert (tmp_path / "runs" / "corpus" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"layres": 3}, "layres"), ({"layers": "3"}, "--layers"), ({"time": 90}, "--time"), ({"steps": 0}, "--steps")],
+)
+def test_options_that_mean_nothing(corpus: Path, options: dict, said: str):
+    with pytest.raises(headway.InputError, match=said):
+        headway.train(corpus, quiet=True, **options)
+
+
+def test_train_needs_an_input():
+    with pytest.raises(headway.InputError, match="no input"):
+        headway.train(steps=2, quiet=True)
+
+
+def test_load_gives_the_pipeline_of_the_task(lm_run: Path, classifier_run: Path):
+    for run, task in ((lm_run, "language_modeling"), (str(classifier_run), "classification")):
+        pipe = headway.load(run)
+        assert pipe.task == task
+        assert isinstance(pipe.model, torch.nn.Module) and not pipe.model.training
+        assert pipe.tokenizer.decode(pipe.tokenizer.encode("the cat")).strip() == "the cat"
+
+
+def test_load_model_gives_the_bare_module(lm_run: Path, classifier_run: Path):
+    decoder, encoder = headway.load_model(lm_run), headway.load_model(str(classifier_run))
+    assert isinstance(decoder, headway.Decoder) and isinstance(encoder, headway.Encoder)
+    ids = torch.randint(5, 23, (3, 7))
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    for model, shape in ((decoder, (3, 7, decoder.config.vocab_size)), (encoder, (3, 2))):
+        assert not model.training
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+        assert model(ids).shape == shape
+        assert torch.equal(model(ids), model(ids, mask=mask)) or (model(ids) - model(ids, mask=mask)).abs().max() < 1e-5
+
+
+def test_save_model_and_load_model_are_a_round_trip(lm_run: Path, classifier_run: Path, tmp_path: Path):
+    for run in (lm_run, classifier_run):
+        model = headway.load_model(run)
+        headway.save_model(model, tmp_path / run.name)
+        again = headway.load_model(tmp_path / run.name)
+        assert again.config == model.config
+        for (name, one), (other_name, other) in zip(model.named_parameters(), again.named_parameters(), strict=True):
+            assert name == other_name and torch.equal(one, other)
+
+
+def test_nothing_opens_a_socket(corpus: Path, rows: Path, tmp_path: Path, tiny: dict):
+    code = SEALED + "\n".join(
+        [
+            "import sys, json, headway",
+            "corpus, rows, out, tiny = sys.argv[1:4] + [json.loads(sys.argv[4])]",
+            "headway.train(corpus, out=out + '/lm', quiet=True, **tiny)",
+            "headway.train(rows, out=out + '/clf', quiet=True, **tiny)",
+            "headway.load(out + '/lm')('the', max_tokens=3), headway.load(out + '/clf')('great')",
+        ]
+    )
+    found = python(code, corpus, rows, tmp_path, json.dumps(tiny))
+    assert found.returncode == 0, found.stderr

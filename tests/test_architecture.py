@@ -1,0 +1,47 @@
+"""The picture of the house shows the code as it is."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
+
+
+def _house():
+    spec = importlib.util.spec_from_file_location("house", PICTURES / "house.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_shows_the_imports_of_the_code():
+    drawn = json.loads((PICTURES / "house.json").read_text(encoding="utf-8"))
+    found = _house().house()
+    assert drawn == found, "the code has changed: run `python docs/pictures/house.py` and commit what it writes"
+
+
+def test_every_room_of_the_picture_is_named_on_the_page():
+    drawn = json.loads((PICTURES / "house.json").read_text(encoding="utf-8"))
+    page = (PICTURES.parent / "architecture.md").read_text(encoding="utf-8")
+    svg = (PICTURES / "house.svg").read_text(encoding="utf-8")
+    for layer in drawn["layers"]:
+        assert f"`{layer}" in page, f"docs/architecture.md does not say what {layer} is"
+        assert f">{layer}<" in svg
+
+
+def test_every_arrow_points_to_an_earlier_layer():
+    order = _house().ORDER
+    for arrow in _house().house()["imports"]:
+        start, end = arrow.split(" > ")
+        assert order.index(end) < order.index(start), arrow
+
+
+def test_the_parser_counts_every_form_of_import(tmp_path):
+    (tmp_path / "nn").mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "nn" / "norm.py").write_text("import torch\n")
+    (tmp_path / "models" / "size.py").write_text(
+        "from headway import nn\nimport headway.nn.norm\n\n\ndef f():\n    from headway.nn.norm import RMSNorm\n"
+    )
+    found = _house().house(tmp_path)
+    assert found == {"layers": {"nn": ["norm"], "models": ["size"]}, "imports": {"models > nn": 3}}

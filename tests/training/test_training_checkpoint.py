@@ -1,0 +1,170 @@
+"""Checkpoints: whole or not there, the newest whole one is found, and nothing in them can run code."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from headway.training.checkpoint import (
+    KEPT,
+    newest_checkpoint,
+    optimizer_tensors,
+    restore_optimizers,
+    save_checkpoint,
+)
+
+FILES = ("tensors.safetensors", "state.json", "MANIFEST.json")
+
+
+def tensors(step: int) -> dict[str, torch.Tensor]:
+    return {"weight": torch.full((5, 7), float(step)), "random": torch.arange(11, dtype=torch.uint8)}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Checkpoints of steps 5 and 12."""
+    for step in (5, 12):
+        save_checkpoint(tmp_path / "checkpoints", step, tensors(step), {"step": step})
+    return tmp_path / "checkpoints"
+
+
+def test_round_trip(directory: Path):
+    found, problems = newest_checkpoint(directory)
+    assert found is not None and not problems
+    assert found[1] == {"step": 12}
+    assert torch.equal(found[0]["weight"], tensors(12)["weight"])
+    assert found[0]["random"].dtype == torch.uint8
+
+
+def test_there_may_be_none(tmp_path: Path):
+    assert newest_checkpoint(tmp_path / "nowhere") == (None, [])
+
+
+def test_tensors_that_share_memory_are_saved_each_for_itself(tmp_path: Path):
+    one = torch.arange(6.0)
+    save_checkpoint(tmp_path, 1, {"whole": one, "part": one[2:], "turned": one.view(2, 3).mT}, {})
+    found, _ = newest_checkpoint(tmp_path)
+    assert found is not None and torch.equal(found[0]["turned"], one.view(2, 3).mT)
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "one byte short":
+        path.write_bytes(content[:-1])
+    elif how == "bit flipped":
+        at = len(content) // 2
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    elif how == "pointer":
+        path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n")
+    elif how == "swapped":
+        shutil.copy(path.parent.parent / "step-5" / path.name, path)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "how", ["missing", "empty", "truncated", "one byte short", "bit flipped", "pointer", "swapped"]
+)
+def test_a_damaged_file_is_noticed_and_the_older_checkpoint_is_taken(directory: Path, name: str, how: str):
+    if (name, how) == ("MANIFEST.json", "one byte short"):
+        pytest.skip("the last byte of the manifest is a line feed")
+    damage(directory / "step-12" / name, how)
+    found, problems = newest_checkpoint(directory)
+    assert found is not None and found[1]["step"] == 5
+    assert len(problems) == 1 and "step-12" in problems[0]
+
+
+@pytest.mark.parametrize("offset", range(0, 300, 23))
+def test_every_flipped_bit_is_noticed(directory: Path, offset: int):
+    path = directory / "step-12" / "tensors.safetensors"
+    content = bytearray(path.read_bytes())
+    content[offset % len(content)] ^= 1 << (offset % 8)
+    path.write_bytes(content)
+    assert newest_checkpoint(directory)[1]
+
+
+def test_a_renamed_checkpoint_is_noticed(directory: Path):
+    shutil.rmtree(directory / "step-12")
+    (directory / "step-5").rename(directory / "step-99")
+    found, problems = newest_checkpoint(directory)
+    assert found is None and "step 5" in problems[0]
+
+
+def test_when_all_are_damaged_each_is_named(directory: Path):
+    for step in (5, 12):
+        damage(directory / f"step-{step}" / "state.json", "truncated")
+    found, problems = newest_checkpoint(directory)
+    assert found is None
+    assert ["step-12" in problems[0], "step-5" in problems[1]] == [True, True]
+
+
+def test_the_newest_stay_and_leftovers_go(directory: Path):
+    (directory / ".step-9.123.tmp").mkdir()
+    (directory / ".step-9.123.tmp" / "tensors.safetensors").write_bytes(b"half")
+    for step in (100, 101):
+        save_checkpoint(directory, step, tensors(step), {"step": step})
+    assert sorted(path.name for path in directory.iterdir()) == ["step-100", "step-101"]
+    assert KEPT == 2
+
+
+def test_a_step_saved_again_replaces_the_first(directory: Path):
+    save_checkpoint(directory, 12, tensors(13), {"step": 12, "again": True})
+    found, _ = newest_checkpoint(directory)
+    assert found is not None and found[1]["again"]
+    assert sorted(path.name for path in directory.iterdir()) == ["step-12", "step-5"]
+
+
+def test_an_error_while_saving_leaves_the_earlier_ones(directory: Path):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        save_checkpoint(directory, 20, tensors(20), {"loss": float("nan")})
+    found, problems = newest_checkpoint(directory)
+    assert found is not None and found[1]["step"] == 12 and not problems
+
+
+def test_nothing_is_pickled(directory: Path):
+    assert sorted(path.name for path in directory.rglob("*") if path.is_file()) == sorted([*FILES, *FILES])
+    for path in directory.rglob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"))
+    for path in directory.rglob("*.safetensors"):
+        length = int.from_bytes(path.read_bytes()[:8], "little")
+        json.loads(path.read_bytes()[8 : 8 + length])
+
+
+def test_nothing_in_the_package_pickles():
+    root = Path(__file__).parents[2] / "src" / "headway"
+    for path in root.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for word in ("import pickle", "torch.load(", "torch.save(", "joblib", "allow_pickle=True"):
+            assert word not in text, f"{path}: {word}"
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_the_state_of_an_optimiser_survives(kind: type, tmp_path: Path):
+    options = {"lr": 0.1} if kind is torch.optim.AdamW else {"lr": 0.1, "momentum": 0.9}
+    models = [nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)) for _ in range(2)]
+    chosen = [kind(model.parameters(), **options) for model in models]
+    models[1].load_state_dict(models[0].state_dict())
+    x = torch.randn(7, 3, generator=torch.Generator().manual_seed(3))
+
+    def step(n: int) -> None:
+        models[n](x).square().sum().backward()
+        chosen[n].step()
+        chosen[n].zero_grad()
+
+    step(0)
+    save_checkpoint(tmp_path, 1, optimizer_tensors(models[0], [chosen[0]]), {})
+    models[1].load_state_dict(models[0].state_dict())
+    found, _ = newest_checkpoint(tmp_path)
+    assert found is not None
+    restore_optimizers(models[1], [chosen[1]], found[0])
+    step(0), step(1)
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(one, other)

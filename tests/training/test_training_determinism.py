@@ -1,0 +1,207 @@
+"""One seed gives one run, however often it is evaluated; the rules of taking up a run again."""
+
+import hashlib
+import json
+import math
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import InputError
+from headway.tasks.language_modeling import LanguageModeling
+from headway.training import session
+from headway.training.trainer import Diverged
+
+LIVELY = {"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "seed": 3}
+"""What could make two runs differ."""
+
+
+@pytest.fixture(autouse=True)
+def every_step_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = session._measured
+    monkeypatch.setattr(session, "_measured", lambda *given: replace(measured(*given), log_every=1))
+
+
+def losses(run: Path, event: str = "step") -> dict[int, str]:
+    """Loss by step, to the last bit; of two lines for one step the later."""
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    key = "loss" if event == "step" else "val_loss"
+    return {line["step"]: float(line[key]).hex() for line in lines if line["event"] == event}
+
+
+def weights(run: Path) -> str:
+    return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest()
+
+
+def contents(directory: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def train(data: Path, out: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return headway.train(data, out=out, quiet=True, **{**options, **more})
+
+
+@pytest.fixture(params=["corpus", "rows"])
+def data(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+def test_two_runs_with_one_seed_are_the_same_to_the_last_bit(data: Path, tmp_path: Path, tiny: dict[str, Any]):
+    more = {**LIVELY, "token_dropout": 0.2} if data.suffix == ".csv" else LIVELY
+    found = [train(data, tmp_path / name, tiny, **more) for name in ("one", "other")]
+    assert len(losses(tmp_path / "one")) == 20
+    assert losses(tmp_path / "one") == losses(tmp_path / "other")
+    assert losses(tmp_path / "one", "evaluation") == losses(tmp_path / "other", "evaluation")
+    assert weights(tmp_path / "one") == weights(tmp_path / "other")
+    changing = ("seconds", "out", "tokens_per_second")
+    assert [{k: v for k, v in entry.items() if k not in changing} for entry in found] == [
+        {k: v for k, v in found[0].items() if k not in changing}
+    ] * 2
+    train(data, tmp_path / "third", tiny, **{**more, "seed": 4})
+    assert losses(tmp_path / "one") != losses(tmp_path / "third")
+
+
+def test_evaluating_often_or_seldom_changes_no_training_loss(data: Path, tmp_path: Path, tiny: dict[str, Any]):
+    for evaluations in (1, 20):
+        train(data, tmp_path / str(evaluations), tiny, **LIVELY, evaluations=evaluations)
+    assert len(losses(tmp_path / "20", "evaluation")) == 20
+    assert len(losses(tmp_path / "1", "evaluation")) == 1
+    assert losses(tmp_path / "1") == losses(tmp_path / "20")
+
+
+def test_a_finished_run_is_left_as_it_is(lm_run: Path, corpus: Path, tiny: dict[str, Any]):
+    before = contents(lm_run)
+    found = train(corpus, lm_run, tiny)
+    after = contents(lm_run)
+    assert found["steps"] == 20
+    assert {name for name in before if before[name] != after.get(name)} <= {"report.html"}
+    assert set(before) == set(after)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 7}, "--seed 0 (now 7)"),
+        ({"steps": 23}, "--steps 20 (now 23)"),
+        ({"steps": None, "time": "7s"}, "--time None (now 7s)"),
+        ({"d_model": 32, "dropout": 0.1}, "--d-model 16 (now 32), --dropout None (now 0.1)"),
+    ],
+)
+def test_other_options_are_refused_and_named(
+    change: dict[str, Any], named: str, lm_run: Path, corpus: Path, tiny: dict[str, Any]
+):
+    before = contents(lm_run)
+    with pytest.raises(InputError) as raised:
+        train(corpus, lm_run, tiny, **change)
+    assert named in str(raised.value) and "--out" in str(raised.value)
+    assert contents(lm_run) == before
+
+
+def test_other_data_are_refused(lm_run: Path, corpus: Path, rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+    before = contents(lm_run)
+    other = tmp_path / "corpus.txt"
+    other.write_text(corpus.read_text() + "one more line\n")
+    for data in (other, rows):
+        with pytest.raises(InputError, match="other data"):
+            train(data, lm_run, tiny)
+    with pytest.raises(InputError, match="other validation data"):
+        train(corpus, lm_run, tiny, validation=other)
+    assert contents(lm_run) == before
+
+
+def test_a_moved_or_renamed_file_is_the_same_data(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    same = tmp_path / "renamed.txt"
+    same.write_bytes(corpus.read_bytes())
+    assert train(same, lm_run, tiny)["steps"] == 20
+
+
+def test_a_directory_with_someone_elses_model_is_not_written_over(
+    lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any]
+):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((lm_run / name).read_bytes())
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=r"config\.json but no headway\.json"):
+        train(corpus, tmp_path, tiny)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"finished": true}'])
+def test_a_damaged_record_of_a_run_is_one_message(content: str, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    (tmp_path / "headway.json").write_text(content)
+    with pytest.raises(InputError, match=r"headway\.json"):
+        train(corpus, tmp_path, tiny)
+    assert [path.name for path in tmp_path.iterdir()] == ["headway.json"]
+
+
+def test_an_empty_directory_and_one_with_other_files_may_be_used(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / ".model.safetensors.7.tmp").write_bytes(b"left by a command that was killed")
+    train(corpus, tmp_path, tiny, steps=1)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_no_time_for_a_single_step_still_leaves_a_working_model(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    found = train(corpus, tmp_path / "run", {**tiny, "steps": None}, time="0.1s")
+    assert found["val_loss"] > 0
+    assert isinstance(headway.load(tmp_path / "run")("the", max_tokens=3), str)
+
+
+def test_patience_ends_a_run_that_no_longer_improves(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+    found = train(rows, tmp_path, tiny, steps=2000, learning_rate=1e-9, evaluations=1000, patience=3)
+    assert found["steps"] < 100
+
+
+def spoiled(monkeypatch: pytest.MonkeyPatch, calls: range, training: bool) -> None:
+    """Make the loss not a number at some of its computations, in training or in evaluation."""
+    honest, number = LanguageModeling.loss, count()
+
+    def loss(task: LanguageModeling, model: Any, batch: Any) -> Any:
+        total, n = honest(task, model, batch)
+        return (total * math.nan if model.training == training and next(number) in calls else total), n
+
+    monkeypatch.setattr(LanguageModeling, "loss", loss)
+
+
+def test_a_step_that_is_not_finite_changes_nothing_and_three_in_a_row_end_the_run(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    spoiled(monkeypatch, range(5, 8), training=True)
+    with pytest.raises(Diverged, match=r"3 times in a row, at step 7 .*--learning-rate"):
+        train(corpus, tmp_path, tiny)
+    assert headway.load(tmp_path)("the", max_tokens=3, seed=3)
+    assert losses(tmp_path)[6] == math.nan.hex()
+
+
+def test_single_steps_that_are_not_finite_are_passed_over_even_at_the_end(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    spoiled(monkeypatch, range(18, 20), training=True)
+    found = train(corpus, tmp_path, tiny)
+    assert found["train_loss"] is None and math.isfinite(found["val_loss"])
+    events = [json.loads(line)["event"] for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert events.count("bad step") == 2
+
+
+def test_a_validation_loss_that_is_no_number_is_never_the_best(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    spoiled(monkeypatch, range(10**6), training=False)
+    with pytest.raises(Diverged, match="never a finite number"):
+        train(corpus, tmp_path, tiny)
+
+
+def test_no_options_make_two_models_of_one_run(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    train(corpus, tmp_path, tiny, average=0.9)
+    assert headway.load(tmp_path).model.training is False
+    facts = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))
+    assert facts["finished"] and facts["options"]["average"] == 0.9

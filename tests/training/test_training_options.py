@@ -1,0 +1,70 @@
+"""Every bad value is one InputError that names the option, the value and what is allowed."""
+
+import math
+
+import pytest
+
+from headway.errors import InputError
+from headway.training.config import TrainOptions, seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("90s", 90), ("5m", 300), ("1h", 3600), ("1h30m", 5400), ("1h2m3s", 3723), ("0.5m", 30), ("7", 7), (" 7s ", 7)],
+)
+def test_seconds(text: str, expected: float):
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " ", "0", "0s", "5x", "-5m", "m", "5m1h", "1:30", "five", "1e3", "nan", "inf"])
+def test_times_that_mean_nothing(text: str):
+    with pytest.raises(InputError, match=r"--time is .*90s, 5m or 1h"):
+        seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("task", "translating", "language_modeling, classification"),
+        ("preset", "huge", "tiny, small, medium, large"),
+        ("tokenizer", "letters", "char, word, wordpiece, bpe"),
+        ("optimizer", "sgd", "adam, adamw, muon"),
+        ("schedule", "step", "cosine, linear"),
+        ("precision", "float16", "float32, bfloat16"),
+        ("on_bad_row", "ignore", "error, skip"),
+        ("time", "soon", "90s, 5m or 1h"),
+        ("time", 90, "a text"),
+        *((name, 0, "1 or more") for name in ("steps", "vocab", "length", "d_model", "layers", "heads", "threads")),
+        *((name, 0, "1 or more") for name in ("batch_tokens", "accumulate", "grow_batch", "evaluations")),
+        *((name, -1, "0 or more") for name in ("clip", "patience", "seed", "weight_decay")),
+        *((name, math.nan, "0 or more") for name in ("clip", "weight_decay")),
+        *((name, 1.0, "0 to below 1") for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup")),
+        ("dropout", math.nan, "0 to below 1"),
+        ("learning_rate", 0.0, "above 0"),
+        ("learning_rate", math.inf, "above 0"),
+        ("learning_rate", "fast", "a number"),
+        ("steps", "10", "a whole number"),
+        ("steps", 2.5, "a whole number"),
+        ("steps", True, "a whole number"),
+        ("seed", None, "a whole number"),
+        ("seed", 1 << 63, "below 2"),
+        ("balance", 1, "true or false"),
+        ("clip", math.inf, "0 or more"),
+    ],
+)
+def test_bad_values(name: str, value: object, allowed: str):
+    with pytest.raises(InputError) as raised:
+        TrainOptions(**{name: value})
+    message = str(raised.value)
+    assert f"--{name.replace('_', '-')} is {value!r}" in message or f"--{name.replace('_', '-')} is {value}" in message
+    assert allowed in message
+    assert "\n" not in message
+
+
+def test_time_and_steps_exclude_each_other():
+    with pytest.raises(InputError, match=r"--time and --steps"):
+        TrainOptions(time="5m", steps=7)
+
+
+def test_whole_numbers_serve_where_numbers_are_asked_for():
+    assert TrainOptions(dropout=0, clip=1, learning_rate=1).dropout == 0
