@@ -3,6 +3,8 @@
 import hashlib
 import json
 import math
+import signal
+import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,8 +14,9 @@ import pytest
 
 import headway
 from headway.errors import InputError
+from headway.inference.evaluation import evaluate
 from headway.tasks.language_modeling import LanguageModeling
-from headway.training import session
+from headway.training import session, trainer
 from headway.training.trainer import Diverged
 
 LIVELY = {"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "seed": 3}
@@ -28,9 +31,17 @@ def every_step_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def losses(run: Path, event: str = "step") -> dict[int, str]:
     """Loss by step, to the last bit; of two lines for one step the later."""
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     key = "loss" if event == "step" else "val_loss"
-    return {line["step"]: float(line[key]).hex() for line in lines if line["event"] == event}
+    return {line["step"]: float(line[key]).hex() for line in lines_of(run) if line["event"] == event}
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def values(run: Path) -> list[float]:
+    """The validation losses."""
+    return [line["val_loss"] for line in lines_of(run) if line["event"] == "evaluation"]
 
 
 def weights(run: Path) -> str:
@@ -142,6 +153,23 @@ def test_a_damaged_record_of_a_run_is_one_message(content: str, corpus: Path, tm
     assert [path.name for path in tmp_path.iterdir()] == ["headway.json"]
 
 
+def test_two_commands_do_not_train_in_one_directory(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    honest, second = session.newest_checkpoint, []
+
+    def meanwhile(directory: Path) -> Any:
+        with pytest.raises(InputError, match="another command is training there") as raised:
+            train(corpus, tmp_path, tiny)
+        second.append(raised.value)
+        return honest(directory)
+
+    monkeypatch.setattr(session, "newest_checkpoint", meanwhile)
+    assert train(corpus, tmp_path, tiny)["steps"] == 20
+    assert len(second) == 1
+    assert train(corpus, tmp_path, tiny)["steps"] == 20, "afterwards it is free again"
+
+
 def test_an_empty_directory_and_one_with_other_files_may_be_used(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / ".model.safetensors.7.tmp").write_bytes(b"left by a command that was killed")
@@ -154,6 +182,30 @@ def test_no_time_for_a_single_step_still_leaves_a_working_model(corpus: Path, tm
     found = train(corpus, tmp_path / "run", {**tiny, "steps": None}, time="0.1s")
     assert found["val_loss"] > 0
     assert isinstance(headway.load(tmp_path / "run")("the", max_tokens=3), str)
+
+
+def test_a_time_is_kept_and_taken_up_where_it_was_left(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    bounded = {**tiny, "steps": None, "time": "5s"}
+    began = time.monotonic()
+    whole = train(corpus, tmp_path / "whole", bounded)
+    assert time.monotonic() - began < 3 * 5
+    assert whole["steps"] > 20
+    calls, honest = count(), trainer.accumulation
+
+    def stopping(*given: Any) -> int:
+        if next(calls) == 7:
+            signal.raise_signal(signal.SIGINT)
+        return honest(*given)
+
+    monkeypatch.setattr(trainer, "accumulation", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        train(corpus, tmp_path / "stopped", bounded)
+    assert train(corpus, tmp_path / "stopped", bounded)["steps"] > 8
+    rates = [line["learning_rate"] for line in lines_of(tmp_path / "stopped") if line["event"] == "step"]
+    assert rates[-1] < 0.2 * max(rates), "the schedule ends with the time"
+    assert evaluate(tmp_path / "stopped")["val_loss"] == pytest.approx(min(values(tmp_path / "stopped")), abs=1e-6)
 
 
 def test_patience_ends_a_run_that_no_longer_improves(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
@@ -188,7 +240,7 @@ def test_single_steps_that_are_not_finite_are_passed_over_even_at_the_end(
     spoiled(monkeypatch, range(18, 20), training=True)
     found = train(corpus, tmp_path, tiny)
     assert found["train_loss"] is None and math.isfinite(found["val_loss"])
-    events = [json.loads(line)["event"] for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    events = [line["event"] for line in lines_of(tmp_path)]
     assert events.count("bad step") == 2
 
 

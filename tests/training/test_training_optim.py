@@ -36,7 +36,7 @@ def test_muon_is_torchs_muon(shape: tuple[int, int]):
         for p, optimizer in zip((ours, theirs), chosen, strict=True):
             p.grad = gradient.clone()
             optimizer.step()
-    assert (ours - theirs).norm() < 0.02 * (ours - start).norm(), "bfloat16 rounds to three digits"
+    assert (ours - theirs).norm() < 0.05 * (ours - start).norm(), "bfloat16 has three digits"
 
 
 def test_matrices_of_one_shape_and_stacked_matrices_are_each_orthogonalised_by_itself():

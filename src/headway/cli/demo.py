@@ -76,7 +76,7 @@ PARTS = (
         3_500_000,
         SMALL_DECODER,
         ("    def read_text(self, encoding=None):", "for name in sorted("),
-        {"max_tokens": 70, "temperature": 0.4, "stop": ["\n\n"]},
+        {"max_tokens": 90, "temperature": 0.4},
     ),
     Part(
         "slips",
@@ -233,7 +233,7 @@ def _shown(part: Part, path: Path, samples: list[dict[str, Any]]) -> list[str]:
         return lines + [f"  {found['label']}  {found['score']:4.0%}   {found['text']}" for found in samples]
     lines = []
     for found in samples:
-        how = f"--max-tokens {part.use['max_tokens']} --temperature {part.use['temperature']}"
+        how = f"--temperature {part.use['temperature']}"
         lines += ["", f"headway generate {shlex.quote(str(path))} {shlex.quote(found['prompt'])} {how}", ""]
         lines += [f"  {line[:96]}".rstrip() for line in (found["prompt"] + found["text"]).rstrip().split("\n")]
     return lines

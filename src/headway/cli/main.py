@@ -14,6 +14,10 @@ import click
 STARTED = time.monotonic()
 """When the command began: what ``--time`` is counted from."""
 
+SPIN = "3000"
+"""How long a thread of torch waits awake for the others.  With the usual 300,000 turns, any other busy program slows
+training several times, since the threads then wait for one that is not running; on a quiet machine nothing changes."""
+
 VERBS = {
     "train": "Train a model on your file.",
     "evaluate": "Measure a saved model on a file.",
@@ -75,6 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
     from headway.errors import InputError
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to fail

@@ -34,6 +34,10 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
     if not files:
         raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
+    if not inputs and (gone := [file for file in files if not Path(file).exists()]):
+        raise InputError(
+            f"{gone[0]}: the data of this run are not there any more; say where: headway evaluate {run} FILE."
+        )
     before = facts.get("options", {})
     reading = {key: before[key] for key in READING if before.get(key) is not None}
     given = {key: value for key, value in columns.items() if value is not None}

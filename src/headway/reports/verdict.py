@@ -98,8 +98,8 @@ def _apart(model: float, other: float) -> tuple[str, str]:
 
 def _advice(record: Record) -> str:
     if record.task in {"language_modeling", "masked_lm"}:
-        return "For this data use it, train longer, or fine-tune a pretrained model (--from)."
-    return "For this data use it, or fine-tune a pretrained model (--from)."
+        return "For this data use it, train longer, or start from a pretrained model."
+    return "For this data use it, or start from a pretrained model."
 
 
 def _disagreement(record: Record, key: str, model: float, other: float) -> list[str]:

@@ -140,7 +140,7 @@ def decoder_plan(
     )
     count = parameters(config)["total"]
     seen = steps * batch_tokens if steps is not None else (compute or 0.0) / (6 * count)
-    epochs = seen / max(1, n_tokens)
+    epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
     dropout = options.dropout
     if dropout is None:
         dropout = 0.0 if epochs < 8 else 0.1 if epochs < 20 else 0.2
@@ -199,7 +199,7 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
     decision = Decision(
         "model",
         f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens",
-        f"{len(lengths):,} texts: small, and much dropout ({dropout:g})",
+        f"{len(lengths):,} texts; dropout {dropout:g}",
         "--preset, --d-model, --layers, --heads, --length, --dropout",
     )
     return Plan(

@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import os
 import platform
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -59,9 +61,35 @@ class RunDirectory:
             raise InputError(
                 f"{self.path}: results cannot be written there ({reason}); name another with --out."
             ) from None
-        for left in self.path.glob(".*.tmp"):  # of a command that was killed
-            left.unlink(missing_ok=True)
-        remove_leftovers(self.checkpoints)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other commands out of the directory, and clear away what one that was killed left in it.
+
+        The lock is the operating system's and ends with the process.  Raises InputError when another command holds it.
+        """
+        try:
+            import fcntl
+        except ImportError:  # not on this system
+            fcntl = None  # type: ignore[assignment]
+        descriptor = os.open(self.path, os.O_RDONLY) if fcntl is not None else None
+        try:
+            if descriptor is not None:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise InputError(
+                        f"{self.path}: another command is training there; wait for it, or name another with --out."
+                    ) from None
+                except OSError:  # a file system without locks
+                    pass
+            for left in self.path.glob(".*.tmp"):
+                left.unlink(missing_ok=True)
+            remove_leftovers(self.checkpoints)
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
     def discard(self) -> None:
         """Remove the directories that ``create`` made, as far as nothing is in them."""

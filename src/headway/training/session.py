@@ -1,6 +1,7 @@
 """A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -74,38 +75,41 @@ def run_training(
             progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
             return run
     run.create()
-    try:
-        prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
-        if earlier is None:
-            plan, data = prepared.plan, prepared.data
-            run.save_tokenizer(data.tokenizer)
-            run.update(
-                headway=versions()["headway"],
-                task=found.task,
-                command=list(command),
-                options=_options(options),
-                validation=[str(path) for path in validation],
-                validation_fingerprint=prints["validation"],
-                plan=plan.plain(),
-                decisions=plan.decisions,
-                data=data.facts,
-                labels=data.labels if isinstance(data, RowData) else [],
-                parameters=sum(p.numel() for p in prepared.model.parameters()),
-                baselines=data.baselines,
-                machine=machine(),
-                versions=versions(),
-                started=now(),
-                finished=False,
+    with run.locked():
+        try:
+            prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
+            if earlier is None:
+                plan, data = prepared.plan, prepared.data
+                run.save_tokenizer(data.tokenizer)
+                run.update(
+                    headway=versions()["headway"],
+                    task=found.task,
+                    command=list(command),
+                    options=_options(options),
+                    validation=[str(path) for path in validation],
+                    validation_fingerprint=prints["validation"],
+                    plan=plan.plain(),
+                    decisions=plan.decisions,
+                    data=data.facts,
+                    labels=data.labels if isinstance(data, RowData) else [],
+                    parameters=sum(p.numel() for p in prepared.model.parameters()),
+                    baselines=data.baselines,
+                    machine=machine(),
+                    versions=versions(),
+                    started=now(),
+                    finished=False,
+                )
+        except BaseException:
+            run.discard()
+            raise
+        if options.tensorboard:
+            run.open_board()
+        for decision in prepared.plan.decisions:
+            progress.say(
+                f"{decision['what']}: {decision['value']} - {decision['why']} ({decision['option']} to change)"
             )
-    except BaseException:
-        run.discard()
-        raise
-    if options.tensorboard:
-        run.open_board()
-    for decision in prepared.plan.decisions:
-        progress.say(f"{decision['what']}: {decision['value']} - {decision['why']} ({decision['option']} to change)")
-    _train(run, prepared, options, started, progress)
-    return run
+        _train(run, prepared, options, started, progress)
+        return run
 
 
 @dataclass
@@ -297,7 +301,7 @@ def _measured(plan: Plan, model: nn.Module, feed: Feed, task: Any, limit: float 
         )
     if limit is not None and plan.evaluations == 0:
         cost = _evaluation_seconds(model, feed, task)
-        plan = replace(plan, evaluations=int(min(20, max(2, EVALUATION_SHARE * limit / max(cost, 1e-3)))))
+        plan = replace(plan, evaluations=int(min(20, max(1, EVALUATION_SHARE * limit / max(cost, 1e-3)))))
     elif plan.evaluations == 0:
         plan = replace(plan, evaluations=10)
     return replace(plan, decisions=decisions)
@@ -344,7 +348,7 @@ def _sampler(model: nn.Module, data: TextData) -> Callable[[], str]:
                 seed=1,
             )
         ]
-        return tokenizer.decode(ids).strip("\n")
+        return re.sub(r"\n\s*\n+", "\n", tokenizer.decode(ids)).strip("\n")
 
     return sample
 
