@@ -1,8 +1,9 @@
 # Every target is the first command on a fresh machine: it makes .venv and installs what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
+DATA ?= ../shared/data
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test lint bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -19,6 +20,12 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: .venv/installed  ## what README reports; DATA is the folder with the data sets
+	$(BIN)/python benchmarks/spine.py $(DATA) language
+	$(BIN)/python benchmarks/spine.py $(DATA) classify
+	$(BIN)/python benchmarks/cost.py
+	$(BIN)/python benchmarks/length.py $(DATA)/shakespeare.txt
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

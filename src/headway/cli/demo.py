@@ -89,12 +89,12 @@ PARTS = (
             **{"dropout": 0.05, "token_dropout": 0.02, "label_smoothing": 0.1, "evaluations": 5},
         },
         (
-            "while len(items) > 0:",
-            "while items(len) > 0:",
+            "for i in range(10):",
+            "for i in 10(range):",
             "return self.items[key]",
             "return items.self[key]",
-            "def read(self, size=-1):",
-            "def self(read, size=-1):",
+            "if name is None:",
+            "if name None is:",
         ),
     ),
 )
