@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,6 +29,8 @@ def command(
     standard input.
     """
     started = time.monotonic()
+    if to is not None and is_file(text) and Path(to).resolve() == Path(text).resolve():
+        raise InputError(f"--to {to}: is the file that is read; name another, so that nothing is lost.")
     if to is not None and not to.endswith((".csv", ".jsonl")):
         raise InputError(f"--to {to}: results are written as .csv or .jsonl; name the file so.")
     from headway.inference.classifier import Classifier
@@ -52,8 +55,6 @@ def _texts(run: str, text: str, text_column: str | None, encoding: str | None) -
     if not is_file(text):
         check_not_path(text)
         return [text]
-    from pathlib import Path
-
     from headway.data.files import kind
     from headway.data.read import read
     from headway.data.table import Table
@@ -75,8 +76,6 @@ def _plain_lines(path: Any, encoding: str | None) -> list[tuple[int, str]]:
 
 def _trained_column(run: str, columns: list[str]) -> str:
     """The column the model was trained on, where the file has it; else the only one.  Raises InputError otherwise."""
-    from pathlib import Path
-
     try:
         facts = json.loads((Path(run) / "headway.json").read_text(encoding="utf-8"))
         trained = facts["data"]["text_column"]

@@ -13,6 +13,8 @@ from headway.cli.common import emit, output_options
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--text-column", help="Column that holds the text.")
 @click.option("--label-column", help="Column that holds the label.")
+@click.option("--delimiter", help="What separates columns, if not found by itself.")
+@click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or leave it out.")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
 @output_options
 def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: str | None) -> None:

@@ -1,7 +1,9 @@
 """The command line: verb -> module, and what every verb shares - messages, exit statuses, the clock."""
 
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
 from difflib import get_close_matches
@@ -74,6 +76,13 @@ def headway() -> None:
     """
 
 
+def _leave(number: int, frame: object) -> None:
+    """Ctrl-C while nothing is being trained: leave at once.  An exception could break off the loading of a library."""
+    shown_again = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar hides the cursor
+    os.write(2, shown_again + b"\nheadway: interrupted\n")
+    os._exit(130)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit status: 0 done, 2 wrong input, 130 interrupted, 1 anything else."""
     from headway.errors import InputError
@@ -83,6 +92,8 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to fail
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _leave)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *place: print(f"headway: warning: {message}", file=sys.stderr)

@@ -62,7 +62,8 @@ def _train(
         )
     except Interrupted:
         write_report(place)
-        progress.say(f"stopped and saved; the same command goes on with it (it is kept in {place}).")
+        model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
+        progress.say(f"stopped and saved in {place}; the same command goes on with it{model}.")
         raise KeyboardInterrupt from None
     except Diverged:
         write_report(place)

@@ -1,5 +1,6 @@
 """What the training loop asks for: the next batch after a position, and the validation batches in order."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -33,6 +34,8 @@ class TextFeed:
         self.windows = Windows(train, length, seed)
         self.held_out = validation
         self.size = max(1, batch_tokens // length)
+        self.every = 1
+        """validation reads each window (1), every second (2), and so on: for texts too long for the time"""
         evaluation_windows(validation, length)  # raises now what it would raise later
 
     def next(self, position: Position) -> tuple[Batch, Position]:
@@ -42,13 +45,14 @@ class TextFeed:
         return Batch(tokens[:, :-1].contiguous(), None, tokens[:, 1:].contiguous()), after
 
     def validation(self) -> Iterator[Batch]:
-        """Non-overlapping windows of the held-out text: each of its targets once."""
-        return text_batches(self.held_out, self.windows.length, 2 * self.size)
+        """Non-overlapping windows of the held-out text: each of its targets once (or every n-th window)."""
+        return text_batches(self.held_out, self.windows.length, 2 * self.size, self.every)
 
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
         targets, length = len(self.held_out) - 1, self.windows.length
-        return -(-(targets // length) // (2 * self.size)) + (targets % length > 0)
+        whole = -(-(targets // length) // self.every)
+        return -(-whole // (2 * self.size)) + (targets % length > 0)
 
     def epochs(self, position: Position) -> float:
         """How often the text has been gone through."""
@@ -105,10 +109,13 @@ class RowFeed:
         return self._latest[1]
 
 
-def text_batches(tokens: np.ndarray, length: int, size: int) -> Iterator[Batch]:
-    """Non-overlapping windows, ``size`` at a time: every token but the first is a target once; the last is shorter."""
+def text_batches(tokens: np.ndarray, length: int, size: int, every: int = 1) -> Iterator[Batch]:
+    """Non-overlapping windows, ``size`` at a time: every token but the first is a target once; the last is shorter.
+
+    With ``every`` n, the windows 0, n, 2 n and so on alone.
+    """
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
-    for pair in evaluation_windows(tokens, length):
+    for pair in itertools.islice(evaluation_windows(tokens, length), 0, None, every):
         if pairs and (len(pairs) == size or len(pair[0]) != len(pairs[0][0])):
             yield _stacked(pairs)
             pairs = []

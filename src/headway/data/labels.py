@@ -58,7 +58,7 @@ def labelled(table: Table, text_column: str, label_column: str, *, on_bad_row: s
     """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
 
     Rows with an empty text are left out with a warning, 1 % of all at most.  Raises InputError for more of them and for
-    missing labels ("skip" drops and counts both, up to 5 rows or 1 %), for a single label, for labels that
+    missing labels ("skip" drops and counts both), for a single label, for labels that
     are the same number written twice (1 and 1.0), and for a column that is no label.
     """
     check_policy(on_bad_row)
@@ -72,7 +72,8 @@ def labelled(table: Table, text_column: str, label_column: str, *, on_bad_row: s
         _refuse(table, missing, "no label", f"column {label_column!r}")
     bad = set(empty) | set(missing)
     kept = [i for i in range(len(texts)) if i not in bad]
-    check_skipped(table.name, len(bad), len(kept), "without text or label")
+    if on_bad_row == "error":
+        check_skipped(table.name, len(bad), len(kept), "without text or label")
     counts = Counter(labels[i] for i in kept)
     _check_classes(table.name, label_column, counts, len(kept))
     warnings = []

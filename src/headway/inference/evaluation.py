@@ -1,13 +1,15 @@
 """Measure a saved model again, on the data it held out or on any other."""
 
 import json
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway.data.corpus import Corpus
 from headway.data.feed import row_batches, text_batches
-from headway.data.labels import labelled
+from headway.data.labels import labelled, leaks
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.inference.classifier import BATCH_TOKENS, Classifier
@@ -43,11 +45,16 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     given = {key: value for key, value in columns.items() if value is not None}
     options = TrainOptions(**{**reading, **given, "task": pipe.task})
     source, found = read_input(files, options)
+    if not inputs and facts.get("data", {}).get("fingerprint") != source.fingerprint and not facts.get("validation"):
+        raise InputError(
+            f"{source.name}: has changed since the run was trained on it, so its held-out part is not known; "
+            f"name a file to measure on: headway evaluate {run} FILE."
+        )
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     if isinstance(pipe, Generator):
         if not isinstance(source, Corpus):
             raise InputError(f"{source.name}: a language model is measured on running text.")
-        metrics = _text_metrics(pipe, source, same)
+        metrics = _text_metrics(pipe, source, same, facts.get("plan", {}).get("validation_every", 1) if same else 1)
     else:
         if not isinstance(source, Table):
             raise InputError(f"{source.name}: a classifier is measured on a table of texts and labels.")
@@ -55,19 +62,42 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
         texts, names = rows.texts, rows.labels
         if same:
             texts, names = held_out_rows(rows, int(before.get("seed", 0)))
+        else:
+            _warn_of_leaks(texts, facts, options)
         metrics = _row_metrics(pipe, texts, names, source.name)
     on = f"{source.name}, the held-out part" if same else source.name
     return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in NAMES}, **metrics}
 
 
-def _text_metrics(pipe: Generator, corpus: Corpus, same: bool) -> dict[str, Any]:
+def _text_metrics(pipe: Generator, corpus: Corpus, same: bool, every: int) -> dict[str, Any]:
     chunks = text_parts(corpus, None)[1] if same else corpus.chunks()
     tokens = encode_text(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if same else "all")
     chunks = text_parts(corpus, None)[1] if same else corpus.chunks()
     n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
     length = pipe.model.config.max_length
     task = LanguageModeling(bytes_per_token=n_bytes / max(1, len(tokens)))
-    return {**task.evaluate(pipe.model, text_batches(tokens, length, 32)), "examples": len(tokens) - 1}
+    count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
+    return {**task.evaluate(pipe.model, text_batches(tokens, length, 32, every)), "examples": count}
+
+
+def _warn_of_leaks(texts: list[str], facts: dict[str, Any], options: TrainOptions) -> None:
+    """Warn when rows to be measured were trained on, as far as the training files are still there."""
+    data = facts.get("data", {})
+    files = [file for file in data.get("inputs", []) if Path(file).exists()]
+    if not files or "text_column" not in data:
+        return
+    try:
+        trained, _ = read_input(files, replace(options, text_column=data["text_column"], label_column=None))
+        if not isinstance(trained, Table) or trained.fingerprint != data.get("fingerprint"):
+            return
+        both = leaks(trained.column(data["text_column"]), texts)
+    except InputError:
+        return
+    if both:
+        warnings.warn(
+            f"{len(both):,} of {len(texts):,} rows also occur in the training data: scores on them are too high",
+            stacklevel=3,
+        )
 
 
 def _row_metrics(pipe: Classifier, texts: list[str], names: list[str], source: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ svg path, svg polyline { fill: none; }
 table { border-collapse: collapse; width: 100%; font-size: .925rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .4rem; }
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--rule); text-align: start; vertical-align: top; }
-th { font-weight: 600; }
+th { font-weight: 600; overflow-wrap: break-word; }
 tbody th { font-weight: 400; }
 thead th { border-bottom: 2px solid var(--soft); font-size: .85rem; vertical-align: bottom; }
 .n { text-align: right; white-space: nowrap; }
@@ -65,7 +65,7 @@ dd { margin: 0; }
 pre { background: var(--band); border-radius: .4rem; padding: .7rem .8rem; margin: .3rem 0 1rem; font-size: .85rem;
   line-height: 1.45; white-space: pre-wrap; overflow-wrap: anywhere; }
 code, pre { font-family: ui-monospace, "Cascadia Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-td code, p code { white-space: nowrap; }
+p code { white-space: nowrap; }
 footer { margin-top: 2.5rem; border-top: 1px solid var(--rule); padding-top: .6rem; }
 @media screen and (max-width: 34rem) {
   .wide { display: none; } .narrow { display: block; }

@@ -26,6 +26,8 @@ PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512
 TOKENS_PER_PARAMETER = 4.0
 TEXT_EPOCHS = 30
 """A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
+SMALLEST = 3e5
+"""Parameters: however short its text, a language model is not made smaller than this where time allows more."""
 ROW_EPOCHS = 20
 """The same for a classifier."""
 REACHED = 0.5
@@ -69,6 +71,8 @@ class Plan:
     seed: int
     epochs: int | None = None
     """passes over the data after which the run ends, if its time or steps have not ended it"""
+    validation_every: int = 1
+    """validation reads every n-th window; above 1 where all of them would take too much of the time"""
     max_examples: int | None = None
     log_every: int = 10
     decisions: list[dict[str, str]] = field(default_factory=list)
@@ -105,14 +109,16 @@ def decoder_plan(
     """The plan of a language model that trains on ``n_tokens`` tokens for ``seconds``, or for ``steps``."""
     decisions: list[Decision] = []
     length = options.length or min(256, max(8, n_tokens // 20))
-    batch_tokens = options.batch_tokens or (4096 if (seconds or 0) < 1200 else 8192)
+    largest = 4096 if (seconds or 0) < 1200 else 8192
+    batch_tokens = options.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
     if steps is not None:
         compute, why = None, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
         wanted = steps * batch_tokens * options.accumulate / TOKENS_PER_PARAMETER
     else:
         rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
         compute = rate * REACHED * (seconds or 0)
-        wanted = min(math.sqrt(compute / (6 * TOKENS_PER_PARAMETER)), TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER)
+        wanted = math.sqrt(compute / (6 * TOKENS_PER_PARAMETER))
+        wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
         why = f"{rate / 1e9:,.0f} GFLOP/s here for {seconds:.0f} s allow about {TOKENS_PER_PARAMETER:g} tokens each"
     width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
     if options.preset:
@@ -146,6 +152,9 @@ def decoder_plan(
         dropout = 0.0 if epochs < 8 else 0.1 if epochs < 20 else 0.2
         decisions.append(Decision("dropout", f"{dropout:g}", f"about {epochs:.1f} passes over the text", "--dropout"))
     config = config.but(dropout=dropout)
+    if options.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
+        why_passes = "more would learn the text by heart; it may end before its time"
+        decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
     size = f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
     return Plan(
@@ -202,10 +211,14 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         f"{len(lengths):,} texts; dropout {dropout:g}",
         "--preset, --d-model, --layers, --heads, --length, --dropout",
     )
+    decisions = [decision]
+    if options.epochs is None and options.steps is None:
+        why_passes = "more seldom helps; it may end before its time"
+        decisions.append(Decision("passes", f"at most {ROW_EPOCHS}", why_passes, "--epochs"))
     return Plan(
         model=asdict(config),
         length=longest,
-        batch_tokens=options.batch_tokens or 2048,
+        batch_tokens=options.batch_tokens or (1024 if len(lengths) < 20_000 else 2048),
         optimizer=options.optimizer or "adamw",
         learning_rate=options.learning_rate or 1e-3,
         weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
@@ -222,5 +235,5 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         epochs=options.epochs or (ROW_EPOCHS if options.steps is None else None),
         precision=options.precision or "auto",
         seed=options.seed,
-        decisions=[asdict(decision)],
+        decisions=[asdict(d) for d in decisions],
     )

@@ -137,9 +137,9 @@ class RunDirectory:
             raise InputError("--tensorboard needs TensorBoard: pip install 'headway[track]'.") from None
         self._board = SummaryWriter(str(self.path / "tensorboard"))
 
-    def save_tokenizer(self, tokenizer: Tokenizer) -> None:
+    def save_tokenizer(self, tokenizer: Tokenizer, max_length: int) -> None:
         """Write tokenizer.json and tokenizer_config.json."""
-        tokenizer.save(self.path)
+        tokenizer.save(self.path, max_length=max_length)
 
     def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
         """Write config.json, model.safetensors and generation_config.json."""

@@ -37,6 +37,8 @@ from headway.training.trainer import Interrupted, Job, State, train
 DEFAULT_TIME = "5m"
 ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
+LONGEST_EVALUATION = 0.08
+"""One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
 EVALUATION_SHARE = 0.05
 """Evaluations may take this share of the time."""
 
@@ -80,7 +82,7 @@ def run_training(
             prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
             if earlier is None:
                 plan, data = prepared.plan, prepared.data
-                run.save_tokenizer(data.tokenizer)
+                run.save_tokenizer(data.tokenizer, plan.length)
                 run.update(
                     headway=versions()["headway"],
                     task=found.task,
@@ -263,7 +265,9 @@ def _plan(data: TextData | RowData, options: TrainOptions, limit: float | None, 
 
 def _feed(plan: Plan, data: TextData | RowData) -> Feed:
     if isinstance(data, TextData):
-        return TextFeed(data.train, data.validation, plan.length, plan.batch_tokens, plan.seed)
+        feed = TextFeed(data.train, data.validation, plan.length, plan.batch_tokens, plan.seed)
+        feed.every = plan.validation_every
+        return feed
     return RowFeed(
         data.train,
         data.train_targets,
@@ -299,8 +303,15 @@ def _measured(plan: Plan, model: nn.Module, feed: Feed, task: Any, limit: float 
         decisions.append(
             {"what": "precision", "value": precision, "why": f"products here, GFLOP/s: {why}", "option": "--precision"}
         )
+    cost = 0.0 if limit is None else _evaluation_seconds(model, feed, task)
+    if limit is not None and isinstance(feed, TextFeed) and cost > LONGEST_EVALUATION * limit:
+        every = math.ceil(cost / (LONGEST_EVALUATION * limit))
+        plan = replace(plan, validation_every=every)
+        feed.every, cost = every, cost / every
+        why = "measuring all of the held-out text would take too much of the time"
+        value = f"every {every}th window of the held-out text"
+        decisions.append({"what": "validation", "value": value, "why": why, "option": "--time, --validation"})
     if limit is not None and plan.evaluations == 0:
-        cost = _evaluation_seconds(model, feed, task)
         plan = replace(plan, evaluations=int(min(20, max(1, EVALUATION_SHARE * limit / max(cost, 1e-3)))))
     elif plan.evaluations == 0:
         plan = replace(plan, evaluations=10)
