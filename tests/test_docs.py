@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,14 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_python_blocks_run_in_order(page, folder):
     namespace = {"__name__": "page"}
+    failed = None
     for line, code, _ in blocks(page, "python"):
-        exec(compile("\n" * line + code, str(page), "exec"), namespace)
+        try:
+            exec(compile("\n" * line + code, str(page), "exec"), namespace)
+        except Exception:
+            failed = traceback.format_exc()
+            break
+    assert failed is None, f"{page.name} does not run:\n{failed}"
 
 
 def test_the_commands_of_the_readme_run(folder):

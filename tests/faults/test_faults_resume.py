@@ -26,8 +26,8 @@ import os, signal, sys
 from dataclasses import replace
 from headway.training import checkpoint, run_directory, session, trainer
 trainer.SAVE_EVERY = 0.0
-measured = session._measured
-session._measured = lambda *given: replace(measured(*given), log_every=1)
+measured = session.measured
+session.measured = lambda *given: replace(measured(*given), log_every=1)
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -92,8 +92,8 @@ KILLS = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process too: log every step."""
-    measured = session._measured
-    monkeypatch.setattr(session, "_measured", lambda *given: replace(measured(*given), log_every=1))
+    measured = session.measured
+    monkeypatch.setattr(session, "measured", lambda *given: replace(measured(*given), log_every=1))
 
 
 def losses(run: Path) -> dict[int, str]:

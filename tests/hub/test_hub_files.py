@@ -156,6 +156,9 @@ def test_a_model_that_no_family_expresses_is_not_written(problem, tmp_path):
 
 def test_the_order_of_biases_does_not_matter(tmp_path):
     save_model(encoder(bias=("head", "ff")), tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["decoder_bias"] and saved["mlp_bias"] and not saved["attention_bias"]
+    assert set(load_model(tmp_path).config.bias) == {"head", "ff"}
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])

@@ -25,8 +25,8 @@ LIVELY = {"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "see
 
 @pytest.fixture(autouse=True)
 def every_step_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = session._measured
-    monkeypatch.setattr(session, "_measured", lambda *given: replace(measured(*given), log_every=1))
+    measured = session.measured
+    monkeypatch.setattr(session, "measured", lambda *given: replace(measured(*given), log_every=1))
 
 
 def losses(run: Path, event: str = "step") -> dict[int, str]:

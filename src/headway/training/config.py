@@ -22,7 +22,11 @@ class TrainOptions:
     label_column: str | None = option(None, "column that holds the label")
     encoding: str | None = option(None, "encoding of the files, if not UTF-8")
     delimiter: str | None = option(None, "what separates columns, if not found by itself")
-    on_bad_row: str = option("error", "stop at a malformed row, or leave out up to 1 % of them", ("error", "skip"))
+    on_bad_row: str = option(
+        "error",
+        "stop at bad rows, or leave them out (malformed: 1 % at most)",
+        ("error", "skip"),
+    )
     time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
     steps: int | None = option(None, "optimiser steps, instead of a time")
     epochs: int | None = option(None, "end after so many passes over the data, if that is sooner")

@@ -29,7 +29,7 @@ TEXT_EPOCHS = 30
 SMALLEST = 3e5
 """Parameters: however short its text, a language model is not made smaller than this where time allows more."""
 ROW_EPOCHS = 20
-"""The same for a classifier."""
+"""A classifier trained for a time ends after so many passes over its rows."""
 REACHED = 0.5
 """The share of the measured rate of products that training reaches."""
 

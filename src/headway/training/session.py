@@ -13,21 +13,19 @@ from torch import nn
 
 from headway.data.corpus import Corpus
 from headway.data.detect import Detected
-from headway.data.feed import Feed, RowFeed, TextFeed
+from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.generation.decode import decode
 from headway.generation.sampling import Sampling
-from headway.models.heads import ClassificationHead, make_norm
-from headway.models.initialise import initialise
-from headway.models.transformer import Decoder, Encoder
-from headway.tasks.classification import Classification, balanced_weights
+from headway.tasks.classification import Classification
 from headway.tasks.language_modeling import LanguageModeling
 from headway.text.tokenizer import Tokenizer
+from headway.training.assemble import build_model, evaluation_seconds, feed_for, initialise_for, measured, task_for
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint
 from headway.training.config import TrainOptions, flag, seconds
-from headway.training.precision import faster_precision, keep_freed_memory
+from headway.training.precision import keep_freed_memory
 from headway.training.prepare import RowData, TextData, prepare_rows, prepare_text, read_input
 from headway.training.presets import Plan, decoder_plan, encoder_plan
 from headway.training.progress import Silent
@@ -37,10 +35,6 @@ from headway.training.trainer import Interrupted, Job, State, train
 DEFAULT_TIME = "5m"
 ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
-LONGEST_EVALUATION = 0.08
-"""One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
-EVALUATION_SHARE = 0.05
-"""Evaluations may take this share of the time."""
 
 
 def run_training(
@@ -156,10 +150,10 @@ def _prepare(
         raise
     except ValueError as error:
         raise InputError(f"no model can be made with these options: {error}.") from None
-    feed = _feed(plan, data)
-    task = _task(plan, data, options)
+    feed = feed_for(plan, data)
+    task = task_for(plan, data, options)
     if earlier is None:
-        plan = _measured(plan, model, feed, task, limit)
+        plan = measured(plan, model, feed, task, limit)
     return Prepared(data, plan, model, feed, task, limit)
 
 
@@ -180,7 +174,7 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=now())
     spent = saved[1]["seconds"] if saved is not None else 0.0
-    evaluation = _evaluation_seconds(model, prepared.feed, prepared.task)
+    evaluation = evaluation_seconds(model, prepared.feed, prepared.task)
     budget = _budget(options, prepared.limit, started, spent, evaluation)
     sample = _sampler(model, data) if isinstance(data, TextData) else None
 
@@ -213,7 +207,6 @@ def _finish(run: RunDirectory, state: State, started: float) -> None:
         best_step=state.best_step,
         steps=state.step,
         tokens=state.tokens,
-        epochs=None,
         train_loss=state.train_loss if math.isfinite(state.train_loss) else None,
         training_seconds=state.seconds,
         tokens_per_second=state.tokens / max(state.seconds, 1e-9),
@@ -240,94 +233,12 @@ def result(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def build_model(plan: Plan, data: TextData | RowData) -> nn.Module:
-    """The model of a plan, weights not yet drawn."""
-    config = plan.config
-    if isinstance(data, TextData):
-        return Decoder(config)
-    head = ClassificationHead(config, len(data.labels), norm=lambda: make_norm(config), dropout=config.dropout)
-    return Encoder(config, head)
-
-
-def initialise_for(plan: Plan, model: nn.Module) -> None:
-    """Draw the weights as the plan's optimiser wants them: large embeddings where they are normalised for Muon."""
-    std = 1.0 if plan.optimizer == "muon" and not plan.config.tied else 0.02
-    initialise(model, plan.seed, embedding_std=std)
-
-
 def _plan(data: TextData | RowData, options: TrainOptions, limit: float | None, started: float) -> Plan:
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     if isinstance(data, TextData):
         return decoder_plan(options, data.tokenizer.vocab_size, len(data.train), left, options.steps)
     lengths = [len(ids) for ids in data.train]
     return encoder_plan(options, data.tokenizer.vocab_size, lengths, len(data.labels), data.longest)
-
-
-def _feed(plan: Plan, data: TextData | RowData) -> Feed:
-    if isinstance(data, TextData):
-        feed = TextFeed(data.train, data.validation, plan.length, plan.batch_tokens, plan.seed)
-        feed.every = plan.validation_every
-        return feed
-    return RowFeed(
-        data.train,
-        data.train_targets,
-        data.validation,
-        data.validation_targets,
-        plan.batch_tokens,
-        plan.seed,
-        max_examples=plan.max_examples,
-    )
-
-
-def _task(plan: Plan, data: TextData | RowData, options: TrainOptions) -> LanguageModeling | Classification:
-    if isinstance(data, TextData):
-        return LanguageModeling(data.bytes_per_token, plan.label_smoothing)
-    tokenizer = data.tokenizer
-    return Classification(
-        data.labels,
-        weights=balanced_weights(data.train_targets, len(data.labels)) if options.balance else None,
-        label_smoothing=plan.label_smoothing,
-        token_dropout=plan.token_dropout,
-        hidden_token=tokenizer.mask if tokenizer.mask is not None else 0,
-        protected=sorted(tokenizer.special_ids),
-    )
-
-
-def _measured(plan: Plan, model: nn.Module, feed: Feed, task: Any, limit: float | None) -> Plan:
-    """The plan with what is measured here: the precision, and how many evaluations fit into the time."""
-    decisions = list(plan.decisions)
-    if plan.precision == "auto":
-        precision, rates = faster_precision(plan.config.d_model)
-        plan = replace(plan, precision=precision)
-        why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
-        decisions.append(
-            {"what": "precision", "value": precision, "why": f"products here, GFLOP/s: {why}", "option": "--precision"}
-        )
-    cost = 0.0 if limit is None else _evaluation_seconds(model, feed, task)
-    if limit is not None and isinstance(feed, TextFeed) and cost > LONGEST_EVALUATION * limit:
-        every = math.ceil(cost / (LONGEST_EVALUATION * limit))
-        plan = replace(plan, validation_every=every)
-        feed.every, cost = every, cost / every
-        why = "measuring all of the held-out text would take too much of the time"
-        value = f"every {every}th window of the held-out text"
-        decisions.append({"what": "validation", "value": value, "why": why, "option": "--time, --validation"})
-    if limit is not None and plan.evaluations == 0:
-        plan = replace(plan, evaluations=int(min(20, max(1, EVALUATION_SHARE * limit / max(cost, 1e-3)))))
-    elif plan.evaluations == 0:
-        plan = replace(plan, evaluations=10)
-    return replace(plan, decisions=decisions)
-
-
-def _evaluation_seconds(model: nn.Module, feed: Feed, task: Any) -> float:
-    """How long one evaluation will take, from its first batch."""
-    model.eval()
-    batch = next(iter(feed.validation()))
-    task.evaluate(model, [batch])
-    start = time.perf_counter()
-    task.evaluate(model, [batch])
-    cost = (time.perf_counter() - start) * feed.validation_batches()
-    model.train()
-    return cost
 
 
 def _budget(options: TrainOptions, limit: float | None, started: float, spent: float, evaluation: float) -> Budget:
