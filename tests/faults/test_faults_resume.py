@@ -213,7 +213,7 @@ def test_stopped_where_the_best_evaluation_is_the_last(
         return found if len(evaluations) == 1 else {**found, "val_loss": found["val_loss"] + 100}
 
     monkeypatch.setattr(Classification, "evaluate", worse_after_the_first)
-    monkeypatch.setattr(session, "_evaluation_seconds", lambda *given: 0.0)
+    monkeypatch.setattr(session, "evaluation_seconds", lambda *given: 0.0)
     headway.train(rows, out=tmp_path / "alone", quiet=True, **options)
     assert outcome(tmp_path / "alone")[2]["best_step"] == 4
     evaluations.clear()
