@@ -128,17 +128,12 @@ INEXPRESSIBLE = {
     "positions": (Decoder(CONFIG.but(positions="alibi")), "nanochat would change position"),
     "window": (Decoder(CONFIG.but(window=3)), "nanochat would change window"),
     "biases": (Decoder(CONFIG.but(bias=("qkv",))), "nanochat would change bias"),
-    "activation": (Decoder(CONFIG.but(activation="tanh")), "nanochat: hidden_act is 'tanh'"),
     "windows of two sizes": (encoder(window=(3, 5)), "modernbert would change window"),
     "softcap": (encoder(logit_softcap=3.0), "modernbert would change logit_softcap"),
     "pooling": (
         encoder(lambda c: ClassificationHead(c, 3, pooling="last", norm=lambda: make_norm(c))), "modernbert: its class",
     ),
-    "no norm": (encoder(lambda c: ClassificationHead(c, 3)), "and has a norm"),
-    "head's activation": (
-        encoder(lambda c: ClassificationHead(c, 3, activation="relu2", norm=lambda: make_norm(c))),
-        "classifier_activation is 'relu2'",
-    ),
+    "no norm": (encoder(lambda c: ClassificationHead(c, 3)), "a dense layer and a norm"),
     "head": (encoder(lambda c: PoolingHead()), "modernbert: it has no PoolingHead"),
     "wiring": (EncoderDecoder(CONFIG), "can express this model: EncoderDecoder"),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from headway.models.config import Positions, TransformerConfig
 @pytest.mark.parametrize(
     ("field", "value", "allowed"),
     [
-        ("vocab_size", 0, "≥ 1"),
+        ("vocab_size", -1, "≥ 0"),
         ("vocab_size", 3.5, "whole"),
         ("d_model", -3, "≥ 1"),
         ("d_model", True, "whole"),

@@ -78,7 +78,8 @@ def _wiring(model: Any) -> dict[str, Any]:
     head = None
     if isinstance(model.head, ClassificationHead):
         normed = not isinstance(model.head.norm, nn.Identity)
-        head = Head("classes", model.head.out.out_features, model.head.dense.bias is not None, normed)
+        dense_bias = model.head.dense is not None and model.head.dense.bias is not None
+        head = Head("classes", model.head.out.out_features, dense_bias, normed)
     elif isinstance(model.head, MaskedTokenHead):
         head = Head("masked", dense_bias=model.head.dense.bias is not None)
     return {"wiring": "encoder", "head": head}

@@ -1,6 +1,8 @@
 """A Hugging Face model directory: ``config.json`` and ``model.safetensors``, read and written."""
 
 import json
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.hub.families import FAMILIES
-from headway.hub.families.family import Family
+from headway.hub.families.family import Family, architecture
 from headway.hub.table import expand, read_weights, write_weights
+from headway.models.config import TransformerConfig
 from headway.storage import write_json, write_whole
 
 UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
@@ -27,14 +30,15 @@ def load_model(path: str | Path) -> nn.Module:
     directory = Path(path)
     theirs = read_json(directory / "config.json")
     family = _family(theirs, directory)
+    weights = _read_safetensors(directory / "model.safetensors")
     try:
-        model = family.build(theirs)
+        weights = _with_prefix(weights, family, theirs)
+        model = family.build(theirs, weights.keys())
     except UNBUILDABLE as error:
         raise InputError(f"{directory / 'config.json'}: {_one_line(error)}") from None
-    weights = _read_safetensors(directory / "model.safetensors")
     expected = _own_weights(model)
     try:
-        weights = _without_ties(weights, family, theirs, model)
+        weights = _without_copies(weights, family, theirs, model)
         ours = read_weights(family.rows(theirs), weights, expected, model_config(model))
     except ValueError as error:
         raise InputError(f"{directory / 'model.safetensors'}: {_one_line(error)}") from None
@@ -52,6 +56,8 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     family, theirs = family_of(model)
     directory.mkdir(parents=True, exist_ok=True)
     weights = write_weights(family.rows(theirs), _own_weights(model), model_config(model))
+    if architecture(theirs, family.classes) == family.bare:
+        weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
     write_json(directory / "config.json", {**theirs, **entries, "dtype": "float32"})
     write_whole(directory / "model.safetensors", lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
 
@@ -67,11 +73,13 @@ def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
             theirs = family.describe(model)
             if theirs is None:
                 continue
-            back = family.config(theirs)
+            changed = _changed(model_config(model), family.config(theirs))
+            encoder = family.encoder_config(theirs)
         except (ValueError, KeyError) as error:
             differences.append(f"{family.model_type}: {_one_line(error)}")
             continue
-        changed = _changed(model_config(model), back)
+        if encoder is not None:
+            changed += [f"the encoder's {name}" for name in _changed(model.encoder_config, encoder)]  # type: ignore
         if not changed:
             return family, theirs
         differences.append(f"{family.model_type} would change {', '.join(changed)}")
@@ -121,15 +129,36 @@ def _own_weights(model: nn.Module) -> dict[str, Tensor]:
     return dict(model.named_parameters())
 
 
-def _without_ties(
+def _with_prefix(weights: dict[str, Tensor], family: Family, theirs: dict[str, Any]) -> dict[str, Tensor]:
+    """Weights under the names of ``family.rows``, less those that the family ignores.
+
+    Files of a bare model name their weights without the prefix, whatever class the configuration names.
+    """
+    prefix = family.prefix
+    known = {re.sub(r"\d+", "0", part.name) for entry in family.rows(theirs) for part in entry.at(0).theirs}
+    patterns = [re.compile(pattern) for pattern in family.ignored]
+    named = {}
+    for name, tensor in weights.items():
+        if prefix and re.sub(r"\d+", "0", name) not in known and not name.startswith(prefix):
+            longer = prefix + name
+            if re.sub(r"\d+", "0", longer) in known or any(pattern.fullmatch(longer) for pattern in patterns):
+                name = longer
+        if not any(pattern.fullmatch(name) for pattern in patterns):
+            named[name] = tensor
+    return named
+
+
+def _without_copies(
     weights: dict[str, Tensor], family: Family, theirs: dict[str, Any], model: nn.Module
 ) -> dict[str, Tensor]:
-    """Drop a stored copy of a tied weight, after checking that it is the copy it should be."""
-    aliases = set(dict(model.named_parameters(remove_duplicate=False))) - set(_own_weights(model))
-    rows = list(expand(family.rows(theirs), model_config(model).n_layers))
+    """Drop stored copies of a tied weight, after checking that each is the copy it should be."""
+    own = _own_weights(model)
+    everything = dict(model.named_parameters(remove_duplicate=False))
+    aliases = set(everything) - set(own)
+    rows = list(expand(family.rows(theirs), everything))
     copies = {part.name for entry in rows for part in entry.theirs if entry.ours in aliases}
     owners = {part.name for entry in rows for part in entry.theirs if entry.ours.endswith("embedding.tokens.weight")}
-    originals = [weights[name] for name in owners if name in weights]
+    originals = [weights[name] for name in owners - copies if name in weights]
     for name in sorted(copies & set(weights)):
         if not any(torch.equal(weights[name], original) for original in originals):
             raise ValueError(f"{name} differs from the embedding that config.json says it is tied to")
@@ -143,13 +172,11 @@ def _one_line(error: Exception) -> str:
     return text.splitlines()[0]
 
 
-def _changed(one: Any, other: Any) -> list[str]:
-    """Which derived values differ between two configurations, dropout aside."""
-    names = [
-        *("vocab_size", "d_model", "n_layers", "n_heads", "kv_heads", "head_width", "hidden", "max_length"),
-        *("position", "norm", "norm_order", "norm_eps", "norm_parameters", "activation", "gated", "tied"),
-        *("embedding_norm", "first_norm", "embedding_scale", "segments", "qk_norm", "logit_softcap"),
-    ]
+def _changed(one: TransformerConfig, other: TransformerConfig) -> list[str]:
+    """Which values differ between two configurations, defaults filled in and dropout aside."""
+    derived = {"n_kv_heads": "kv_heads", "d_head": "head_width", "d_ff": "hidden", "positions": "position"}
+    names = [derived.get(field.name, field.name) for field in fields(one)]
+    names = [name for name in names if name not in ("dropout", "bias", "window")]
     changed = [name for name in names if getattr(one, name) != getattr(other, name)]
     changed += ["bias"] if set(one.bias) != set(other.bias) else []
     windows = [[config.layer_window(layer) for layer in range(config.n_layers)] for config in (one, other)]

@@ -5,7 +5,8 @@ to make one of ours (queries, keys and values), and a part may need a change of 
 undoes.  "{i}" stands for the number of a layer.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -43,41 +44,71 @@ def row(ours: str, *theirs: str | Part) -> Row:
     return Row(ours, tuple(Part(name) if isinstance(name, str) else name for name in theirs))
 
 
-def expand(rows: list[Row], n_layers: int) -> Iterator[Row]:
-    """Every row, those with "{i}" once for each layer."""
+def layers(*pairs: tuple[str, str]) -> list[Row]:
+    """Rows for the weight and the bias of each pair of modules, ours and theirs; what a model lacks is passed over."""
+    return [row(f"{ours}.{kind}", f"{theirs}.{kind}") for ours, theirs in pairs for kind in ("weight", "bias")]
+
+
+def stacked(ours: str, *theirs: str) -> list[Row]:
+    """Rows for the weight and the bias of one of our modules that is several of theirs."""
+    return [row(f"{ours}.{kind}", *(f"{name}.{kind}" for name in theirs)) for kind in ("weight", "bias")]
+
+
+def transposed(name: str) -> Part:
+    """A part that is stored with its axes exchanged."""
+    return Part(name, lambda tensor, _: tensor.T, lambda tensor, _: tensor.T)
+
+
+def scaled(name: str, factor: Callable[[TransformerConfig], float]) -> Part:
+    """A part that is ``factor`` times theirs."""
+    return Part(name, lambda tensor, config: tensor * factor(config), lambda tensor, config: tensor / factor(config))
+
+
+def expand(rows: list[Row], expected: Iterable[str]) -> Iterator[Row]:
+    """The rows that name one of the ``expected``, those with "{i}" once for each layer that occurs there."""
+    names = list(expected)
+    known = set(names)
     for entry in rows:
         if "{i}" in entry.ours:
-            yield from (entry.at(layer) for layer in range(n_layers))
-        else:
+            pattern = re.compile(re.escape(entry.ours).replace(r"\{i\}", r"(\d+)"))
+            found = (pattern.fullmatch(name) for name in names)
+            yield from (entry.at(layer) for layer in sorted(int(match.group(1)) for match in found if match))
+        elif entry.ours in known:
             yield entry
 
 
 def read_weights(
-    rows: list[Row], theirs: dict[str, Tensor], expected: dict[str, Tensor], config: TransformerConfig
+    rows: list[Row], theirs: Mapping[str, Tensor], expected: dict[str, Tensor], config: TransformerConfig
 ) -> dict[str, Tensor]:
     """Foreign weights by our names, in float32.
 
     Raises ValueError when a name or shape is missing, unknown or wrong: nothing is left over and nothing is guessed.
     """
-    left, ours, problems = dict(theirs), {}, []
-    for entry in expand(rows, config.n_layers):
-        if entry.ours not in expected:
-            continue
-        missing = [part.name for part in entry.theirs if part.name not in left]
+    used: set[str] = set()
+    ours: dict[str, Tensor] = {}
+    problems: list[str] = []
+    for entry in expand(rows, expected):
+        missing = [part.name for part in entry.theirs if part.name not in theirs]
+        used.update(part.name for part in entry.theirs)
         if missing:
             problems += [f"missing {name}" for name in missing]
             continue
         total, *rest = expected[entry.ours].shape
         parts = []
         for part, size in zip(entry.theirs, _sizes(entry, total, config), strict=True):
-            tensor = left.pop(part.name).float()
-            if list(tensor.shape) == [size, *rest]:
-                parts.append(part.read(tensor, config) if part.read else tensor)
+            tensor = theirs[part.name]
+            try:
+                piece = tensor.float() if part.read is None else part.read(tensor.float(), config)
+            except (RuntimeError, IndexError):  # a layout that the change cannot be made on
+                piece = tensor
+            if list(piece.shape) == [size, *rest]:
+                parts.append(piece)
             else:
-                problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {[size, *rest]}")
+                wanted = _stored_shape(part, [size, *rest], config)
+                problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {wanted}")
         if len(parts) == len(entry.theirs):
             ours[entry.ours] = parts[0] if len(parts) == 1 else torch.cat(parts)
-    problems += [f"unknown {name}" for name in left]
+    problems += [f"unknown {name}" for name in theirs if name not in used]
     problems += [f"nothing for {name}" for name in expected if name not in ours and not problems]
     if problems:
         more = f" and {len(problems) - 10} more" if len(problems) > 10 else ""
@@ -89,9 +120,7 @@ def write_weights(rows: list[Row], ours: dict[str, Tensor], config: TransformerC
     """Our weights by foreign names.  Raises ValueError when one of ours has no row."""
     theirs: dict[str, Tensor] = {}
     written = set()
-    for entry in expand(rows, config.n_layers):
-        if entry.ours not in ours:
-            continue
+    for entry in expand(rows, ours):
         written.add(entry.ours)
         tensor = ours[entry.ours].detach()
         for part, piece in zip(entry.theirs, tensor.split(_sizes(entry, len(tensor), config)), strict=True):
@@ -103,8 +132,15 @@ def write_weights(rows: list[Row], ours: dict[str, Tensor], config: TransformerC
     return theirs
 
 
+def _stored_shape(part: Part, shape: list[int], config: TransformerConfig) -> list[int]:
+    """The shape in which a part of that shape is stored there."""
+    if part.write is None:
+        return shape
+    return list(part.write(torch.empty(shape, device="meta"), config).shape)
+
+
 def _sizes(entry: Row, total: int, config: TransformerConfig) -> list[int]:
     """How many rows of ours each part takes: queries, keys and values by their heads, all else evenly."""
-    if len(entry.theirs) == 3:
+    if len(entry.theirs) == 3 and config.kv_heads != config.n_heads:
         return [heads * config.head_width for heads in (config.n_heads, config.kv_heads, config.kv_heads)]
     return [total // len(entry.theirs)] * len(entry.theirs)

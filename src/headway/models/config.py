@@ -21,6 +21,10 @@ class Positions:
     """relative: how many buckets of distances."""
     max_distance: int = 128
     """relative: the distance from which all share the last bucket."""
+    start: int = 0
+    """learned, sinusoidal: the number of the first position (RoBERTa, BART, M2M-100: 2)."""
+    sinusoids: Literal["interleaved", "halves", "tensor2tensor"] = "interleaved"
+    """sinusoidal: where sines and cosines stand, see nn.positions.sinusoids."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 
@@ -34,6 +38,9 @@ class Positions:
         _check(_whole(self.buckets, 4) and self.buckets % 2 == 0, self, "buckets", "an even number ≥ 4")
         allowed = f"a whole number above buckets / 2 = {self.buckets // 2}"
         _check(_whole(self.max_distance, self.buckets // 2 + 1), self, "max_distance", allowed)
+        _check(_whole(self.start, 0), self, "start", "a whole number ≥ 0")
+        known = ("interleaved", "halves", "tensor2tensor")
+        _check(self.sinusoids in known, self, "sinusoids", "one of " + ", ".join(known))
 
     def layer_base(self, window: int | None) -> float:
         """The rotary base of a layer with that window."""
@@ -45,7 +52,7 @@ class TransformerConfig:
     """What a Transformer is made of.  Checked when built: an impossible combination raises ValueError."""
 
     vocab_size: int
-    """how many tokens the model knows"""
+    """how many tokens the model knows; 0 for one that reads patches of images"""
     d_model: int = 128
     """width of the residual stream"""
     n_layers: int = 4
@@ -101,7 +108,8 @@ class TransformerConfig:
         if isinstance(self.positions, str):
             object.__setattr__(self, "positions", Positions(self.positions))  # type: ignore[arg-type]
         _check(isinstance(self.positions, Positions), self, "positions", "one of " + ", ".join(Positions.KINDS))
-        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "max_length"):
+        _check(_whole(self.vocab_size, 0), self, "vocab_size", "a whole number ≥ 0")
+        for name in ("d_model", "n_layers", "n_heads", "max_length"):
             _check(_whole(getattr(self, name), 1), self, name, "a whole number ≥ 1")
         for name in ("n_kv_heads", "d_head", "d_ff"):
             value = getattr(self, name)

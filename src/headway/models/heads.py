@@ -81,8 +81,24 @@ class MaskedTokenHead(nn.Module):
         return self.token(self.norm(ACTIVATIONS[self.activation](self.dense(x))))
 
 
+class Pooler(nn.Module):
+    """BERT's pooled vector: a dense layer and its activation over the first token's vector."""
+
+    def __init__(self, config: TransformerConfig, activation: str = "tanh"):
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model)
+        self.activation = activation
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, D)."""
+        return ACTIVATIONS[self.activation](self.dense(pool(x, mask, "first")))
+
+
 class ClassificationHead(nn.Module):
-    """Pool, a dense layer with its activation (and norm), then one logit for each class."""
+    """Pool, a dense layer with its activation (and norm), then one logit for each class.
+
+    ``dense`` false leaves the dense layer, its activation and its norm out (ViT, GPT-2).
+    """
 
     def __init__(
         self,
@@ -92,7 +108,9 @@ class ClassificationHead(nn.Module):
         pooling: Pooling = "mean",
         activation: str = "gelu",
         norm: Callable[[], nn.Module] | None = None,
+        dense: bool = True,
         dense_bias: bool = False,
+        out_bias: bool = True,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -101,15 +119,17 @@ class ClassificationHead(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
         self.pooling: Pooling = pooling
-        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias)
+        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
         self.activation = activation
         self.norm = norm() if norm is not None else nn.Identity()
-        self.dropout = Dropout(dropout) if dropout else nn.Identity()
-        self.out = nn.Linear(config.d_model, n_classes)
+        self.dropout = Dropout(dropout)
+        self.out = nn.Linear(config.d_model, n_classes, bias=out_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, C)."""
-        x = self.norm(ACTIVATIONS[self.activation](self.dense(pool(x, mask, self.pooling))))
+        x = pool(x, mask, self.pooling)
+        if self.dense is not None:
+            x = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
         return self.out(self.dropout(x))
 
 

@@ -46,7 +46,7 @@ def parameters(
         parts = _stack(config, d_source=first.d_model)
         for part, count in _stack(first, None).items():
             parts[part] += count
-        if config.tied and shares_embedding(config, first):
+        if shares_embedding(config, first):
             parts["embedding"] -= config.vocab_size * config.d_model
         block = _block(config, first.d_model)
     else:

@@ -33,32 +33,43 @@ from headway.nn.state import State
 
 
 class Encoder(nn.Module):
-    """Encoder-only: contextual vectors (BERT, RoBERTa, ModernBERT), and what ``head`` makes of them."""
+    """Encoder-only: contextual vectors (BERT, RoBERTa, ModernBERT), and what ``head`` makes of them.
 
-    def __init__(self, config: TransformerConfig, head: nn.Module | None = None):
+    ``pooler`` is what some families (BERT, ViT) make of the first vector; ``pooled`` gives it, ``forward`` does not use
+    it.
+    """
+
+    def __init__(self, config: TransformerConfig, head: nn.Module | None = None, pooler: nn.Module | None = None):
         super().__init__()
         self.config = config
         self.stack = Stack(config, causal=False)
         self.head = head
+        self.pooler = pooler
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """(B, T) int -> (B, T, D) vectors, or (B, T, V) or (B, C) by the head.  ``mask`` is true where a token is."""
         x = self.stack(ids, mask, segments=segments)
         return x if self.head is None else self.head(x, mask)
 
+    def pooled(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """One vector for each sequence, by the family's own pooler: (B, T) int -> (B, D)."""
+        if self.pooler is None:
+            raise ValueError("this model has no pooler; pool its vectors with models.heads.pool")
+        return self.pooler(self.stack(ids, mask, segments=segments), mask)
+
 
 class Decoder(nn.Module):
-    """Decoder-only: a causal language model (GPT-2, Llama, Qwen)."""
+    """Decoder-only: a causal language model (GPT-2, Llama, Qwen), unless another ``head`` is given."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig, head: nn.Module | None = None):
         super().__init__()
         self.config = config
         self.stack = Stack(config, causal=True)
-        self.head = TokenHead(config, self.stack.embedding.tokens)
+        self.head = head or TokenHead(config, self.stack.embedding.tokens)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
         """(B, T) int -> logits (B, T, V).  With a state, ``ids`` and ``mask`` continue what it has read."""
-        return self.head(self.stack(ids, mask, state))
+        return self.head(self.stack(ids, mask, state), mask)
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
         """Logits of the token after the last of ``ids`` alone: (B, T) -> (B, V).  Padding must be on the left."""
@@ -72,16 +83,18 @@ class Decoder(nn.Module):
 class EncoderDecoder(nn.Module):
     """Encoder-decoder: logits of a target, given a source (Vaswani et al. 2017, T5, BART, Marian).
 
-    ``encoder`` is the encoder's configuration where it differs from the decoder's.
+    ``encoder`` is the encoder's configuration where it differs from the decoder's.  Both read one table of token
+    vectors where their sizes allow it, unless ``shared`` is false.
     """
 
-    def __init__(self, config: TransformerConfig, encoder: TransformerConfig | None = None):
+    def __init__(self, config: TransformerConfig, encoder: TransformerConfig | None = None, *, shared: bool = True):
         super().__init__()
         self.config = config
         self.encoder_config = encoder or config
         self.encoder = Stack(self.encoder_config, causal=False)
         self.decoder = Stack(config, causal=True, d_source=self.encoder_config.d_model)
-        if config.tied and shares_embedding(config, self.encoder_config):
+        self.shared = shared and shares_embedding(config, self.encoder_config)
+        if self.shared:
             self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
         self.head = TokenHead(config, self.decoder.embedding.tokens)
 
@@ -116,14 +129,16 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
+        if config.vocab_size < 1:
+            raise ValueError("vocab_size is 0, but a model that reads tokens must know at least one")
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
-        kind = config.position.kind
-        self.learned = LearnedPositions(config.max_length, config.d_model) if kind == "learned" else None
-        self.sinusoidal = kind == "sinusoidal"
+        self.position = position = config.position
+        learned = position.kind == "learned"
+        self.learned = LearnedPositions(config.max_length, config.d_model, position.start) if learned else None
         self.segments = nn.Embedding(config.segments, config.d_model) if config.segments else None
         self.scale = math.sqrt(config.d_model) if config.embedding_scale else None
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = Dropout(config.dropout) if config.dropout else nn.Identity()
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None) -> Tensor:
         """(B, T) int, with positions (B or 1, T) -> (B, T, D)."""
@@ -132,8 +147,8 @@ class Embeddings(nn.Module):
             x = x * self.scale
         if self.learned is not None:
             x = x + self.learned(positions)
-        if self.sinusoidal:
-            x = x + sinusoids(positions, x.shape[-1]).to(x.dtype)
+        if self.position.kind == "sinusoidal":
+            x = x + sinusoids(positions + self.position.start, x.shape[-1], self.position.sinusoids).to(x.dtype)
         if self.segments is not None:
             x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         return self.dropout(self.norm(x))

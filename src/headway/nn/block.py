@@ -27,7 +27,7 @@ class Residual(nn.Module):
             raise ValueError(f"norm order {order!r} is not 'pre' or 'post'")
         self.layer, self.norm = layer, norm
         self.pre = order == "pre"
-        self.dropout = Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, **given) -> Tensor:
         """(B, T, D) -> (B, T, D); what else is given goes to the layer."""

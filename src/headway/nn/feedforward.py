@@ -32,7 +32,7 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.gated = gated
         self.up = nn.Linear(d_model, 2 * d_ff if gated else d_ff, bias=bias)
-        self.dropout = Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = Dropout(dropout)
         self.out = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:

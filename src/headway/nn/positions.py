@@ -16,32 +16,50 @@ from torch import Tensor, nn
 Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (B or 1, 1, T, R)
 
 
-def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """sin(p / 10000^(2i/D)) at even places 2i and the cosine at odd places 2i + 1: (..., ) int -> (..., D), any D."""
-    even = torch.arange(0, width, 2, device=positions.device)
-    angles = positions[..., None].float() * torch.exp(even * (-math.log(10000.0) / width))  # (..., ceil(D / 2))
+def sinusoids(positions: Tensor, width: int, order: str = "interleaved") -> Tensor:
+    """sin(p / 10000^(2i/D)) and cos(p / 10000^(2i/D)) for each i below D/2: (..., ) int -> (..., D), any D.
+
+    "interleaved" puts the sine at 2i and the cosine at 2i + 1 (Vaswani et al. 2017); "halves" puts all sines first
+    (Marian); "tensor2tensor" too, with the wavelengths of that program, 10000^(i/(D/2 - 1)) (M2M-100).
+    """
+    half = -(-width // 2)
+    i = torch.arange(half, device=positions.device)
+    if order == "tensor2tensor":
+        half = width // 2
+        i = torch.arange(half, device=positions.device)
+        angles = positions[..., None].float() * torch.exp(i * (-math.log(10000.0) / max(half - 1, 1)))  # (..., D / 2)
+    else:
+        angles = positions[..., None].float() * torch.exp(2 * i * (-math.log(10000.0) / width))  # (..., ceil(D / 2))
     table = torch.zeros(*positions.shape, width, device=positions.device)
-    table[..., 0::2] = angles.sin()
-    table[..., 1::2] = angles.cos()[..., : width // 2]
+    if order == "interleaved":
+        table[..., 0::2] = angles.sin()
+        table[..., 1::2] = angles.cos()[..., : width // 2]
+    else:
+        table[..., :half] = angles.sin()
+        table[..., half : half + width // 2] = angles.cos()[..., : width // 2]
     return table
 
 
 class LearnedPositions(nn.Module):
-    """A vector for each position below ``max_length``; undefined beyond, and refused there."""
+    """A vector for each position below ``max_length``; undefined beyond, and refused there.
 
-    def __init__(self, max_length: int, width: int):
+    The table has ``start`` rows before that of the first position (RoBERTa and BART: 2).
+    """
+
+    def __init__(self, max_length: int, width: int, start: int = 0):
         super().__init__()
-        self.table = nn.Embedding(max_length, width)
+        self.max_length, self.start = max_length, start
+        self.table = nn.Embedding(max_length + start, width)
 
     def forward(self, positions: Tensor) -> Tensor:
         """(B or 1, T) int -> (B or 1, T, D).  Raises ValueError past the trained length."""
         longest = int(positions.max()) + 1 if positions.numel() else 0
-        if longest > self.table.num_embeddings:
+        if longest > self.max_length:
             raise ValueError(
-                f"{longest} tokens, but this model has learned positions for {self.table.num_embeddings} only: "
+                f"{longest} tokens, but this model has learned positions for {self.max_length} only: "
                 "beyond that its result would be undefined"
             )
-        return self.table(positions)
+        return self.table(positions + self.start)
 
 
 def rotation(positions: Tensor, d_rotated: int, base: float) -> Rotation:

@@ -1,7 +1,13 @@
-"""What a family is."""
+"""What a family is: its ``config.json`` and its weights' names, to and from ours.
+
+A family's file holds what is its own: the keys that mean one of our fields (``SAME``), the fields that it fixes
+(``FIXED``), what else its configuration says (``quirks``, and ``unquirk`` back), its classes with their heads, and the
+name table.  The general part is here.
+"""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Set
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -10,40 +16,107 @@ from headway.models.config import TransformerConfig
 
 Json = dict[str, Any]
 
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "relu": "relu",
+    "relu2": "relu2",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""Their words for activations.  Of several for one of ours, the first is written."""
+
 
 class Family(ABC):
-    """A published model family: its ``config.json`` and weight names, to and from ours."""
+    """A published model family."""
 
-    model_type: str
+    model_type: ClassVar[str]
     """the name in config.json"""
+    classes: ClassVar[tuple[str, ...]]
+    """the classes of ``transformers`` that can be read; the first is assumed where none is named"""
+    bare: ClassVar[str]
+    """the class without a head"""
+    prefix: ClassVar[str] = ""
+    """what the bare model's weights begin with in the classes with a head; ``rows`` has them with it"""
+    SAME: ClassVar[dict[str, tuple[str, Any]]] = {}
+    """their key -> our field of the same value, and what ``transformers`` assumes where the key is left out"""
+    FIXED: ClassVar[dict[str, Any]] = {}
+    """our fields that have one value in this family"""
+    ignored: ClassVar[tuple[str, ...]] = ()
+    """patterns (regular expressions) of stored names that hold nothing a model needs: computed tables, old masks"""
 
-    @abstractmethod
     def config(self, theirs: Json) -> TransformerConfig:
-        """Our configuration for their ``config.json``.  Raises ValueError for what we cannot represent."""
+        """Our configuration (of the decoder, where there are two) for theirs.  Raises ValueError for what we lack."""
+        fields = {ours: same(theirs, key, ours, default) for key, (ours, default) in self.SAME.items()}
+        return TransformerConfig(**{**self.FIXED, **fields, **self.quirks(theirs)})
 
-    @abstractmethod
-    def build(self, theirs: Json) -> nn.Module:
-        """A model of that configuration and of the architecture it names, weights not yet read."""
+    def encoder_config(self, theirs: Json) -> TransformerConfig | None:
+        """The configuration of an encoder-decoder's encoder, or None for the other wirings."""
+        return None
 
-    @abstractmethod
+    def quirks(self, theirs: Json) -> dict[str, Any]:
+        """The fields that need more than ``SAME``.  Raises ValueError for what we cannot represent."""
+        return {}
+
     def describe(self, model: nn.Module) -> Json | None:
         """Their ``config.json`` for a model of ours, or None when it is not of this family.
 
-        Raises ValueError for a part, such as a head, that the family's configuration has no word for.
+        Raises ValueError for a part, such as a head, that the family's configuration has no word for.  Whether the
+        configuration says all that ours says is checked by reading it back.
+        """
+        entries = self.unquirk(model)
+        if entries is None:
+            return None
+        config: Any = model.config
+        theirs = {"model_type": self.model_type}
+        for key, (field, _) in self.SAME.items():
+            theirs[key] = unsame(config, field)
+        return {**theirs, **entries}
+
+    @abstractmethod
+    def build(self, theirs: Json, names: Set[str]) -> nn.Module:
+        """A model of the architecture that ``config.json`` names, weights not yet read.
+
+        ``names`` are the weights that are there: some parts (a pooler) are there or not without a word elsewhere.
         """
 
     @abstractmethod
+    def unquirk(self, model: nn.Module) -> Json | None:
+        """What ``describe`` adds to ``SAME``, "architectures" among it; None for a model of another kind."""
+
+    @abstractmethod
     def rows(self, theirs: Json) -> list[Row]:
-        """The name table for their configuration."""
+        """The name table."""
+
+
+def same(theirs: Json, key: str, field: str, default: Any) -> Any:
+    """The value of a key that means one of our fields, checked for its type."""
+    if field in ("activation", "norm_eps", "dropout", "tied"):
+        if field == "activation":
+            return choice(theirs, key, ACTIVATIONS, default or "")
+        return pick(theirs, key, bool if field == "tied" else float, default)
+    return pick(theirs, key, int, default)
+
+
+def unsame(config: TransformerConfig, field: str) -> Any:
+    """What a key that means one of our fields says."""
+    if field == "activation":
+        return next((theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation), config.activation)
+    derived = {"d_ff": config.hidden, "n_kv_heads": config.kv_heads, "d_head": config.head_width}
+    return derived.get(field, getattr(config, field))
 
 
 def pick(theirs: Json, name: str, kind: type, default: Any = None) -> Any:
-    """A value of ``config.json``, checked for its type.  Raises ValueError naming the key."""
-    value = theirs.get(name, default)
+    """A value of ``config.json``, checked for its type; null counts as left out.  Raises ValueError naming the key."""
+    value: Any = theirs.get(name)
+    value = default if value is None else value
     accepted = (int, float) if kind is float else (kind,)
     if not isinstance(value, accepted) or (kind is not bool and isinstance(value, bool)):
         raise ValueError(f"{name} is {value!r}, expected {kind.__name__}")
-    return value
+    return float(value) if kind is float else value  # type: ignore
 
 
 def choice(theirs: Json, name: str, known: dict[str, str], default: str) -> str:
@@ -54,12 +127,38 @@ def choice(theirs: Json, name: str, known: dict[str, str], default: str) -> str:
     return known[value]
 
 
-def architecture(theirs: Json, known: tuple[str, ...], default: str) -> str:
-    """The class that ``config.json`` names; one that is not known raises ValueError."""
-    names = theirs.get("architectures") or [default]
-    if names[0] not in known:
-        raise ValueError(f"architecture {names[0]!r} is not one of {', '.join(known)}")
+def word(ours: str, known: dict[str, str] = ACTIVATIONS) -> str:
+    """Their word for ours, by the same table; ours itself where the table lacks it, which reading back refuses."""
+    return next((theirs for theirs, value in known.items() if value == ours), ours)
+
+
+def refuse(theirs: Json, **wanted: Any) -> None:
+    """Raise ValueError for a key with a value other than the only one that is supported; left out is fine."""
+    for name, value in wanted.items():
+        if name in theirs and theirs[name] != value and theirs[name] is not None:
+            raise ValueError(f"{name} {theirs[name]!r} is not supported, only {value!r}")
+
+
+def architecture(theirs: Json, known: tuple[str, ...]) -> str:
+    """The class that ``config.json`` names (the first of ``known`` if none); another one raises ValueError."""
+    names = theirs.get("architectures") or [known[0]]
+    if not isinstance(names, list) or names[0] not in known:
+        found = names[0] if isinstance(names, list) else names
+        raise ValueError(f"architecture {found!r} is not one of {', '.join(known)}")
     return names[0]
+
+
+def class_count(theirs: Json) -> int:
+    """How many classes a classifier has; transformers assumes 2."""
+    labels = theirs.get("id2label")
+    count = len(labels) if isinstance(labels, dict) and labels else theirs.get("num_labels", 2)
+    return pick({"num_labels": count}, "num_labels", int)
+
+
+def class_names(count: int) -> Json:
+    """The entries of ``config.json`` for that many classes, before they are named."""
+    labels = {str(i): f"LABEL_{i}" for i in range(count)}
+    return {"id2label": labels, "label2id": {name: int(i) for i, name in labels.items()}}
 
 
 def rope_base(theirs: Json, parameters: Json | None, default: float) -> float:
