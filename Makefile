@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= ../shared/data
+FUZZ_SECONDS ?= 3600
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -26,6 +27,9 @@ bench: .venv/installed  ## what README reports; DATA is the folder with the data
 	$(BIN)/python benchmarks/spine.py $(DATA) classify
 	$(BIN)/python benchmarks/cost.py
 	$(BIN)/python benchmarks/length.py $(DATA)/shakespeare.txt
+
+fuzz: .venv/installed  ## damage model directories at random and load them, for FUZZ_SECONDS
+	$(BIN)/python tests/hostile/fuzz.py $(FUZZ_SECONDS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -11,7 +11,7 @@ LAYERS = [
     *("nn", "models", "text", "hub", "data", "generation", "tasks", "training", "inference", "science"),
     *("reports", "serving", "cli"),
 ]
-GROUND = {"errors", "storage"}  # importable from everywhere but nn
+GROUND = {"errors", "storage", "regular_file", "strict_json"}  # importable from everywhere but nn
 NN_MAY = {"torch", "math", "collections", "typing", "functools"}
 EXTRAS = {
     *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, PoolingHead, make_norm
+from headway.models.heads import ClassificationHead, Pooler, make_norm
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.storage import write_json, write_whole
 
@@ -87,13 +87,13 @@ SPOILED = {
     "a list": (lambda d: (d / "config.json").write_text("[1]"), "config.json", "found a JSON list"),
     "unknown family": (edit_config(model_type="perceiver"), "config.json", "'perceiver' is not one of nanochat"),
     "no family": (edit_config(model_type=None), "config.json", "model_type None"),
-    "unknown class": (edit_config(architectures=["NanoChatModel"]), "config.json", "'NanoChatModel' is not one of"),
+    "unknown class": (edit_config(architectures=["LlamaModel"]), "config.json", "'LlamaModel' is not one of"),
     "classes are a number": (edit_config(architectures=3), "config.json", ""),
     "a word for a number": (edit_config(hidden_size="wide"), "config.json", "hidden_size is 'wide', expected int"),
     "no heads": (edit_config(num_attention_heads=0), "config.json", "n_heads is 0"),
     "unknown activation": (edit_config(hidden_act="swish2"), "config.json", "hidden_act is 'swish2', expected one of"),
     "rope of another kind": (
-        edit_config(rope_parameters={"rope_type": "yarn"}), "config.json", "rope_type 'yarn' is not supported",
+        edit_config(rope_scaling={"rope_type": "longrope"}), "config.json", "rope_type 'longrope' is not supported",
     ),
     "rope is a list": (edit_config(rope_parameters=[1]), "config.json", ""),
     "more layers than weights": (edit_config(num_hidden_layers=3), "model.safetensors", "missing model.layers.2"),
@@ -134,8 +134,8 @@ INEXPRESSIBLE = {
         encoder(lambda c: ClassificationHead(c, 3, pooling="last", norm=lambda: make_norm(c))), "modernbert: its class",
     ),
     "no norm": (encoder(lambda c: ClassificationHead(c, 3)), "a dense layer and a norm"),
-    "head": (encoder(lambda c: PoolingHead()), "modernbert: it has no PoolingHead"),
-    "wiring": (EncoderDecoder(CONFIG), "can express this model: EncoderDecoder"),
+    "head": (encoder(lambda c: Pooler(c)), "modernbert: it has no Pooler"),
+    "wiring": (EncoderDecoder(CONFIG), "t5 would change"),
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from headway.models.config import Positions, TransformerConfig
+from headway.models.config import Positions, RopeScaling, TransformerConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
 B, T, S, V = 3, 7, 11, 31
@@ -43,8 +43,13 @@ def varied(request):
     return config(kind, norm=norm, norm_order=order, window=windows, qk_norm=qk_norm)
 
 
-@torch.no_grad()
 def test_decoder_cached_padded_and_batched_equal_single(varied):
+    check_decoder(varied)
+
+
+@torch.no_grad()
+def check_decoder(varied):
+    """Read in pieces, or in a batch with padding on either side, a decoder gives what it gives a text alone."""
     model, ids = redraw(Decoder(varied)), make_ids(B, T)
     whole = model(ids)
     state = model.new_state()
@@ -68,6 +73,23 @@ def pad(ids, lengths, side):
         place = slice(0, length) if side == "right" else slice(ids.shape[1] - length, None)
         padded[row, place], mask[row, place] = ids[row, :length], True
     return padded, mask
+
+
+@pytest.mark.parametrize("kind", RopeScaling.KINDS)
+@torch.no_grad()
+def test_a_stretched_rotation_cached_padded_and_batched_equals_single(kind):
+    """Past the original length of 5 too, but for "dynamic" with a cache, which is exact up to that length alone."""
+    scaling = RopeScaling(kind, 3.0, T if kind == "dynamic" else 5, slow=0.1, fast=1.3, size=1.2)
+    varied = config().but(positions=Positions(base=101.0, scaling=scaling))
+    check_decoder(varied)
+    shorter = RopeScaling(kind, 3.0, 4, slow=0.1, fast=1.3)
+    model, ids = redraw(Decoder(config().but(positions=Positions(base=101.0, scaling=shorter)))), make_ids(B, T)
+    padded, mask = pad(ids, (T, 2, 5), "left")
+    for row, length in enumerate((T, 2, 5)):
+        torch.testing.assert_close(model(padded, mask)[row, mask[row]], model(ids[row : row + 1, :length])[0], **EXACT)
+    state = model.new_state()
+    cached = torch.cat([model(piece, state=state) for piece in ids.split([3, 1, 3], dim=1)], dim=1)
+    assert ((cached - model(ids)).abs().max() < 1e-5) == (kind != "dynamic")
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

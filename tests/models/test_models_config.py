@@ -1,10 +1,11 @@
 """A configuration refuses what cannot be built, and says what it would take."""
 
+import math
 from dataclasses import FrozenInstanceError, asdict, fields
 
 import pytest
 
-from headway.models.config import Positions, TransformerConfig
+from headway.models.config import Positions, RopeScaling, TransformerConfig
 
 
 @pytest.mark.parametrize(
@@ -61,16 +62,40 @@ def test_every_field_is_tried_above():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("base", 1.0), ("window_base", 0), ("fraction", 0.0), ("fraction", 1.5), ("buckets", 7), ("max_distance", 16)],
+    [
+        *(("base", 1.0), ("window_base", 0), ("fraction", 0.0), ("fraction", 1.5), ("buckets", 7)),
+        *(("max_distance", 16), ("scaling", 3.0)),
+    ],
 )
 def test_numbers_of_positions(field, value):
     with pytest.raises(ValueError, match=f"{field} is {value}, but must be"):
         Positions(**{field: value})
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("kind", "longrope", "linear, dynamic, yarn, llama3"),
+        ("factor", 0, "above 0"),
+        ("factor", math.inf, "above 0"),
+        ("original_length", 0, "≥ 1"),
+        ("original_length", 7.5, "whole"),
+        ("slow", -1.0, "above 0"),
+        ("fast", 1.0, "above slow = 1.0"),
+        ("whole", None, "True or False"),
+        ("size", 0.0, "above 0"),
+    ],
+)
+def test_numbers_of_a_scaling(field, value, allowed):
+    with pytest.raises(ValueError, match=f"{field} is {value!r}, but must be .*{allowed}"):
+        RopeScaling(**{"kind": "yarn", "factor": 2.0, field: value})
+
+
 def test_the_turned_width_must_be_even():
     with pytest.raises(ValueError, match="even and at least 2, not 7"):
         TransformerConfig(31, d_model=21, n_heads=3)
+    with pytest.raises(ValueError, match="more than 2 entries turn"):
+        TransformerConfig(31, d_head=2, positions=Positions(scaling=RopeScaling("dynamic", 2.0)))
 
 
 def test_a_first_norm_can_be_left_out_with_pre_norm_alone():
@@ -83,6 +108,8 @@ def test_unknown_keys_are_refused():
         TransformerConfig.from_dict({"vocab_size": 31, "heads": 3})
     with pytest.raises(ValueError, match="unknown keys of positions: bass"):
         TransformerConfig.from_dict({"vocab_size": 31, "positions": {"bass": 3}})
+    with pytest.raises(ValueError, match="unknown keys of scaling: speed"):
+        TransformerConfig.from_dict({"vocab_size": 31, "positions": {"scaling": {"kind": "linear", "speed": 3}}})
     with pytest.raises(TypeError):
         TransformerConfig(31).but(heads=3)
 
@@ -99,6 +126,7 @@ def test_frozen_and_small():
         TransformerConfig(31),
         TransformerConfig(31, n_layers=2, window=(3, None), bias=("qkv", "ff"), logit_softcap=15.0),
         TransformerConfig(31, positions=Positions("rotary", base=500.0, fraction=0.5, window_base=100.0)),
+        TransformerConfig(31, positions=Positions(scaling=RopeScaling("yarn", 4.0, 17, size=1.1))),
     ],
 )
 def test_round_trip_through_plain_values(config):

@@ -5,7 +5,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, make_norm
+from headway.models.heads import ClassificationHead, MaskedTokenHead, Pooler, VectorHead, make_norm
+from headway.models.patches import Patches
 from headway.models.size import (
     Head,
     cache_bytes,
@@ -32,12 +33,13 @@ CONFIGS = {
     "no γ": SMALL.but(norm_parameters="none", qk_norm=True),
     "ModernBERT's": SMALL.but(embedding_norm=True, first_norm=False, norm="layernorm", norm_parameters="both"),
     "normalised heads": SMALL.but(qk_norm=True, norm="layernorm", norm_parameters="both"),
-    "segments, learned": SMALL.but(segments=2, positions="learned"),
+    "segments, learned": SMALL.but(segments=2, positions=Positions("learned", start=2)),
     "relative": SMALL.but(positions=Positions("relative", buckets=8)),
     "window": SMALL.but(window=(3, None, 2)),
     "window, alibi": SMALL.but(window=3, positions="alibi"),
 }
-WIRINGS = ["decoder", "encoder", "masked", "classes", "encoder-decoder", "two sizes"]
+WIRINGS = ["decoder", "last token", "vectors", "encoder", "masked", "classes", "pooler", "encoder-decoder", "two sizes"]
+WIRINGS += ["two tables", "target vectors"]
 
 
 def build(config, wiring):
@@ -45,8 +47,19 @@ def build(config, wiring):
     ids, source = torch.randint(V, (B, T)), torch.randint(V, (B, S))
     if wiring == "decoder":
         return Decoder(config), (ids,), {}
+    if wiring == "last token":
+        head = ClassificationHead(config, 5, pooling="last", dense=False, out_bias=False)
+        return Decoder(config, head), (ids,), {"head": Head("classes", n_classes=5, dense=False, out_bias=False)}
+    if wiring == "vectors":
+        return Decoder(config, VectorHead()), (ids,), {"head": Head("vectors")}
     if wiring == "encoder-decoder":
         return EncoderDecoder(config), (source, ids), {"wiring": "encoder-decoder"}
+    if wiring == "two tables":
+        return EncoderDecoder(config, shared=False), (source, ids), {"wiring": "encoder-decoder", "shared": False}
+    if wiring == "target vectors":
+        model = EncoderDecoder(config)
+        model.head = VectorHead()
+        return model, (source, ids), {"wiring": "encoder-decoder", "head": Head("vectors")}
     if wiring == "two sizes":
         other = config.but(d_model=config.d_model + 4, d_ff=23)
         return EncoderDecoder(config, other), (source, ids), {"wiring": "encoder-decoder", "encoder": other}
@@ -57,6 +70,9 @@ def build(config, wiring):
     elif wiring == "classes":
         model.head = ClassificationHead(config, 5, norm=lambda: make_norm(config))
         words["head"] = Head("classes", n_classes=5)
+    elif wiring == "pooler":
+        model.head, model.pooler = ClassificationHead(config, 5, dense=False), Pooler(config)
+        words = {**words, "head": Head("classes", n_classes=5, dense=False), "pooler": True}
     return model, (ids,), words
 
 
@@ -98,6 +114,22 @@ def test_flops(name, wiring, monkeypatch):
         model.eval()(*inputs)
     source = {"source_length": S} if len(inputs) == 2 else {}
     assert forward_flops(CONFIGS[name], B, T, **words, **source) == counter.get_total_flops()
+
+
+def test_a_model_that_reads_images(monkeypatch):
+    patches = Patches((15, 14), (5, 7), channels=2)
+    config = SMALL.but(vocab_size=0, positions="learned", max_length=patches.tokens)
+    model = Encoder(config, ClassificationHead(config, 5, dense=False), Pooler(config), patches=patches)
+    words = {"wiring": "encoder", "head": Head("classes", 5, dense=False), "pooler": True, "patches": patches}
+    parts = parameters(config, **words)
+    assert parts["total"] == counted(model)
+    assert parts["embedding"] == counted(model.stack.embedding)
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda q, k, v, **_: attend_oracle(q, k, v)[0]
+    )
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model.eval()(torch.randn(B, 2, 15, 14))
+    assert forward_flops(config, B, patches.tokens, **words) == counter.get_total_flops()
 
 
 def test_training_takes_about_three_forward_passes(monkeypatch):
@@ -152,7 +184,14 @@ def test_bytes_of_training():
 
 @pytest.mark.parametrize(
     "words",
-    [{"wiring": "cross"}, {"encoder": SMALL}, {"head": Head("masked")}, {"wiring": "encoder", "encoder": SMALL}],
+    [
+        {"wiring": "cross"},
+        {"encoder": SMALL},
+        {"head": Head("masked")},
+        {"pooler": True},
+        {"patches": Patches()},
+        {"wiring": "encoder", "encoder": SMALL},
+    ],
 )
 def test_what_cannot_be_built_is_refused(words):
     with pytest.raises(ValueError, match="wiring"):

@@ -11,9 +11,13 @@ from headway.nn.positions import (
     _Turn,
     alibi_bias,
     alibi_slopes,
+    dynamic_base,
     rotate,
     rotation,
     sinusoids,
+    stretch_linear,
+    stretch_llama3,
+    stretch_yarn,
 )
 
 
@@ -78,6 +82,46 @@ def test_rotation_equals_a_complex_product():
     expected = torch.complex(x[..., :3], x[..., 3:]) * torch.complex(*by)
     found = rotate(x, by)
     torch.testing.assert_close(found, torch.cat([expected.real, expected.imag], dim=-1), atol=1e-6, rtol=0)
+
+
+FREQUENCIES = 1.0 / 100.0 ** (torch.arange(0, 10, 2) / 10)  # base 100, five pairs: 1, 0.398, 0.158, 0.063, 0.025
+
+
+def test_linear_stretching_is_a_division_of_positions():
+    plain = rotation(torch.tensor([[2, 3]]), 10, 100.0)
+    found = rotation(torch.tensor([[8, 12]]), 10, 100.0, lambda f: stretch_linear(f, 4.0))
+    for part, expected in zip(found, plain, strict=True):
+        torch.testing.assert_close(part, expected, atol=1e-6, rtol=0)
+
+
+def test_llama3_stretching_by_hand():
+    """In 100 tokens the pairs turn 15.9, 6.34, 2.52, 1.004 and 0.4 times; from 1 to 4 turns is between."""
+    found = stretch_llama3(FREQUENCIES, 8.0, 100, 1.0, 4.0) / FREQUENCIES
+    kept = [(100 * 100 ** (-i / 5) / (2 * math.pi) - 1) / 3 for i in (2, 3)]
+    assert found.tolist() == pytest.approx([1, 1, *(k + (1 - k) / 8 for k in kept), 1 / 8], abs=1e-6)
+
+
+def test_yarn_stretching_by_hand():
+    """The pair that turns n times in 100 tokens is 10 ln(100 / 2πn) / (2 ln 100): 1.499 for 4, 3.004 for 1."""
+    first, last = (10 * math.log(100 / (2 * math.pi * turns)) / (2 * math.log(100)) for turns in (4, 1))
+    found = stretch_yarn(FREQUENCIES, 8.0, 100, 1.0, 4.0, 100.0, whole=False) / FREQUENCIES
+    kept = [1, 1, *(1 - (i - first) / (last - first) for i in (2, 3)), 0]
+    assert found.tolist() == pytest.approx([k + (1 - k) / 8 for k in kept], abs=1e-6)
+    found = stretch_yarn(FREQUENCIES, 8.0, 100, 1.0, 4.0, 100.0) / FREQUENCIES  # from 1 to 4
+    assert found.tolist() == pytest.approx([k + (1 - k) / 8 for k in (1, 1, 2 / 3, 1 / 3, 0)], abs=1e-6)
+
+
+def test_a_size_multiplies_both():
+    plain, found = rotation(torch.tensor([[3]]), 4, 100.0), rotation(torch.tensor([[3]]), 4, 100.0, size=1.5)
+    assert all(torch.equal(part, 1.5 * other) for part, other in zip(found, plain, strict=True))
+
+
+def test_a_dynamic_base_stays_up_to_the_original_length():
+    base = dynamic_base(100.0, 10, 3.0, 50, torch.tensor([1, 50, 75]))
+    assert base.shape == (3, 1, 1, 1)
+    assert base.flatten().tolist() == pytest.approx([100, 100, 100 * (3 * 1.5 - 2) ** (10 / 8)])
+    longest = dynamic_base(100.0, 10, 1.0, 50, torch.tensor([200]))  # factor 1: the slowest is a quarter as fast
+    assert longest.item() ** -0.8 == pytest.approx(100**-0.8 / 4)
 
 
 def test_alibi_slopes_as_published():

@@ -7,6 +7,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, make_norm
@@ -31,9 +32,16 @@ CASES = {
     "nanochat, grouped": ("NanoChatForCausalLM", {"num_key_value_heads": 2, "final_logit_softcapping": 7.0}),
     "nanochat, multi-query": ("NanoChatForCausalLM", {"num_key_value_heads": 1, "rms_norm_eps": 1e-2}),
     "nanochat, tied": ("NanoChatForCausalLM", {"tie_word_embeddings": True, "final_logit_softcapping": None}),
+    "nanochat, linear": (
+        "NanoChatForCausalLM",
+        {"rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 101.0}},
+    ),
     "nanochat, silu": ("NanoChatForCausalLM", {"hidden_act": "silu", "rope_parameters": NEAR_ROPE}),
     "modernbert": ("ModernBertModel", {}),
     "modernbert, all near": ("ModernBertModel", {"layer_types": ["sliding_attention"] * 5, "local_attention": 2}),
+    "modernbert, odd window": ("ModernBertModel", {"local_attention": 7}),
+    "modernbert, itself alone": ("ModernBertModel", {"local_attention": 1}),
+    "modernbert, one base given": ("ModernBertModel", {"rope_parameters": {"sliding_attention": NEAR_ROPE}}),
     "modernbert, all far": ("ModernBertModel", {"layer_types": ["full_attention"] * 5}),
     "modernbert, every bias": ("ModernBertModel", EVERY_BIAS),
     "masked": ("ModernBertForMaskedLM", {}),
@@ -168,6 +176,20 @@ def test_cached_greedy_ids_equal_generate(name, tmp_path):
     assert text.tolist() == expected.tolist()
 
 
+@torch.no_grad()
+def test_nanochat_without_a_head(tmp_path):
+    """Its vectors leave a norm without weights, so that they spread by 1 and no more."""
+    model = redraw(transformers.NanoChatModel(transformers.NanoChatConfig(**NANOCHAT)))
+    model.save_pretrained(tmp_path / "theirs")
+    ours, (ids, mask) = load_model(tmp_path / "theirs"), inputs("right")
+    save_model(ours, tmp_path / "ours")
+    back, report = transformers.NanoChatModel.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    for other in (model, back.eval()):
+        answer = other(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        assert (ours(ids, mask) - answer)[mask].abs().max() <= BOUND
+
+
 MUTATIONS = {
     "ε × 100": ("nanochat", {"rms_norm_eps": 1e-4}),
     "activation": ("nanochat", {"hidden_act": "relu"}),
@@ -251,3 +273,20 @@ def test_the_older_form_of_a_configuration_reads_the_same(tmp_path):
     assert ours.config.position == Positions("rotary", base=160000.0, window_base=10000.0)
     assert [ours.config.layer_window(layer) for layer in range(5)] == [None, 4, 4, None, 4]
     assert difference(ours, model) <= BOUND
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"layer_types": ["chunked_attention"] * 5}, "layer_types has chunked_attention"),
+        ({"layer_types": ["full_attention"] * 4}, "layer_types has 4"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "rope_scaling .* is not supported"),
+        ({"classifier_activation": "mish"}, "classifier_activation is 'mish'"),
+    ],
+)
+def test_what_would_be_read_wrongly_is_refused(wrong, said, tmp_path):
+    theirs("classes, first").save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    with pytest.raises(InputError, match=said):
+        load_model(tmp_path)

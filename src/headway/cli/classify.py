@@ -4,12 +4,11 @@ import csv
 import io
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.common import check_not_path, emit, is_file, lines_of, output_options, standard_input, write_output
+from headway.cli.common import check_output, emit, output_options, texts_of, write_output
 from headway.errors import InputError
 
 
@@ -29,63 +28,20 @@ def command(
     standard input.
     """
     started = time.monotonic()
-    if to is not None and is_file(text) and Path(to).resolve() == Path(text).resolve():
-        raise InputError(f"--to {to}: is the file that is read; name another, so that nothing is lost.")
-    if to is not None and not to.endswith((".csv", ".jsonl")):
-        raise InputError(f"--to {to}: results are written as .csv or .jsonl; name the file so.")
+    check_output(to, text, (".csv", ".jsonl"))
     from headway.inference.classifier import Classifier
     from headway.inference.load import load
 
     pipe = load(run)
     if not isinstance(pipe, Classifier):
         raise InputError(f"{run}: holds a model for {pipe.task}; classify needs a classifier.")
-    texts = _texts(run, text, text_column, encoding)
+    texts = texts_of(run, text, text_column, encoding)
     results = pipe(texts)
     if to is not None:
         write_output(to, _as_csv(texts, results, pipe.labels) if to.endswith(".csv") else _as_jsonl(texts, results))
     found = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
     shown = [f"{r['label']}\t{r['score']:.3f}\t{t}" for r, t in zip(results, texts, strict=True)]
     emit(found, as_json, [f"{len(results):,} results in {to}"] if to else shown)
-
-
-def _texts(run: str, text: str, text_column: str | None, encoding: str | None) -> list[str]:
-    """The texts that the argument stands for."""
-    if text == "-":
-        return lines_of(standard_input())
-    if not is_file(text):
-        check_not_path(text)
-        return [text]
-    from headway.data.files import kind
-    from headway.data.read import read
-    from headway.data.table import Table
-
-    path = Path(text)
-    if kind(path) == "text":
-        return [line for _, line in _plain_lines(path, encoding)]
-    source = read([path], encoding=encoding)
-    if isinstance(source, Table):
-        return source.column(text_column or _trained_column(run, source.columns))
-    return ["".join(document.chunks()) for document in source.documents()]
-
-
-def _plain_lines(path: Any, encoding: str | None) -> list[tuple[int, str]]:
-    from headway.data.corpus import file_chunks
-
-    return list(enumerate(lines_of("".join(file_chunks(path, encoding)))))
-
-
-def _trained_column(run: str, columns: list[str]) -> str:
-    """The column the model was trained on, where the file has it; else the only one.  Raises InputError otherwise."""
-    try:
-        facts = json.loads((Path(run) / "headway.json").read_text(encoding="utf-8"))
-        trained = facts["data"]["text_column"]
-    except (OSError, ValueError, KeyError):
-        trained = None
-    if trained in columns:
-        return trained
-    if len(columns) == 1:
-        return columns[0]
-    raise InputError(f"which column holds the text? found: {', '.join(columns)}; name one with --text-column.")
 
 
 def _as_csv(texts: list[str], results: list[dict[str, Any]], labels: list[str]) -> str:

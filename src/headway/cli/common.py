@@ -1,10 +1,13 @@
 """What the verbs share: the options --json and --quiet, results, and texts from an argument, a file or a pipe."""
 
+import contextlib
 import json
 import math
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,19 @@ def _finite(value: Any) -> Any:
     return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, for a verb that has something to clear away or to say first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def standard_input() -> str:
     """All of standard input as UTF-8 text.  Raises InputError when it is something else."""
     try:
@@ -74,6 +90,50 @@ def check_not_path(argument: str) -> None:
         raise InputError(f"{argument}: this is a folder; name a file in it.")
     if " " not in path.name and path.suffix in ENDINGS:
         raise InputError(f"{argument}: there is no such file. (To use these very words as the text, pipe them to `-`.)")
+
+
+def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
+    """Raise InputError when results cannot go to ``to``: the file that is read, or no kind that is written."""
+    if to is not None and is_file(read) and Path(to).resolve() == Path(read).resolve():
+        raise InputError(f"--to {to}: is the file that is read; name another, so that nothing is lost.")
+    if to is not None and not to.endswith(endings):
+        kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
+        raise InputError(f"--to {to}: results are written as {kinds}; name the file so.")
+
+
+def texts_of(run: str, text: str, text_column: str | None, encoding: str | None) -> list[str]:
+    """The texts that an argument stands for: itself, a file's (by its text column or line by line), or "-"."""
+    if text == "-":
+        return lines_of(standard_input())
+    if not is_file(text):
+        check_not_path(text)
+        return [text]
+    from headway.data.corpus import file_chunks
+    from headway.data.files import kind
+    from headway.data.read import read
+    from headway.data.table import Table
+
+    path = Path(text)
+    if kind(path) == "text":
+        return lines_of("".join(file_chunks(path, encoding)))
+    source = read([path], encoding=encoding)
+    if isinstance(source, Table):
+        return source.column(text_column or _trained_column(run, source.columns))
+    return ["".join(document.chunks()) for document in source.documents()]
+
+
+def _trained_column(run: str, columns: list[str]) -> str:
+    """The column the model was trained on, where the file has it; else the only one.  Raises InputError otherwise."""
+    try:
+        facts = json.loads((Path(run) / "headway.json").read_text(encoding="utf-8"))
+        trained = facts["data"]["text_column"]
+    except (OSError, ValueError, KeyError):
+        trained = None
+    if trained in columns:
+        return trained
+    if len(columns) == 1:
+        return columns[0]
+    raise InputError(f"which column holds the text? found: {', '.join(columns)}; name one with --text-column.")
 
 
 def write_output(to: str, text: str) -> None:

@@ -78,11 +78,12 @@ def _wiring(model: Any) -> dict[str, Any]:
     head = None
     if isinstance(model.head, ClassificationHead):
         normed = not isinstance(model.head.norm, nn.Identity)
-        dense_bias = model.head.dense is not None and model.head.dense.bias is not None
-        head = Head("classes", model.head.out.out_features, dense_bias, normed)
+        dense = model.head.dense
+        biased, out_bias = dense is not None and dense.bias is not None, model.head.out.bias is not None
+        head = Head("classes", model.head.out.out_features, biased, normed, dense is not None, out_bias)
     elif isinstance(model.head, MaskedTokenHead):
         head = Head("masked", dense_bias=model.head.dense.bias is not None)
-    return {"wiring": "encoder", "head": head}
+    return {"wiring": "encoder", "head": head, "pooler": model.pooler is not None, "patches": model.patches}
 
 
 def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
@@ -99,6 +100,8 @@ def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
                     yield f"{prefix}block {layer + 1} {kind}", kind, part, 2 * _weights(part) + scores
         if stack.config.norm_order == "pre":
             yield f"{prefix}norm", "norm", stack.norm, 0.0
+    if getattr(model, "pooler", None) is not None:
+        yield "pooler", "pooler", model.pooler, 0.0  # no part of a forward pass
     if model.head is not None:
         one = hasattr(model.head, "pooling")  # one answer for the whole text, not one for each token
         yield "head", "head", model.head, 2 * _weights(model.head) / (length if one else 1)

@@ -25,7 +25,10 @@ VERBS = {
     "evaluate": "Measure a saved model on a file.",
     "generate": "Continue a text with a language model.",
     "classify": "Name the label of a text, or of every text in a file.",
+    "fill": "Fill in what a text leaves open.",
+    "embed": "Turn texts into vectors, compare them, or find the nearest.",
     "explain": "Show a saved model block by block.",
+    "export": "Write a saved model for other programs, and prove that they read the same model.",
     "demo": "Train small models on text that Python carries, and show what they learn.",
 }
 

@@ -22,9 +22,11 @@ def train(
 ) -> dict[str, Any]:
     """Train on a file, several, or a folder; returns what the command prints with ``--json``.
 
-    ``options`` are those of the command: ``time="5m"``, ``steps=100``, ``seed=0``, ``d_model=128`` and so on.  Without
-    ``out`` the run is kept in ``runs/`` under the input's name.  Raises InputError for input that cannot be used.
+    ``options`` are those of the command: ``time="5m"``, ``steps=100``, ``seed=0``, ``d_model=128`` and so on, and
+    ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under the input's name.  Raises InputError for input that cannot be used.
     """
+    if "from" in options:  # a word of Python's: only **{"from": ...} can give it
+        options["from_model"] = options.pop("from")
     return _train(inputs, out, validation, quiet, options, clock.monotonic(), [])
 
 
@@ -98,13 +100,13 @@ def _options(function: Any) -> Any:
     """One option of the command for each field of TrainOptions, in its order."""
     for field in reversed(fields(TrainOptions)):
         text, choices = field.metadata["help"], field.metadata["choices"]
-        name = f"--{flag(field.name)}"
+        name = (f"--{flag(field.name)}", field.name)
         if field.type is bool or field.type == "bool":
-            function = click.option(name, is_flag=True, help=text)(function)
+            function = click.option(*name, is_flag=True, help=text)(function)
             continue
         kind: Any = click.Choice(choices) if choices else {"int": int, "float": float}.get(_plain(field.type), str)
         shown = field.default not in (None, "")
-        function = click.option(name, type=kind, default=field.default, help=text, show_default=shown)(function)
+        function = click.option(*name, type=kind, default=field.default, help=text, show_default=shown)(function)
     return function
 
 

@@ -3,7 +3,7 @@
 Letters: B batch, T length, V vocabulary.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -30,15 +30,15 @@ def decode(
     *,
     max_tokens: int,
     context: int,
-    end: int | None = None,
+    end: int | Collection[int] | None = None,
     forbidden: Sequence[int] = (),
     seed: int | None = None,
     device: torch.device | str = "cpu",
 ) -> Generator[dict[int, int], set[int] | None, None]:
     """Continue every prompt; each step yields the new token of every row that goes on, by row.
 
-    A row is over after ``end`` (which is not yielded), after ``max_tokens``, or when the caller sends its number back
-    (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is forgotten and the rest read
+    A row is over after ``end`` (an id, or any of several; it is not yielded), after ``max_tokens``, or when the caller
+    sends its number back (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is forgotten and the rest read
     anew, so that no position is further than the model was trained for.  A row gets the same tokens whatever rows are
     beside it, but for rounding.
     """
@@ -47,6 +47,7 @@ def decode(
         raise ValueError(f"prompt {[bool(text) for text in texts].index(False)} has no tokens: give at least one")
     starts = [max(0, len(text) - context) for text in texts]
     random = [_generator(seed, device) for _ in texts]
+    ends = () if end is None else (end,) if isinstance(end, int) else end
     alive = list(range(len(texts)))
     state, logits = _read(model, texts, starts, alive, device)
     for count in range(max_tokens):
@@ -54,7 +55,7 @@ def decode(
             logits[:, list(forbidden)] = float("-inf")
         seen = _seen(texts, alive, logits) if sampling.repetition_penalty != 1.0 else None
         chosen = choose(logits, sampling, seen, [random[row] for row in alive]).tolist()
-        step = {row: token for row, token in zip(alive, chosen, strict=True) if token != end}
+        step = {row: token for row, token in zip(alive, chosen, strict=True) if token not in ends}
         for row, token in step.items():
             texts[row].append(token)
         finished: set[int] = set()

@@ -12,8 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from headway.errors import InputError
+from headway.hub.download import locate
 from headway.hub.families import FAMILIES
 from headway.hub.families.family import Family, architecture
+from headway.hub.kept import CONFIG, GENERATION, entries_to_write, kept_entries
+from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
 from headway.hub.table import expand, read_weights, write_weights
 from headway.models.config import TransformerConfig
 from headway.storage import write_json, write_whole
@@ -23,11 +26,12 @@ UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticErr
 
 
 def load_model(path: str | Path) -> nn.Module:
-    """The model in a Hugging Face directory: a bare module in eval mode, in float32.
+    """The model in a Hugging Face directory, or of an id of the hub: a bare module in eval mode, in float32.
 
-    Raises InputError naming the file and what is wrong with it.
+    Where ``modules.json`` says what follows the model (``hub.sentence_transformers``), that is its head.  Raises
+    InputError naming the file and what is wrong with it.
     """
-    directory = Path(path)
+    directory = locate(path).path
     theirs = read_json(directory / "config.json")
     family = _family(theirs, directory)
     weights = _read_safetensors(directory / "model.safetensors")
@@ -38,37 +42,56 @@ def load_model(path: str | Path) -> nn.Module:
         raise InputError(f"{directory / 'config.json'}: {_one_line(error)}") from None
     expected = _own_weights(model)
     try:
+        for name, shape in family.zeros(theirs).items():
+            weights.setdefault(name, torch.zeros(shape))
+        for copy, name in family.copies(theirs).items():
+            weights = _without_copy(weights, copy, name)
         weights = _without_copies(weights, family, theirs, model)
         ours = read_weights(family.rows(theirs), weights, expected, model_config(model))
     except ValueError as error:
         raise InputError(f"{directory / 'model.safetensors'}: {_one_line(error)}") from None
     model.load_state_dict(ours, strict=False)
+    model.family = family.model_type  # type: ignore[assignment]  # of two that would write the same, the one it had
+    model.kept = kept_entries(directory, theirs, family)  # type: ignore[assignment]
+    add_modules(model, directory, theirs)
     return model.eval()
 
 
 def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     """Write ``config.json`` and ``model.safetensors`` in the layout of the model's family.
 
-    ``entries`` go into ``config.json`` as they are: labels, and ids of special tokens.  Raises ValueError when no
-    family can express the model, naming what the nearest one would change.
+    ``entries`` go into ``config.json`` as they are: labels, and ids of special tokens.  A model that was loaded also
+    keeps what its files said of such things (``hub.kept``).  Raises ValueError when no family can express the model,
+    naming what the nearest one would change.
     """
     directory = Path(path)
+    model, head = without_modules(model)
     family, theirs = family_of(model)
+    theirs |= head_entries(head)
+    kept = entries_to_write(model, theirs, entries)
+    changed = _changed(family.config(theirs), family.config({**theirs, **kept[CONFIG]}))
+    if changed:
+        raise ValueError(f"entries of config.json would change {', '.join(changed)} of the model")
     directory.mkdir(parents=True, exist_ok=True)
     weights = write_weights(family.rows(theirs), _own_weights(model), model_config(model))
     if architecture(theirs, family.classes) == family.bare:
         weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
-    write_json(directory / "config.json", {**theirs, **entries, "dtype": "float32"})
+    write_json(directory / "config.json", {**theirs, **kept[CONFIG], "dtype": "float32"})
+    if kept[GENERATION]:
+        write_json(directory / GENERATION, kept[GENERATION])
     write_whole(directory / "model.safetensors", lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
+    write_modules(directory, model, head)
 
 
 def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
     """The family that expresses a model exactly, and its ``config.json``.  Raises ValueError when there is none.
 
-    A family expresses a model when its configuration, read back, gives our configuration again.
+    A family expresses a model when its configuration, read back, gives our configuration again.  Of several that do,
+    it is the one that the model was loaded from, or else the first.
     """
     differences = []
-    for family in FAMILIES:
+    named = getattr(model, "family", None)
+    for family in sorted(FAMILIES, key=lambda family: family.model_type != named):
         try:
             theirs = family.describe(model)
             if theirs is None:
@@ -136,9 +159,11 @@ def _with_prefix(weights: dict[str, Tensor], family: Family, theirs: dict[str, A
     """
     prefix = family.prefix
     known = {re.sub(r"\d+", "0", part.name) for entry in family.rows(theirs) for part in entry.at(0).theirs}
-    patterns = [re.compile(pattern) for pattern in family.ignored]
+    patterns = [re.compile(pattern) for pattern in family.ignores(theirs)]
     named = {}
     for name, tensor in weights.items():
+        for old, new in family.renamed.items():
+            name = re.sub(old, new, name)
         if prefix and re.sub(r"\d+", "0", name) not in known and not name.startswith(prefix):
             longer = prefix + name
             if re.sub(r"\d+", "0", longer) in known or any(pattern.fullmatch(longer) for pattern in patterns):
@@ -146,6 +171,15 @@ def _with_prefix(weights: dict[str, Tensor], family: Family, theirs: dict[str, A
         if not any(pattern.fullmatch(name) for pattern in patterns):
             named[name] = tensor
     return named
+
+
+def _without_copy(weights: dict[str, Tensor], copy: str, name: str) -> dict[str, Tensor]:
+    """Drop a stored copy of a tensor, after checking it; a copy without its original stands for it."""
+    if copy not in weights:
+        return weights
+    if name in weights and not torch.equal(weights[copy], weights[name]):
+        raise ValueError(f"{copy} differs from {name}, though both are one table in this family")
+    return {name: weights[copy], **{key: tensor for key, tensor in weights.items() if key != copy}}
 
 
 def _without_copies(

@@ -18,7 +18,9 @@ from headway.inference.load import load
 from headway.tasks.classification import Classification
 from headway.tasks.language_modeling import LanguageModeling
 from headway.training.config import TrainOptions
-from headway.training.prepare import encode_text, held_out_rows, read_input, text_parts
+from headway.training.prepare import read_input
+from headway.training.recipes.classification import held_out_rows, shortened
+from headway.training.recipes.language_modeling import encode_text, text_parts
 
 READING = ("text_column", "label_column", "encoding", "delimiter", "on_bad_row")
 """Options of the training run that say how its files are read."""
@@ -108,7 +110,7 @@ def _row_metrics(pipe: Classifier, texts: list[str], names: list[str], source: s
         )
     number = {label: i for i, label in enumerate(pipe.labels)}
     longest = pipe.model.config.max_length
-    ids = [row[:longest] for row in pipe.tokenizer.encode_batch(texts, special=True)]  # cut as in training
+    ids = shortened(pipe.tokenizer.encode_batch(texts, special=True), longest, pipe.tokenizer)  # cut as in training
     batches = row_batches(ids, [number[name] for name in names], BATCH_TOKENS)
     return {**Classification(pipe.labels).evaluate(pipe.model, batches), "examples": len(texts)}
 

@@ -8,7 +8,9 @@ from typing import Any
 from headway.errors import InputError
 from headway.generation.decode import decode
 from headway.generation.sampling import Sampling, check_number
+from headway.inference.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.models.transformer import Decoder
+from headway.text.chat import Message
 from headway.text.stream import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
 
@@ -23,6 +25,7 @@ class Generator:
 
     def __init__(self, model: Decoder, tokenizer: Tokenizer):
         self.model, self.tokenizer = model, tokenizer
+        self.ends = end_ids(model, tokenizer)
 
     def __call__(self, prompt: str | Sequence[str], **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list, without the prompt itself; options as for ``stream``."""
@@ -42,9 +45,44 @@ class Generator:
         """
         return (piece for _, piece in self._pieces([prompt], **options) if piece)
 
-    def _pieces(
+    def chat(self, messages: list[Message], **options: Any) -> str:
+        """The reply to a conversation: dicts with "role" (system, user, assistant) and "content", the user's last.
+
+        It is told to the model by the template that came with it, and ends where the template ends a turn.  Options as
+        for ``stream``.  Of a conversation that is too long, the oldest turns are left out, with a warning; never the
+        system message.  Raises InputError for a model without a template, and for what is no conversation.
+        """
+        return "".join(self.stream_chat(messages, **options))
+
+    def stream_chat(self, messages: list[Message], **options: Any) -> Iterator[str]:
+        """The reply piece by piece; joined, the pieces equal ``chat``."""
+        pieces, kept = self.reply_to(messages, **options)
+        if len(kept) < len(messages):
+            warnings.warn(forgetting(len(messages) - len(kept)), stacklevel=2)
+        return pieces
+
+    def reply_to(
+        self, messages: list[Message], *, max_tokens: int = 100, **options: Any
+    ) -> tuple[Iterator[str], list[Message]]:
+        """(the pieces of the reply, the messages that are read for it)."""
+        check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        tokenizer, context = chat_tokenizer(self.tokenizer), self.model.config.max_length
+        ids, kept = fit(tokenizer, messages, context, max_tokens)
+        ends = self.ends | end_of_turn(tokenizer)
+        pieces = self._continue(tokenizer, [ids], ends, max_tokens=min(max_tokens, context - len(ids)), **options)
+        return (piece for _, piece in pieces if piece), kept
+
+    def _pieces(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
+        """Check everything now; give pairs (row, piece of its text) as they come."""
+        context = self.model.config.max_length
+        ids = [self._encode(prompt, context) for prompt in prompts]
+        return self._continue(self.tokenizer, ids, self.ends, **options)
+
+    def _continue(
         self,
-        prompts: Sequence[str],
+        tokenizer: Tokenizer,
+        ids: Sequence[Sequence[int]],
+        ends: frozenset[int],
         *,
         max_tokens: int = 100,
         temperature: float = 0.8,
@@ -60,18 +98,16 @@ class Generator:
         if seed is not None:
             check_number("seed", seed, 0, (1 << 63) - 1, "a whole number from 0 to 2 to the power of 63", whole=True)
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        context, end = self.model.config.max_length, self.tokenizer.end_of_text
-        ids = [self._encode(prompt, context) for prompt in prompts]
-        texts = [self.tokenizer.stream() for _ in prompts]
-        stops = [StopStrings(stop) for _ in prompts]
+        texts = [tokenizer.stream() for _ in ids]
+        stops = [StopStrings(stop) for _ in ids]
         steps = decode(
             self.model,
             ids,
             sampling,
             max_tokens=max_tokens,
-            context=context,
-            end=end,
-            forbidden=sorted(self.tokenizer.special_ids - {end}),
+            context=self.model.config.max_length,
+            end=ends,
+            forbidden=sorted(tokenizer.special_ids - ends),
             seed=seed,
         )
         return _pieces_of(steps, texts, stops)

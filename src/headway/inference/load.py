@@ -4,21 +4,24 @@ from pathlib import Path
 
 from headway.errors import InputError
 from headway.hub.directory import load_model, model_config, read_json
+from headway.hub.download import locate
 from headway.inference.classifier import Classifier
+from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
-from headway.models.heads import ClassificationHead
+from headway.inference.mask_filler import MaskFiller
+from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Decoder, Encoder
 from headway.text.tokenizer import Tokenizer
 
-Pipeline = Generator | Classifier
+Pipeline = Generator | Classifier | MaskFiller | Embedder
 
 
 def load(path: str | Path) -> Pipeline:
-    """The pipeline of a run directory or of a Hugging Face directory.
+    """The pipeline of a run directory, of a Hugging Face directory, or of an id of the hub.
 
     Raises InputError when there is none, when a file of it is damaged, or when its model answers no task known here.
     """
-    directory = Path(path)
+    directory = locate(path).path
     if not directory.is_dir():
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
     if not (directory / "config.json").exists():
@@ -29,7 +32,11 @@ def load(path: str | Path) -> Pipeline:
         return Generator(model, tokenizer)
     if isinstance(model, Encoder) and isinstance(model.head, ClassificationHead):
         return Classifier(model, tokenizer, _labels(directory, model.head.out.out_features))
-    raise InputError(f"{directory / 'config.json'}: this model neither continues texts nor names labels.")
+    if isinstance(model, Encoder) and isinstance(model.head, MaskedTokenHead):
+        return MaskFiller(model, tokenizer)
+    if isinstance(model, Encoder) and (model.head is None or isinstance(model.head, PoolingHead)):
+        return Embedder(model, tokenizer)
+    raise InputError(f"{directory / 'config.json'}: this model answers no task that is known here.")
 
 
 def _labels(directory: Path, n_classes: int) -> list[str]:

@@ -1,9 +1,50 @@
 """One configuration for every Transformer."""
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 from headway.nn.feedforward import ACTIVATIONS
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How a rotary encoding turns more slowly, for texts longer than those of the training.
+
+    "linear" divides every frequency by ``factor`` (Chen et al. 2023).  "llama3" (Llama 3.1) and "yarn" (Peng et al.
+    2023) keep the fast pairs and divide the slow ones.  "dynamic" (dynamic NTK) raises the base with the length of each
+    text past ``original_length``; the formulas are in nn.positions.
+
+    Under "dynamic" the frequencies depend on how many tokens have been read, and keys in a state stay as they were
+    turned when they were read.  So up to ``original_length`` tokens, cached and uncached logits agree as everywhere;
+    beyond it they do not: uncached, a longer text turns all its keys anew.  transformers does the same in both cases.
+    """
+
+    kind: Literal["linear", "dynamic", "yarn", "llama3"]
+    factor: float
+    """how many times as slowly"""
+    original_length: int = 2048
+    """dynamic, yarn, llama3: the length before stretching (for "dynamic", that of the model's configuration)"""
+    slow: float = 1.0
+    """yarn, llama3: pairs that turn fewer times within the original length are divided by the whole factor"""
+    fast: float = 32.0
+    """yarn, llama3: pairs that turn more often keep their frequency"""
+    whole: bool = True
+    """yarn: round the two bounds outwards to whole pairs"""
+    size: float = 1.0
+    """yarn: what cosines and sines are multiplied by; the paper's 3.4 has 0.1 ln(factor) + 1"""
+
+    KINDS: ClassVar[tuple[str, ...]] = ("linear", "dynamic", "yarn", "llama3")
+
+    def __post_init__(self) -> None:
+        _check(self.kind in self.KINDS, self, "kind", "one of " + ", ".join(self.KINDS))
+        for name in ("factor", "slow", "size"):
+            value = getattr(self, name)
+            _check(_number(value) and 0 < value < math.inf, self, name, "a number above 0")
+        _check(_whole(self.original_length, 1), self, "original_length", "a whole number ≥ 1")
+        above = _number(self.fast) and self.slow < self.fast < math.inf
+        _check(above, self, "fast", f"a number above slow = {self.slow}")
+        _check(isinstance(self.whole, bool), self, "whole", "True or False")
 
 
 @dataclass(frozen=True)
@@ -17,6 +58,8 @@ class Positions:
     """rotary: the base in layers that attend to a window, where it differs (ModernBERT)."""
     fraction: float = 1.0
     """rotary: the share of each head that is turned."""
+    scaling: RopeScaling | None = None
+    """rotary: how it is stretched beyond the length trained for, in all layers."""
     buckets: int = 32
     """relative: how many buckets of distances."""
     max_distance: int = 128
@@ -35,6 +78,7 @@ class Positions:
         local = self.base if self.window_base is None else self.window_base
         _check(_number(local) and local > 1, self, "window_base", "a number above 1, or None")
         _check(_number(self.fraction) and 0 < self.fraction <= 1, self, "fraction", "a number above 0, up to 1")
+        _check(self.scaling is None or isinstance(self.scaling, RopeScaling), self, "scaling", "a RopeScaling, or None")
         _check(_whole(self.buckets, 4) and self.buckets % 2 == 0, self, "buckets", "an even number ≥ 4")
         allowed = f"a whole number above buckets / 2 = {self.buckets // 2}"
         _check(_whole(self.max_distance, self.buckets // 2 + 1), self, "max_distance", allowed)
@@ -133,6 +177,9 @@ class TransformerConfig:
         if self.position.kind == "rotary":
             turned = self.rotated >= 2 and self.rotated % 2 == 0
             _check(turned, self, "positions", f"such that the rotated width is even and at least 2, not {self.rotated}")
+            scaling = self.position.scaling
+            dynamic = scaling is not None and scaling.kind == "dynamic"
+            _check(self.rotated > 2 or not dynamic, self, "positions", "such that more than 2 entries turn (dynamic)")
         per_layer = self.window if isinstance(self.window, tuple) else (self.window,) * self.n_layers
         fits = len(per_layer) == self.n_layers and all(near is None or _whole(near, 1) for near in per_layer)
         _check(fits, self, "window", f"a whole number ≥ 1 or None, or one for each of {self.n_layers} layers")
@@ -182,14 +229,21 @@ class TransformerConfig:
             raise ValueError(f"unknown configuration keys: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         values = dict(values)
         if isinstance(values.get("positions"), dict):
-            unknown = sorted(set(values["positions"]) - {field.name for field in fields(Positions)})
-            if unknown:
-                raise ValueError(f"unknown keys of positions: {', '.join(unknown)}")
-            values["positions"] = Positions(**values["positions"])
+            position = dict(values["positions"])
+            if isinstance(position.get("scaling"), dict):
+                position["scaling"] = _from_keys(RopeScaling, position["scaling"], "scaling")
+            values["positions"] = _from_keys(Positions, position, "positions")
         for name in ("bias", "window"):
             if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
         return cls(**values)
+
+
+def _from_keys(kind: type, values: dict[str, Any], name: str) -> Any:
+    unknown = sorted(set(values) - {field.name for field in fields(kind)})
+    if unknown:
+        raise ValueError(f"unknown keys of {name}: {', '.join(unknown)}")
+    return kind(**values)
 
 
 def _whole(value: Any, least: int) -> bool:

@@ -59,6 +59,14 @@ class TokenHead(nn.Module):
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
 
+class VectorHead(nn.Module):
+    """The vectors as they are, for a decoder without a head of its own (GPT2Model, LlamaModel).  It has no weights."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        return x
+
+
 class MaskedTokenHead(nn.Module):
     """BERT's masked-token head: a dense layer, its activation (the model's own unless given) and norm, then logits."""
 
@@ -76,8 +84,9 @@ class MaskedTokenHead(nn.Module):
         self.norm = make_norm(config)
         self.token = TokenHead(config, embedding)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, V)."""
+    def forward(self, x: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, V); with ``chosen``, bool (B, T), the N positions alone where it is true: (N, V)."""
+        x = x if chosen is None else x[chosen]
         return self.token(self.norm(ACTIVATIONS[self.activation](self.dense(x))))
 
 
@@ -97,7 +106,8 @@ class Pooler(nn.Module):
 class ClassificationHead(nn.Module):
     """Pool, a dense layer with its activation (and norm), then one logit for each class.
 
-    ``dense`` false leaves the dense layer, its activation and its norm out (ViT, GPT-2).
+    ``dense`` false leaves the dense layer, its activation and its norm out (ViT, GPT-2).  ``normalise`` brings the
+    pooled vector to length 1 first: with ``dense`` false that is a classifier on top of a sentence embedding.
     """
 
     def __init__(
@@ -112,6 +122,7 @@ class ClassificationHead(nn.Module):
         dense_bias: bool = False,
         out_bias: bool = True,
         dropout: float = 0.0,
+        normalise: bool = False,
     ):
         super().__init__()
         if n_classes < 2:
@@ -124,22 +135,42 @@ class ClassificationHead(nn.Module):
         self.norm = norm() if norm is not None else nn.Identity()
         self.dropout = Dropout(dropout)
         self.out = nn.Linear(config.d_model, n_classes, bias=out_bias)
+        self.normalise = normalise
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, C)."""
         x = pool(x, mask, self.pooling)
+        x = nn.functional.normalize(x, dim=-1) if self.normalise else x
         if self.dense is not None:
             x = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
         return self.out(self.dropout(x))
 
 
 class PoolingHead(nn.Module):
-    """One vector of length 1 for each sequence, for comparing texts by their cosine."""
+    """One vector for each sequence, for comparing texts by their cosine: pool, then ``dense``, then to length 1.
 
-    def __init__(self, pooling: Pooling = "mean"):
+    ``dense`` (nn.Linear, E features out of D) and its activation may be left out, and so may the last step.
+    """
+
+    def __init__(
+        self,
+        pooling: Pooling = "mean",
+        normalise: bool = True,
+        *,
+        dense: nn.Linear | None = None,
+        activation: str | None = None,
+    ):
         super().__init__()
+        if activation is not None and (dense is None or activation not in ACTIVATIONS):
+            raise ValueError(f"activation {activation!r} must be one of {', '.join(ACTIVATIONS)}, after a dense layer")
         self.pooling: Pooling = pooling
+        self.normalise = normalise
+        self.dense = dense
+        self.activation = activation
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, D)."""
-        return nn.functional.normalize(pool(x, mask, self.pooling), dim=-1)
+        """(B, T, D) -> (B, D), or (B, E)."""
+        x = pool(x, mask, self.pooling)
+        if self.dense is not None:
+            x = self.dense(x) if self.activation is None else ACTIVATIONS[self.activation](self.dense(x))
+        return nn.functional.normalize(x, dim=-1) if self.normalise else x

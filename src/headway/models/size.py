@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headway.models.config import TransformerConfig
+from headway.models.patches import Patches
 from headway.models.transformer import shares_embedding
 
 Wiring = Literal["encoder", "decoder", "encoder-decoder"]
@@ -18,12 +19,23 @@ Wiring = Literal["encoder", "decoder", "encoder-decoder"]
 
 @dataclass(frozen=True)
 class Head:
-    """What an encoder ends in: MaskedTokenHead ("masked") or ClassificationHead ("classes")."""
+    """What an encoder ends in, or a decoder instead of its logits.
 
-    kind: Literal["masked", "classes"]
+    MaskedTokenHead ("masked", for an encoder), ClassificationHead ("classes") or VectorHead ("vectors").  ``dense``
+    false leaves out the dense layer of "classes", and its norm.
+    """
+
+    kind: Literal["masked", "classes", "vectors"]
     n_classes: int = 2
     dense_bias: bool = False
     norm: bool = True
+    dense: bool = True
+    out_bias: bool = True
+
+    @property
+    def has_dense(self) -> bool:
+        """Whether there is a dense layer before what the head gives."""
+        return self.kind == "masked" or (self.kind == "classes" and self.dense)
 
 
 def parameters(
@@ -31,34 +43,40 @@ def parameters(
     *,
     wiring: Wiring = "decoder",
     encoder: TransformerConfig | None = None,
+    shared: bool = True,
     head: Head | None = None,
+    pooler: bool = False,
+    patches: Patches | None = None,
 ) -> dict[str, int]:
     """How many numbers are learned, by part; a tied matrix is counted once, as embedding.
 
-    "embedding" (tokens, learned positions, relative biases, segments), "attention", "cross", "feedforward", "norms" and
-    "head" add up to "total"; "block" is one block of the (decoder's) stack that has all its norms.  ``encoder`` is an
-    encoder-decoder's other configuration; ``head`` is for the wiring "encoder".
+    "embedding" (tokens or patches, learned positions, relative biases, segments), "attention", "cross", "feedforward",
+    "norms" and "head" (with the pooler, where there is one) add up to "total"; "block" is one block of the (decoder's)
+    stack that has all its norms.  ``encoder`` is an encoder-decoder's other configuration, and ``shared`` as it is
+    there; without a ``head`` all but encoders give logits; ``pooler`` and ``patches`` are an encoder's.
     """
-    _check(wiring, encoder, head)
-    decodes = wiring != "encoder"
+    _check(wiring, encoder, head, pooler or patches is not None)
     if wiring == "encoder-decoder":
         first = encoder or config
         parts = _stack(config, d_source=first.d_model)
         for part, count in _stack(first, None).items():
             parts[part] += count
-        if shares_embedding(config, first):
+        if shared and shares_embedding(config, first):
             parts["embedding"] -= config.vocab_size * config.d_model
         block = _block(config, first.d_model)
     else:
         parts, block = _stack(config, None), _block(config, None)
     parts["head"] = 0
-    if decodes or (head is not None and head.kind == "masked"):
+    if _gives_tokens(wiring, head):
         parts["head"] += 0 if config.tied else config.vocab_size * config.d_model
         parts["head"] += config.vocab_size if "head" in config.bias else 0
+    parts["head"] += (config.d_model + 1) * config.d_model if pooler else 0
+    parts["embedding"] += (patches.pixels + 2) * config.d_model if patches is not None else 0  # bias and class token
     if head is not None:
-        parts["head"] += config.d_model * config.d_model + (config.d_model if head.dense_bias else 0)
-        parts["norms"] += _norm(config, config.d_model) if head.norm or head.kind == "masked" else 0
-        parts["head"] += (config.d_model + 1) * head.n_classes if head.kind == "classes" else 0
+        if head.has_dense:
+            parts["head"] += config.d_model * config.d_model + (config.d_model if head.dense_bias else 0)
+            parts["norms"] += _norm(config, config.d_model) if head.norm or head.kind == "masked" else 0
+        parts["head"] += (config.d_model + head.out_bias) * head.n_classes if head.kind == "classes" else 0
     return {**parts, "block": sum(block.values()), "total": sum(parts.values())}
 
 
@@ -70,14 +88,18 @@ def forward_flops(
     source_length: int | None = None,
     wiring: Wiring = "decoder",
     encoder: TransformerConfig | None = None,
+    shared: bool = True,
     head: Head | None = None,
+    pooler: bool = False,
+    patches: Patches | None = None,
 ) -> int:
     """FLOPs of one forward pass over B sequences of T tokens without padding, and without a cache.
 
     Scores are counted as computed: all T × T of them under a causal mask too, and in a windowed layer the pieces that
-    ``attend_window`` makes.  ``source_length`` is S, for an encoder-decoder (T unless given).
+    ``attend_window`` makes.  ``source_length`` is S, for an encoder-decoder (T unless given).  T counts an image's
+    class token too; a pooler is no part of a forward pass, and whether a table is ``shared`` changes nothing here.
     """
-    _check(wiring, encoder, head)
+    _check(wiring, encoder, head, pooler or patches is not None)
     width = config.d_model
     flops = 0
     if wiring == "encoder-decoder":
@@ -85,11 +107,13 @@ def forward_flops(
         flops += _stack_flops(first, batch, source_length, causal=False)
         flops += _cross_flops(config, first.d_model, batch, length, source_length)
     flops += _stack_flops(config, batch, length, causal=wiring != "encoder")
-    if wiring != "encoder" or (head is not None and head.kind == "masked"):
+    if _gives_tokens(wiring, head):
         flops += 2 * batch * length * width * config.vocab_size
     if head is not None:
         rows = batch * length if head.kind == "masked" else batch
-        flops += 2 * rows * width * (width + (head.n_classes if head.kind == "classes" else 0))
+        flops += 2 * rows * width * (head.has_dense * width + (head.n_classes if head.kind == "classes" else 0))
+    if patches is not None:
+        flops += 2 * batch * (length - 1) * patches.pixels * width
     return flops
 
 
@@ -126,10 +150,15 @@ def training_bytes(count: int, *, bytes_each: int = 4, optimizer_states: int = 2
     return count * (2 * bytes_each + optimizer_states * bytes_each_state)
 
 
+def _gives_tokens(wiring: str, head: Head | None) -> bool:
+    """Whether a model ends in logits over the vocabulary."""
+    return wiring != "encoder" if head is None else head.kind == "masked"
+
+
 def _stack(config: TransformerConfig, d_source: int | None) -> dict[str, int]:
     width, position = config.d_model, config.position
     embedding = (config.vocab_size + config.segments) * width
-    embedding += config.max_length * width if position.kind == "learned" else 0
+    embedding += (config.max_length + position.start) * width if position.kind == "learned" else 0
     embedding += position.buckets * config.n_heads if position.kind == "relative" else 0
     parts = {part: config.n_layers * count for part, count in _block(config, d_source).items()}
     outer = int(config.embedding_norm) + int(config.norm_order == "pre") - int(not config.first_norm)
@@ -181,10 +210,13 @@ def _cross_flops(config: TransformerConfig, d_source: int, batch: int, length: i
     return config.n_layers * 2 * batch * (linear + 2 * q * length * source_length)
 
 
-def _check(wiring: str, encoder: TransformerConfig | None, head: Head | None) -> None:
+def _check(wiring: str, encoder: TransformerConfig | None, head: Head | None, encoders_own: bool) -> None:
     if wiring not in ("encoder", "decoder", "encoder-decoder"):
         raise ValueError(f"wiring is {wiring!r}, but must be encoder, decoder or encoder-decoder")
     if encoder is not None and wiring != "encoder-decoder":
         raise ValueError(f"a second configuration is for the wiring 'encoder-decoder', not {wiring!r}")
-    if head is not None and wiring != "encoder":
-        raise ValueError(f"a head can be chosen for the wiring 'encoder', not {wiring!r}")
+    known = {"encoder-decoder": ("vectors",), "decoder": ("classes", "vectors")}
+    if head is not None and head.kind not in known.get(wiring, (head.kind,)):
+        raise ValueError(f"the head {head.kind!r} is not for the wiring {wiring!r}")
+    if encoders_own and wiring != "encoder":
+        raise ValueError(f"a pooler and patches are for the wiring 'encoder', not {wiring!r}")

@@ -14,42 +14,68 @@ from torch import Tensor, nn
 
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead, make_norm
+from headway.models.patches import Patches, patch_embedding
 from headway.nn.attention import Attention
 from headway.nn.block import Block
 from headway.nn.dropout import Dropout
 from headway.nn.feedforward import FeedForward
 from headway.nn.masks import attention_mask, token_positions, with_bias
 from headway.nn.masks import source_mask as across_mask
+from headway.nn.patches import PatchEmbedding
 from headway.nn.positions import (
     LearnedPositions,
     RelativeBias,
     Rotation,
     alibi_bias,
     alibi_slopes,
+    dynamic_base,
     rotation,
     sinusoids,
+    stretch_linear,
+    stretch_llama3,
+    stretch_yarn,
 )
 from headway.nn.state import State
 
 
 class Encoder(nn.Module):
-    """Encoder-only: contextual vectors (BERT, RoBERTa, ModernBERT), and what ``head`` makes of them.
+    """Encoder-only: contextual vectors (BERT, RoBERTa, ModernBERT, ViT), and what ``head`` makes of them.
 
     ``pooler`` is what some families (BERT, ViT) make of the first vector; ``pooled`` gives it, ``forward`` does not use
-    it.
+    it.  With ``patches`` it reads images instead of ids (ViT): (B, C, H, W) float, N + 1 tokens each.
     """
 
-    def __init__(self, config: TransformerConfig, head: nn.Module | None = None, pooler: nn.Module | None = None):
+    def __init__(
+        self,
+        config: TransformerConfig,
+        head: nn.Module | None = None,
+        pooler: nn.Module | None = None,
+        *,
+        patches: Patches | None = None,
+    ):
         super().__init__()
         self.config = config
-        self.stack = Stack(config, causal=False)
+        self.patches = patches
+        self.stack = Stack(config, causal=False, embedding=patch_embedding(config, patches) if patches else None)
         self.head = head
         self.pooler = pooler
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """(B, T) int -> (B, T, D) vectors, or (B, T, V) or (B, C) by the head.  ``mask`` is true where a token is."""
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        *,
+        chosen: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T) int -> (B, T, D) vectors, or (B, T, V) or (B, C) by the head.  ``mask`` is true where a token is.
+
+        ``chosen``, bool (B, T), is for a masked-token head: logits of those N positions alone, (N, V).
+        """
         x = self.stack(ids, mask, segments=segments)
-        return x if self.head is None else self.head(x, mask)
+        if self.head is None:
+            return x
+        return self.head(x, mask) if chosen is None else self.head(x, mask, chosen)
 
     def pooled(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """One vector for each sequence, by the family's own pooler: (B, T) int -> (B, D)."""
@@ -96,7 +122,7 @@ class EncoderDecoder(nn.Module):
         self.shared = shared and shares_embedding(config, self.encoder_config)
         if self.shared:
             self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
-        self.head = TokenHead(config, self.decoder.embedding.tokens)
+        self.head: nn.Module = TokenHead(config, self.decoder.embedding.tokens)
 
     def forward(self, source_ids: Tensor, target_ids: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """(B, S) and (B, T) int -> logits (B, T, V).  ``target_ids`` are the decoder's inputs, already shifted."""
@@ -113,11 +139,30 @@ class EncoderDecoder(nn.Module):
 
         A state keeps the source's mask of its first call, and reorders it with all else.
         """
+        return self.head(self._read(target_ids, None, source, source_mask, state))
+
+    def next_logits(
+        self,
+        target_ids: Tensor,
+        source: Tensor,
+        source_mask: Tensor | None = None,
+        state: State | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """Logits of the token after the last target token alone: (B, T) and (B, S, D) -> (B, V).
+
+        ``mask`` (B, T) is true where a target token is; padding must be on the left.
+        """
+        return self.head(self._read(target_ids, mask, source, source_mask, state)[:, -1])
+
+    def _read(
+        self, target_ids: Tensor, mask: Tensor | None, source: Tensor, source_mask: Tensor | None, state: State | None
+    ) -> Tensor:
         if state is not None:
             if state.source_mask is None:
                 state.source_mask = source_mask
             source_mask = state.source_mask
-        return self.head(self.decoder(target_ids, None, state, source=source, source_mask=source_mask))
+        return self.decoder(target_ids, mask, state, source=source, source_mask=source_mask)
 
     def new_state(self) -> State:
         """An empty state for ``decode``; the source's keys are computed once and kept in it."""
@@ -153,14 +198,26 @@ class Embeddings(nn.Module):
             x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         return self.dropout(self.norm(x))
 
+    def size(self, ids: Tensor) -> tuple[int, int]:
+        """How many sequences there are, and how many tokens each has: B and T."""
+        batch, length = ids.shape
+        return batch, length
+
 
 class Stack(nn.Module):
     """Embeddings, the blocks, and the final norm of a pre-norm model: what all three wirings share."""
 
-    def __init__(self, config: TransformerConfig, *, causal: bool, d_source: int | None = None):
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        causal: bool,
+        d_source: int | None = None,
+        embedding: PatchEmbedding | None = None,
+    ):
         super().__init__()
         self.config, self.causal = config, causal
-        self.embedding = Embeddings(config)
+        self.embedding: Embeddings | PatchEmbedding = Embeddings(config) if embedding is None else embedding
         self.blocks = nn.ModuleList(_block(config, layer, d_source) for layer in range(config.n_layers))
         self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()
         position = config.position
@@ -185,7 +242,7 @@ class Stack(nn.Module):
         queries, keys, key_mask = self._positions(ids, mask, state)
         turn: dict[float, Rotation] = {}
         if self.config.position.kind == "rotary":
-            turn = {base: rotation(queries, self.config.rotated, base) for base in set(self.bases)}
+            turn = {base: self._rotation(queries, base) for base in set(self.bases)}
         reach = {w: self._reach(queries, keys, key_mask, w) for w in set(self.windows)}
         across = None if source_mask is None else across_mask(source_mask)
         x = self.embedding(ids, queries, segments)
@@ -205,7 +262,7 @@ class Stack(nn.Module):
 
     def _positions(self, ids: Tensor, mask: Tensor | None, state: State | None):
         """Positions of the queries (B or 1, T) and keys (B or 1, S), and which keys are real (B, S) or None."""
-        batch, length = ids.shape
+        batch, length = self.embedding.size(ids)
         start = 0
         if state is not None:
             start = state.length
@@ -214,6 +271,22 @@ class Stack(nn.Module):
         everything = torch.arange(start + length, device=ids.device)[None]  # (1, S)
         keys = everything if mask is None else token_positions(mask)  # (B or 1, S)
         return keys[:, start:], keys, mask
+
+    def _rotation(self, queries: Tensor, base: float) -> Rotation:
+        """How queries and new keys at these positions (B or 1, T) are turned, stretched where that is configured."""
+        width, scaling = self.config.rotated, self.config.position.scaling
+        if scaling is None:
+            return rotation(queries, width, base)
+        if scaling.kind == "dynamic":
+            lengths = queries.amax(dim=1) + 1  # read so far, row by row: a batch is then what its rows are alone
+            return rotation(queries, width, dynamic_base(base, width, scaling.factor, scaling.original_length, lengths))
+        between = (scaling.factor, scaling.original_length, scaling.slow, scaling.fast)
+        stretch = {
+            "linear": lambda frequencies: stretch_linear(frequencies, scaling.factor),
+            "llama3": lambda frequencies: stretch_llama3(frequencies, *between),
+            "yarn": lambda frequencies: stretch_yarn(frequencies, *between, base, scaling.whole),
+        }[scaling.kind]
+        return rotation(queries, width, base, stretch, scaling.size)
 
     def _reach(self, queries: Tensor, keys: Tensor, key_mask: Tensor | None, window: int | None):
         """What one block's attention needs: a mask (or None), and whether it is the plain causal triangle."""

@@ -1,7 +1,8 @@
 """How a Transformer is told the order of its tokens: six ways, in three kinds.
 
 Added to the embeddings: ``sinusoids`` (Vaswani et al. 2017, 3.5) and ``LearnedPositions`` (BERT, GPT-2).
-Turning queries and keys: ``rotation`` and ``rotate`` (Su et al. 2021, rotary).
+Turning queries and keys: ``rotation`` and ``rotate`` (Su et al. 2021, rotary); ``stretch_linear``, ``stretch_yarn``,
+``stretch_llama3`` and ``dynamic_base`` turn more slowly, for texts longer than those of the training.
 Added to the scores: ``alibi_slopes`` (Press et al. 2021) and ``RelativeBias`` (T5, Raffel et al. 2020).
 "none" is the sixth: a causal mask alone also tells a decoder something of the order.
 
@@ -9,6 +10,7 @@ Letters: B batch, T queries, S keys, D width, H heads, K head width, R = rotated
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +31,9 @@ def sinusoids(positions: Tensor, width: int, order: str = "interleaved") -> Tens
         i = torch.arange(half, device=positions.device)
         angles = positions[..., None].float() * torch.exp(i * (-math.log(10000.0) / max(half - 1, 1)))  # (..., D / 2)
     else:
-        angles = positions[..., None].float() * torch.exp(2 * i * (-math.log(10000.0) / width))  # (..., ceil(D / 2))
+        # rounded after the sine and not before: at position 500, float32 angles are wrong by up to 3e-5
+        exact = torch.float32 if positions.device.type == "mps" else torch.float64  # where there is no other
+        angles = positions[..., None] * torch.exp(2 * i.to(exact) * (-math.log(10000.0) / width))  # (..., ceil(D / 2))
     table = torch.zeros(*positions.shape, width, device=positions.device)
     if order == "interleaved":
         table[..., 0::2] = angles.sin()
@@ -62,11 +66,75 @@ class LearnedPositions(nn.Module):
         return self.table(positions + self.start)
 
 
-def rotation(positions: Tensor, d_rotated: int, base: float) -> Rotation:
-    """Cosines and sines of p / base^(2i/d): (B or 1, T) int -> two of (B or 1, 1, T, R) with R = d_rotated / 2."""
+def rotation(
+    positions: Tensor,
+    d_rotated: int,
+    base: float | Tensor,
+    stretch: Callable[[Tensor], Tensor] | None = None,
+    size: float = 1.0,
+) -> Rotation:
+    """Cosines and sines of p / base^(2i/d): (B or 1, T) int -> two of (B or 1, 1, T, R) with R = d_rotated / 2.
+
+    ``base`` may be one number for each row, (B, 1, 1, 1).  ``stretch`` changes the frequencies 1 / base^(2i/d), (R,) ->
+    (R,), and ``size`` multiplies cosines and sines: scores then grow by its square (YaRN).
+    """
     powers = torch.arange(0, d_rotated, 2, device=positions.device).float() / d_rotated  # (R,)
-    angles = positions[:, None, :, None].float() * (1.0 / base**powers)  # (B, 1, T, R)
+    frequencies = 1.0 / base**powers  # (R,) or (B, 1, 1, R)
+    if stretch is not None:
+        frequencies = stretch(frequencies)
+    angles = positions[:, None, :, None].float() * frequencies  # (B, 1, T, R)
+    if size != 1.0:
+        return angles.cos() * size, angles.sin() * size
     return angles.cos(), angles.sin()
+
+
+def stretch_linear(frequencies: Tensor, factor: float) -> Tensor:
+    """Position interpolation (Chen et al. 2023): every pair turns ``factor`` times as slowly: (R,) -> (R,)."""
+    return frequencies / factor
+
+
+def stretch_llama3(frequencies: Tensor, factor: float, original_length: int, slow: float, fast: float) -> Tensor:
+    """Llama 3.1's rule (Meta 2024, reference code): (R,) -> (R,).
+
+    A pair that turns more than ``fast`` times within the original length keeps its frequency, one that turns less than
+    ``slow`` times is divided by ``factor``, and between the two the share that is kept grows with the number of turns.
+    """
+    turns = original_length * frequencies / (2 * math.pi)
+    kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+
+
+def stretch_yarn(
+    frequencies: Tensor, factor: float, original_length: int, slow: float, fast: float, base: float, whole: bool = True
+) -> Tensor:
+    """YaRN (Peng et al. 2023, "NTK-by-parts", 3.2): (R,) -> (R,).
+
+    As ``stretch_llama3``, but between the two the share falls with the number of the pair: from the pair that turns
+    ``fast`` times within the original length, to the one that turns ``slow`` times.  ``whole`` rounds both outwards.
+    """
+    width = 2 * len(frequencies)
+
+    def pair(turns: float) -> float:
+        """The pair i that turns so often: base^(-2i/d) original_length = 2π turns."""
+        return width * math.log(original_length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    first, last = (math.floor(pair(fast)), math.ceil(pair(slow))) if whole else (pair(fast), pair(slow))
+    first, last = max(first, 0), min(last, width - 1)
+    i = torch.arange(len(frequencies), device=frequencies.device).float()
+    kept = 1 - ((i - first) / (last - first or 0.001)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+
+
+def dynamic_base(base: float, d_rotated: int, factor: float, original_length: int, lengths: Tensor) -> Tensor:
+    """The base for texts of ``lengths`` tokens: (B,) int -> (B, 1, 1, 1); ``base`` up to the original length.
+
+    Beyond it, base (factor n / original - factor + 1)^(d / (d - 2)) for n tokens: "dynamic NTK" (Peng et al. 2023, 3.3,
+    with the factor that transformers gives it).  With factor 1 the slowest pair then turns over n tokens as far as it
+    did over the original length.
+    """
+    lengths = lengths.clamp(min=original_length).float()
+    grown = base * (factor * lengths / original_length - (factor - 1)) ** (d_rotated / (d_rotated - 2))
+    return grown[:, None, None, None]
 
 
 def rotate(x: Tensor, by: Rotation) -> Tensor:
@@ -147,6 +215,6 @@ class RelativeBias(nn.Module):
             offset = (ahead > 0).long() * count
             distance = ahead.abs()
         exact = count // 2
-        scale = (count - exact) / math.log(self.max_distance / exact)
-        far = exact + (torch.log(distance.clamp(min=1).float() / exact) * scale).long()
+        share = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
+        far = exact + (share * (count - exact)).long()
         return offset + torch.where(distance < exact, distance, far.clamp(max=count - 1))

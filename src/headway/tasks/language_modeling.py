@@ -46,3 +46,7 @@ class LanguageModeling:
             "perplexity": math.exp(min(loss_per_token, 700.0)),
             "bits_per_byte": loss_per_token / math.log(2) / self.bytes_per_token,
         }
+
+    def cost(self, metrics: dict[str, Any]) -> float:
+        """The loss."""
+        return float(metrics["val_loss"])

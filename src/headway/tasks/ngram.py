@@ -18,10 +18,7 @@ def ngram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) 
     uniform = {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)}
     if len(validation) < 2:
         return [uniform]
-    unigrams = np.ones(vocab_size)
-    for start in range(0, len(train), CHUNK):
-        unigrams += np.bincount(train[start : start + CHUNK], minlength=vocab_size)
-    unigrams /= unigrams.sum()
+    chances = unigrams(token_counts(train, vocab_size))
     targets = np.asarray(validation[1:], dtype=np.int64)
     before = np.asarray(validation[:-1], dtype=np.int64)
     pairs, counts = _pair_counts(train, vocab_size)
@@ -33,12 +30,25 @@ def ngram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) 
     seen = np.where(pairs[place] == wanted, counts[place], 0) if len(pairs) else np.zeros(len(wanted))
     mass = np.maximum(total + kinds, 1)
     unseen = np.where(total > 0, kinds / mass, 1.0)
-    bigram = seen / mass[before] + unseen[before] * unigrams[targets]
+    bigram = seen / mass[before] + unseen[before] * chances[targets]
     return [
         uniform,
-        {"name": "unigram", "val_loss": float(-np.log(unigrams[targets]).mean())},
+        {"name": "unigram", "val_loss": float(-np.log(chances[targets]).mean())},
         {"name": "bigram", "val_loss": float(-np.log(bigram).mean())},
     ]
+
+
+def token_counts(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
+    """How often each token occurs, int64 (V,); in bounded memory."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for start in range(0, len(tokens), CHUNK):
+        counts += np.bincount(tokens[start : start + CHUNK], minlength=vocab_size)
+    return counts
+
+
+def unigrams(counts: np.ndarray) -> np.ndarray:
+    """The probability of each token by its count, one added to each: float64 (V,)."""
+    return (counts + 1.0) / (counts.sum() + len(counts))
 
 
 def _pair_counts(train: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:

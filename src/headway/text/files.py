@@ -1,15 +1,13 @@
 """Read the JSON files of a tokenizer, and refuse what would fail later or take the program down."""
 
-import json
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.strict_json import parse_object, read_text
 
 MAX_BYTES = 64 * 2**20
-MAX_DEPTH = 64
 MAX_IDS = 2**22
 """One more than the largest id accepted: several times the largest vocabulary in use."""
 
@@ -17,22 +15,9 @@ SAVE_AGAIN = "save it again with `tokenizer.save_pretrained(directory)` of trans
 
 
 def read_object(path: Path) -> tuple[dict[str, Any], str]:
-    """A JSON object and its text.  At most 64 MiB, 64 levels deep, no key twice, no NaN.  Raises InputError."""
-    text = _read_text(path)
-    try:
-        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply; expected at most {MAX_DEPTH} levels") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({_first_line(error)}); {SAVE_AGAIN}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: found a JSON {type(value).__name__}, expected an object")
-    depth = _depth(value)
-    if depth > MAX_DEPTH:
-        raise InputError(f"{path}: found more than {MAX_DEPTH} levels of nesting, expected at most {MAX_DEPTH}")
-    return value, text
+    """A JSON object and its text, read strictly (``headway.strict_json``); at most 64 MiB.  Raises InputError."""
+    text = read_text(path, max_bytes=MAX_BYTES, advice=SAVE_AGAIN)
+    return parse_object(text, str(path), MAX_BYTES, SAVE_AGAIN), text
 
 
 def check_tokenizer(spec: dict[str, Any], path: Path, rows: int | None = None) -> None:
@@ -57,52 +42,6 @@ def check_tokenizer(spec: dict[str, Any], path: Path, rows: int | None = None) -
             raise InputError(f"{path}: pre_tokenizer.length: found {length!r}, expected an integer above 0")
     for part in _parts(spec.get("post_processor"), "processors"):
         _check_post_processor(part, ids, path)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise InputError(f"{path}: found something that is not a regular file, expected a JSON file")
-        if about.st_size > MAX_BYTES:
-            raise InputError(f"{path}: found {about.st_size} bytes, expected at most {MAX_BYTES}")
-        text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; {SAVE_AGAIN}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}; expected a JSON file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    if text.startswith("version https://git-lfs"):
-        raise InputError(f"{path}: found a Git LFS pointer, expected the file itself; run `git lfs pull`")
-    return text
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise InputError(f"found the key {twice!r} twice in one object, expected it once")
-    return value
-
-
-def _refuse_constant(name: str) -> float:
-    raise InputError(f"found {name}, expected a finite number")
-
-
-def _depth(value: Any) -> int:
-    """Levels of nesting; counting stops just past the limit."""
-    level, depth = [value], 0
-    while level and depth <= MAX_DEPTH:
-        depth += 1
-        level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, (dict, list))
-        ]
-    return depth
 
 
 def _vocabulary(spec: dict[str, Any], path: Path) -> dict[str, int]:
@@ -245,7 +184,3 @@ def _is_count(value: Any) -> bool:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

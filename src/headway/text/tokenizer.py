@@ -1,146 +1,104 @@
 """One tokenizer for every kind of model: strings to ids and back."""
 
-import itertools
-import json
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tokenizers
-from tokenizers import models
+from tokenizers import AddedToken
 
 from headway.errors import InputError
-from headway.storage import write_json, write_whole
-from headway.text.files import check_tokenizer, read_object
-from headway.text.special import NAMES, find_names, read_config
+from headway.text.backend import Backend, RustBackend
+from headway.text.guard import guarded
+from headway.text.load import load
+from headway.text.probe import probe
 from headway.text.stream import StreamDecoder, byte_alphabet
-
-Result = TypeVar("Result")
+from headway.text.translation import TARGET_CODE, language
+from headway.text.write import write
 
 NO_LIMIT = 10**9
 """A ``model_max_length`` above this stands for "none"."""
 
-KEPT = ("chat_template", "model_input_names")
-"""Entries of a loaded ``tokenizer_config.json`` that are written back as they were."""
-
-PROBES = (
-    "",
-    "Hello, world! It's 12:30.",
-    "Ünïcödé, 日本語, ไทย, عربي, 👩‍👩‍👧 \ufffd",
-    "\t tabs\nand  lines\r\n\n",
-    "a" * 48 + "!",
-    " " * 48 + "0" * 48,
-)
-
 
 class Tokenizer:
-    """Strings to ids and back, over a Rust tokenizer of the ``tokenizers`` library.
+    """Strings to ids and back, for every family of models.
 
     Made by ``train_tokenizer`` or ``Tokenizer.load``.  It never truncates, pads or cleans up spaces, and may be used
     from several threads.  ``names`` says which token is which ("eos_token", "pad_token", ...), as in
     ``tokenizer_config.json``.
 
+    ``target``: the tokenizer of the target texts of an encoder-decoder; itself, unless source and target differ.
     ``trained_on_characters``: how much text it was trained on here, None when loaded; ``sampled``: whether there was
     more text than was read.
     """
 
     def __init__(
         self,
-        backend: tokenizers.Tokenizer,
+        backend: tokenizers.Tokenizer | Backend,
         names: dict[str, str],
         config: dict[str, Any] | None = None,
         *,
+        target: "Tokenizer | None" = None,
         trained_on_characters: int | None = None,
         sampled: bool = False,
     ) -> None:
-        backend.no_truncation()
-        backend.no_padding()
-        added = backend.get_added_tokens_decoder().values()
-        known = {token.content for token in added if token.special}
-        backend.add_special_tokens(sorted(set(names.values()) - known))
-        backend.encode_special_tokens = True  # special tokens inside data are text
+        if isinstance(backend, tokenizers.Tokenizer):
+            backend = RustBackend(backend, names.values())
         self._backend = backend
         self._names = dict(names)
         self._config = dict(config or {})
+        self._target = target
         self.trained_on_characters = trained_on_characters
         self.sampled = sampled
 
     @classmethod
     def load(cls, directory: str | Path, *, rows: int | None = None) -> "Tokenizer":
-        """The tokenizer of a Hugging Face directory: ``tokenizer.json`` and, if there, ``tokenizer_config.json``.
+        """The tokenizer of a Hugging Face directory; ``headway.text.load`` says from which files.
 
         ``rows``: how many rows of embeddings the model has; every id must be below it.  Raises InputError naming the
         file, the field, what was found and what was expected.
         """
-        folder = Path(directory)
-        path = folder / "tokenizer.json"
-        spec, text = read_object(path)
-        check_tokenizer(spec, path, rows)
-        backend = guarded(lambda: tokenizers.Tokenizer.from_str(text), f"{path}: cannot be loaded")
-        for row in spec.get("added_tokens") or []:
-            if backend.token_to_id(row["content"]) != row["id"]:
-                raise InputError(
-                    f"{path}: added_tokens, id of {row['content']!r}: found {row['id']}, expected "
-                    f"{backend.token_to_id(row['content'])}: added ids follow those of model.vocab without a gap"
-                )
-        if isinstance(backend.model, models.BPE):
-            backend.model.dropout = None  # the same text gives the same ids
-        config = read_config(folder)
-        tokenizer = cls(backend, find_names(config, backend, folder), config)
-        tokenizer._probe(path)
+        found = load(Path(directory), rows)
+        target = None if found.target is None else cls(found.target, found.names, found.config)
+        tokenizer = cls(found.backend, found.names, found.config, target=target)
+        for side in dict.fromkeys((found.backend, found.target or found.backend)):
+            probe(side, found.path)
         return tokenizer
 
     def save(self, directory: str | Path, *, max_length: int | None = None, segments: bool = False) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json``; ``transformers.AutoTokenizer`` reads them.
 
-        ``max_length``: the model's context in tokens (default: as loaded).  ``segments``: the model takes
-        ``token_type_ids``, so that other programs send them.
+        The tokenizers of Marian and M2M-100 have no ``tokenizer.json``: the files they were loaded from are written as
+        they were, which is what their classes in transformers read.  ``max_length``: the model's context in tokens
+        (default: as loaded).  ``segments``: the model takes ``token_type_ids``, so that other programs send them.
         """
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
-        config = {
-            "model_input_names": inputs,
-            **{key: self._config[key] for key in KEPT if key in self._config},
-            **{name: self._names[name] for name in NAMES if name in self._names},
-            "model_max_length": max_length or self.max_length or 10**30,
-            "clean_up_tokenization_spaces": False,
-            "tokenizer_class": "PreTrainedTokenizerFast",
-        }
-        text = self.to_json()
-        write_whole(folder / "tokenizer.json", lambda beside: beside.write_text(text, encoding="utf-8"))
-        write_json(folder / "tokenizer_config.json", config)
+        length = max_length or self.max_length
+        write(Path(directory), self._backend, self._names, self._config, max_length=length, segments=segments)
 
     def to_json(self) -> str:
-        """The text of ``tokenizer.json``."""
-        return self._backend.to_str(pretty=True)
+        """The text of ``tokenizer.json``.  Raises InputError for a tokenizer that has none."""
+        if "tokenizer.json" not in (files := self._backend.files()):
+            raise InputError(f"a tokenizer made of {', '.join(files)} has no tokenizer.json")
+        return files["tokenizer.json"].decode()
 
     @cached_property
     def vocab_size(self) -> int:
         """The rows of embeddings this tokenizer needs: one more than its largest id, added tokens included."""
-        return 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
+        return 1 + max(self._backend.vocabulary.values())
 
     @cached_property
     def tokens(self) -> list[str]:
         """The tokens by id, as the vocabulary writes them; "" for an id that no token has."""
-        return [self._backend.id_to_token(number) or "" for number in range(self.vocab_size)]
+        tokens = [""] * self.vocab_size
+        for token, number in self._backend.vocabulary.items():
+            tokens[number] = token
+        return tokens
 
-    @cached_property
+    @property
     def kind(self) -> str:
-        """ "bpe", "wordpiece", "word", "char" or "other"."""
-        model = self._backend.model
-        if isinstance(model, models.WordPiece):
-            return "wordpiece"
-        if isinstance(model, models.WordLevel):
-            return "word"
-        if not isinstance(model, models.BPE):
-            return "other"
-        if "ByteLevel" in self._decoders or "ByteFallback" in self._decoders:
-            return "bpe"
-        special = self.special_ids
-        whole = all(len(token) == 1 for number, token in enumerate(self.tokens) if token and number not in special)
-        return "char" if whole else "bpe"
+        """ "bpe", "wordpiece", "word", "char", "unigram", "sentencepiece" or "other"."""
+        return self._backend.kind
 
     @property
     def role(self) -> str:
@@ -182,11 +140,47 @@ class Tokenizer:
         """The id of [MASK]."""
         return self._named("mask_token")
 
-    @cached_property
+    @property
     def special_ids(self) -> frozenset[int]:
         """The ids that are no text."""
-        added = self._backend.get_added_tokens_decoder()
-        return frozenset(number for number, token in added.items() if token.special)
+        return self._backend.special_ids
+
+    @property
+    def target(self) -> "Tokenizer":
+        """The tokenizer of the target side; this one, unless source and target differ."""
+        return self if self._target is None else self._target
+
+    @property
+    def target_start(self) -> list[int]:
+        """The ids with which every translation into the chosen language begins, after the decoder's start."""
+        return [] if self._target is None else list(self._target._backend.prefix)
+
+    @property
+    def languages(self) -> dict[str, int]:
+        """The languages between which one can choose, by code, and the ids of their tokens; empty for most models."""
+        return dict(self._backend.languages)
+
+    def with_languages(self, *, source: str | None = None, target: str | None = None) -> "Tokenizer":
+        """The same tokenizer for another pair of languages; each is left as it is unless given.
+
+        M2M-100 names the source's language before the source and the target's before the target.  A Marian model with
+        several target languages names the one wanted before the source.  Raises InputError for a language it lacks.
+        """
+        backend, other, config = self._backend, self.target._backend, dict(self._config)
+        if backend.coded:
+            if source is not None:
+                raise InputError(f"source language: found {source[:20]!r}, expected none: this model is not told it")
+            if target is not None:
+                backend = backend.around((language(self.languages, target, "target"),))
+                config[TARGET_CODE] = target
+        else:
+            if source is not None:
+                backend = backend.around((language(self.languages, source, "source"),))
+                config["src_lang"] = source
+            if target is not None:
+                other = other.around((language(self.languages, target, "target"),))
+                config["tgt_lang"] = target
+        return Tokenizer(backend, self._names, config, target=Tokenizer(other, self._names, config))
 
     @property
     def max_length(self) -> int | None:
@@ -200,45 +194,74 @@ class Tokenizer:
         found = self._config.get("chat_template")
         return found if isinstance(found, str) else None
 
+    @property
+    def special_tokens(self) -> dict[str, str]:
+        """The tokens with a role, by role, as ``tokenizer_config.json`` has them: "eos_token", "pad_token", ..."""
+        return dict(self._names)
+
+    def with_template(self, template: str, names: dict[str, str], specials: Iterable[str]) -> "Tokenizer":
+        """The same tokenizer with a chat template, other roles and more special tokens.  Raises InputError."""
+        backend = tokenizers.Tokenizer.from_str(self.to_json())
+        backend.add_special_tokens([AddedToken(token, normalized=False) for token in specials])
+        return Tokenizer(backend, {**self._names, **names}, {**self._config, "chat_template": template})
+
+    @property
+    def backend(self) -> Backend:
+        """What does the work."""
+        return self._backend
+
+    def over(self, backend: tokenizers.Tokenizer) -> "Tokenizer":
+        """The same names and settings over another tokenizer of the Rust library."""
+        return Tokenizer(backend, self._names, self._config)
+
     def encode(self, text: str, *, special: bool = False, allow_special: bool = False) -> list[int]:
         """The ids of a text.
 
         ``special`` adds what the model wants around a text ([CLS] and [SEP] for an encoder).  A text that spells a
         special token is text, unless ``allow_special``.  Raises InputError.
         """
-        backend = self._reading_specials if allow_special else self._backend
-        return guarded(lambda: _encode(backend, [text], special), "this text cannot be encoded")[0]
+        what = "this text cannot be encoded"
+        return guarded(lambda: self._backend.encode([text], special=special, allow_special=allow_special), what)[0]
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """The ids of each text, in order; on several threads.  Raises InputError naming the text that fails."""
         texts = list(texts)
         try:
-            return guarded(lambda: _encode(self._backend, texts, special), "")
+            return guarded(lambda: self._backend.encode(texts, special=special, allow_special=False), "")
         except InputError:
             return [self._encode_row(text, row, special) for row, text in enumerate(texts, start=1)]
 
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
         """(ids, type ids) of two texts with the special tokens around them; types are 0, then 1.  Raises InputError."""
-        encoded = guarded(lambda: self._backend.encode(first, second), "this pair of texts cannot be encoded")
-        return encoded.ids, encoded.type_ids
+        return guarded(lambda: self._backend.encode_pair(first, second), "this pair of texts cannot be encoded")
+
+    def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
+        """(ids, owners) of texts and special ids in order: a text is text, whatever it spells, an id is that token.
+
+        ``owners`` has, for each id, the number of the part in which it begins: texts that follow each other are read
+        as one, so a token may reach into the next.  Raises InputError.
+        """
+        unknown = [part for part in parts if not isinstance(part, str) and part not in self.special_ids]
+        if unknown:
+            raise InputError(f"special id: found {unknown[0]}, expected the id of a special token")
+        return guarded(lambda: self._backend.encode_parts(parts), "these texts cannot be encoded")
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """The text of ids; special tokens give none unless ``skip_special`` is false.  Raises InputError."""
         numbers = [int(number) for number in ids]
-        return guarded(
-            lambda: self._backend.decode(numbers, skip_special_tokens=skip_special), "these ids cannot be decoded"
-        )
+        what = "these ids cannot be decoded"
+        return guarded(lambda: self._backend.decode(numbers, skip_special=skip_special), what)
 
     def stream(self, *, skip_special: bool = True) -> StreamDecoder:
         """A decoder for ids that come one by one."""
-        plain = self._decoders == ["ByteLevel"]
+        decoders = self._backend.decoders
         return StreamDecoder(
             lambda ids: self.decode(ids, skip_special=skip_special),
             self.tokens,
             self.special_ids if skip_special else frozenset(),
-            byte_values=byte_alphabet() if plain else None,
-            byte_fallback="ByteFallback" in self._decoders,
-            partial="ByteLevel" in self._decoders,
+            byte_values=byte_alphabet() if decoders == ["ByteLevel"] else None,
+            byte_fallback="ByteFallback" in decoders,
+            partial="ByteLevel" in decoders,
         )
 
     def __len__(self) -> int:
@@ -248,65 +271,26 @@ class Tokenizer:
         return f"Tokenizer(kind={self.kind!r}, role={self.role!r}, vocab_size={self.vocab_size})"
 
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[Any, ...]]:
-        return _restore, (self.to_json(), self._names, self._config, self.trained_on_characters, self.sampled)
+        facts = (self.trained_on_characters, self.sampled)
+        return _restore, (self._backend, self._names, self._config, self._target, *facts)
 
     def _encode_row(self, text: str, row: int, special: bool) -> list[int]:
-        return guarded(lambda: _encode(self._backend, [text], special), f"text {row} cannot be encoded")[0]
+        what = f"text {row} cannot be encoded"
+        return guarded(lambda: self._backend.encode([text], special=special, allow_special=False), what)[0]
 
     def _named(self, name: str) -> int | None:
         token = self._names.get(name)
-        return None if token is None else self._backend.token_to_id(token)
-
-    @cached_property
-    def _reading_specials(self) -> tokenizers.Tokenizer:
-        """A second backend, in which special tokens inside a text count: a switch on one would not be thread-safe."""
-        return tokenizers.Tokenizer.from_str(self._backend.to_str())
-
-    @cached_property
-    def _decoders(self) -> list[str]:
-        """The types of the decoder's parts, in order."""
-        decoder = self._backend.decoder
-        spec = json.loads(decoder.__getstate__()) if decoder is not None else {}
-        parts = spec.get("decoders", [spec]) if spec else []
-        return [str(part.get("type")) for part in parts]
-
-    def _probe(self, path: Path) -> None:
-        """Encode and decode a few texts, so that a bad file fails when it is loaded and not when it is used."""
-        for text, special in itertools.product(PROBES, (False, True)):
-            what = f"{path}: loads, but cannot encode and decode {text[:24]!r}; expected any text to work"
-            ids = guarded(partial(_encode, self._backend, [text], special), what)[0]
-            guarded(partial(self._backend.decode, ids), what)
-            if ids and max(ids) >= self.vocab_size:
-                raise InputError(f"{path}: found the id {max(ids)} in use, expected ids below {self.vocab_size}")
-
-
-def guarded(work: Callable[[], Result], what: str) -> Result:
-    """The result of a call into the Rust library, its errors turned into InputError.
-
-    A panic there arrives as a ``PanicException``, which is no ``Exception``; interrupts and the like pass through.
-    """
-    try:
-        return work()
-    except (MemoryError, InputError):
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(f"{what} ({reason})") from None
-
-
-def _encode(backend: tokenizers.Tokenizer, texts: list[str], special: bool) -> list[list[int]]:
-    return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=special)]
+        return None if token is None else self._backend.vocabulary.get(token)
 
 
 def _restore(
-    text: str, names: dict[str, str], config: dict[str, Any], trained_on_characters: int | None, sampled: bool
+    backend: Backend,
+    names: dict[str, str],
+    config: dict[str, Any],
+    target: Tokenizer | None,
+    trained_on_characters: int | None,
+    sampled: bool,
 ) -> Tokenizer:
     return Tokenizer(
-        tokenizers.Tokenizer.from_str(text),
-        names,
-        config,
-        trained_on_characters=trained_on_characters,
-        sampled=sampled,
+        backend, names, config, target=target, trained_on_characters=trained_on_characters, sampled=sampled
     )

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
 from headway.text.sample import Sample
-from headway.text.special import encoder_template, special_names
+from headway.text.special import ENCODER, encoder_template, special_names
 from headway.text.tokenizer import Tokenizer
 
 KINDS = ("bpe", "wordpiece", "word", "char")
@@ -56,7 +56,7 @@ def train_tokenizer(
     backend = train(sample, size, specials, role, lowercase)
     if sample.characters == 0 or backend.get_vocab_size() <= len(specials):
         raise InputError("there is no text to train a tokenizer on: expected at least one character that is no space")
-    backend.add_special_tokens(specials)
+    backend.add_special_tokens([_special(token, kind) for token in specials])
     if role == "encoder":
         backend.post_processor = encoder_template(specials)
     return Tokenizer(backend, names, trained_on_characters=sample.characters, sampled=sample.cut_short)
@@ -87,6 +87,11 @@ def _train_bpe(sample: Sample, size: int, specials: list[str], role: str, lowerc
     )
     backend.train_from_iterator(sample, trainer)
     return backend
+
+
+def _special(token: str, kind: str) -> AddedToken:
+    """A special token.  [MASK] takes the space before it along where the words it stands for have theirs."""
+    return AddedToken(token, special=True, normalized=False, lstrip=kind == "bpe" and token == ENCODER["mask_token"])
 
 
 def _train_word(sample: Sample, size: int, specials: list[str], role: str, lowercase: bool) -> tokenizers.Tokenizer:

@@ -18,6 +18,7 @@ class TrainOptions:
     """Everything a run depends on beside the data.  None means: decided from the data, the machine and the time."""
 
     task: str | None = option(None, "what to train for", ("language_modeling", "classification"))
+    from_model: str | None = option(None, "pretrained model to begin from: a run or a Hugging Face directory")
     text_column: str | None = option(None, "column that holds the text")
     label_column: str | None = option(None, "column that holds the label")
     encoding: str | None = option(None, "encoding of the files, if not UTF-8")
@@ -53,6 +54,8 @@ class TrainOptions:
     dropout: float | None = option(None, "share of activations dropped in training")
     token_dropout: float | None = option(None, "share of tokens hidden in training (classification)")
     label_smoothing: float | None = option(None, "share of each target spread over all classes")
+    layer_decay: float | None = option(None, "rate of each block over that of the next, with --from")
+    freeze: int | None = option(None, "leave the embeddings and so many of the first blocks as they are, with --from")
     average: float = option(0.0, "decay of the running average of the weights, such as 0.999; 0 for none")
     patience: int = option(0, "stop after this many evaluations without improvement, 0 for never")
     evaluations: int | None = option(None, "how often to evaluate in the course of the run")
@@ -87,7 +90,7 @@ class TrainOptions:
             _at_least(self, name, 1)
         for name in ("grow_batch", "evaluations"):
             _at_least(self, name, 1)
-        for name in ("clip", "patience", "seed", "weight_decay"):
+        for name in ("clip", "patience", "seed", "weight_decay", "freeze"):
             _at_least(self, name, 0)
         if self.seed >= 1 << 63:
             raise InputError(f"--seed is {self.seed}; it must be below 2 to the power of 63.")
@@ -95,13 +98,21 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise InputError(f"--{flag(name)} is {value}; it must be from 0 to below 1.")
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
+            raise InputError(f"--layer-decay is {self.layer_decay}; it must be above 0 and at most 1.")
+        for name in ("layer_decay", "freeze"):
+            if getattr(self, name) is not None and self.from_model is None:
+                raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
+        for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
+            if getattr(self, name) is not None and self.from_model is not None:
+                raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 10:
             raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
 
 
 def flag(name: str) -> str:
-    """A field's option: label_column -> label-column."""
-    return name.replace("_", "-")
+    """A field's option: label_column -> label-column, and from_model -> from, which Python keeps for itself."""
+    return "from" if name == "from_model" else name.replace("_", "-")
 
 
 def seconds(text: str) -> float:

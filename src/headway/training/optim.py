@@ -56,28 +56,82 @@ def orthogonal(matrices: Tensor) -> Tensor:
     return x.mT if tall else x
 
 
-def optimizers(model: nn.Module, kind: str, lr: float, weight_decay: float) -> list[torch.optim.Optimizer]:
-    """The optimisers of a model; every group keeps its highest rate in ``peak``.
+class RowAdam(torch.optim.Optimizer):
+    """Adam for a table of which each step reads few rows: only those are changed, and only their moments decay.
+
+    The table's gradient must be sparse (``nn.Embedding.sparse``).  Adam on all rows would move the others too, by what
+    is left of their old moments; that rows which were not read stay as they are is what "lazy Adam" is known for.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Change the rows that have a gradient."""
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for p in (p for p in group["params"] if p.grad is not None):
+                state, gradient = self.state[p], p.grad.coalesce()
+                if not state:
+                    state.update(step=torch.zeros(()), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
+                state["step"] += 1
+                rows, g = gradient.indices()[0], gradient.values()  # (n,), (n, D)
+                mean = state["exp_avg"][rows].lerp_(g, 1 - first)
+                square = state["exp_avg_sq"][rows].mul_(second).addcmul_(g, g, value=1 - second)
+                state["exp_avg"][rows], state["exp_avg_sq"][rows] = mean, square
+                count = state["step"].item()
+                scale = (square / (1 - second**count)).sqrt_().add_(group["eps"])
+                p.index_add_(0, rows, mean / scale, alpha=-group["lr"] / (1 - first**count))
+
+
+LARGE_TABLE = 4096
+"""Rows from which a token embedding that is not tied is trained row by row."""
+
+
+def optimizers(
+    model: nn.Module,
+    kind: str,
+    lr: float,
+    weight_decay: float,
+    *,
+    layer_decay: float = 1.0,
+    by_rows: bool = False,
+) -> list[torch.optim.Optimizer]:
+    """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
-    do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``MUON_RATE`` times it.
+    do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``MUON_RATE`` times it.  With ``layer_decay``
+    below 1 the last block and the head have the full rate, each block before ``layer_decay`` times that of the next,
+    and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large tables to RowAdam.
     """
-    hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
     for module in model.modules():
         if isinstance(module, Attention) and hasattr(module, "qkv") and module.n_heads == module.n_kv_heads:
             module.qkv.weight.stacked = 3  # type: ignore[attr-defined]
         if isinstance(module, FeedForward) and module.gated:
             module.up.weight.stacked = 2  # type: ignore[attr-defined]
-    matrices = [p for p in model.parameters() if id(p) in hidden]
-    others = [p for p in model.parameters() if id(p) not in hidden]
+    tables = _large_tables(model) if by_rows else set()
+    hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
+    depth = _depths(model)
+    groups: dict[tuple[str, int], list[nn.Parameter]] = {}
+    for p in (p for p in model.parameters() if p.requires_grad):
+        what = "table" if id(p) in tables else "matrix" if id(p) in hidden else "other"
+        groups.setdefault((what, depth.get(id(p), 0)), []).append(p)
     result: list[torch.optim.Optimizer] = []
-    groups = [{"params": others, "weight_decay": 0.0}]
-    if kind == "muon":
-        result.append(Muon(matrices, lr=lr * MUON_RATE, weight_decay=weight_decay))
-    else:
-        groups.append({"params": matrices, "weight_decay": weight_decay})
+    adams, muons = [], []
+    for (what, below), params in groups.items():
+        rate = lr * layer_decay**below
+        if what == "table":
+            result.append(RowAdam(params, lr=rate))
+        elif what == "matrix" and kind == "muon":
+            muons.append({"params": params, "lr": rate * MUON_RATE, "weight_decay": weight_decay})
+        else:
+            adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
+    if muons:
+        result.append(Muon(muons))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
-    result.append(adam([g for g in groups if g["params"]], lr=lr, betas=(0.9, 0.99), eps=1e-8, fused=True))
+    if adams:
+        result.append(adam(adams, betas=(0.9, 0.99), eps=1e-8, fused=True))
     for optimizer in result:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
@@ -97,3 +151,25 @@ MUON_RATE = 20 / 3
 
 def _stacks(model: nn.Module) -> list[Stack]:
     return [module for module in model.modules() if isinstance(module, Stack)]
+
+
+def _large_tables(model: nn.Module) -> set[int]:
+    """The token embeddings that are large and serve nothing else; from now on their gradients are sparse."""
+    tables = set()
+    for table in [stack.embedding.tokens for stack in _stacks(model)]:
+        owners = sum(p is table.weight for _, p in model.named_parameters(remove_duplicate=False))
+        if table.num_embeddings >= LARGE_TABLE and owners == 1 and table.weight.requires_grad:
+            table.sparse = True
+            tables.add(id(table.weight))
+    return tables
+
+
+def _depths(model: nn.Module) -> dict[int, int]:
+    """How many steps below the top each parameter of a stack is: the last block 0, the embeddings the most."""
+    depths: dict[int, int] = {}
+    for stack in _stacks(model):
+        for p in stack.embedding.parameters():
+            depths[id(p)] = len(stack.blocks)
+        for i, block in enumerate(stack.blocks):
+            depths |= {id(p): len(stack.blocks) - 1 - i for p in block.parameters()}
+    return depths

@@ -7,10 +7,12 @@ four tokens for each parameter, so N = √(C / 24).  The width is then the multi
 layer for every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS times at most.
 
 Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
+
+From a pretrained model (``--from``): its own sizes, a small rate that is smaller still in the lower blocks, few passes.
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -28,6 +30,8 @@ TEXT_EPOCHS = 30
 """A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
 SMALLEST = 3e5
 """Parameters: however short its text, a language model is not made smaller than this where time allows more."""
+FINE_TUNE_EPOCHS = 4
+"""A pretrained model is trained for so many passes over its rows or text."""
 ROW_EPOCHS = 20
 """A classifier trained for a time ends after so many passes over its rows."""
 REACHED = 0.5
@@ -76,6 +80,12 @@ class Plan:
     max_examples: int | None = None
     log_every: int = 10
     decisions: list[dict[str, str]] = field(default_factory=list)
+    base: str | None = None
+    """the model that the weights come from, or None when they are drawn"""
+    layer_decay: float = 1.0
+    """the rate of each block over that of the next"""
+    freeze: int | None = None
+    """how many of the first blocks stay as they are, with the embeddings; None: all are trained"""
 
     @property
     def config(self) -> TransformerConfig:
@@ -236,4 +246,62 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         precision=options.precision or "auto",
         seed=options.seed,
         decisions=[asdict(d) for d in decisions],
+    )
+
+
+def fine_tune_rows_plan(options: TrainOptions, config: TransformerConfig, lengths: list[int], longest: int) -> Plan:
+    """The plan of a classifier that begins from a pretrained encoder, on texts with these ``lengths`` in tokens."""
+    epochs = FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2
+    why_passes = "a pretrained model needs few; it may end before its time"
+    decision = Decision("passes", f"at most {options.epochs or epochs}", why_passes, "--epochs")
+    return replace(
+        _fine_tuned(options, config, [] if options.epochs or options.steps else [decision]),
+        length=longest,
+        batch_tokens=options.batch_tokens or 512,
+        learning_rate=options.learning_rate or 1e-4,
+        token_dropout=options.token_dropout or 0.0,
+        epochs=options.epochs or (epochs if options.steps is None else None),
+    )
+
+
+def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:
+    """The plan of a language model that begins from a pretrained decoder, on a text of ``n_tokens`` tokens."""
+    length = min(options.length or 256, config.max_length, max(8, n_tokens // 20))
+    return replace(
+        _fine_tuned(options, config, []),
+        length=length,
+        batch_tokens=options.batch_tokens or min(4096, max(2 * length, n_tokens // 16 // length * length)),
+        learning_rate=options.learning_rate or 1e-4,
+        epochs=options.epochs or (FINE_TUNE_EPOCHS if options.steps is None else None),
+    )
+
+
+def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: list[Decision]) -> Plan:
+    """What every plan from a pretrained model has in common."""
+    config = config.but(dropout=options.dropout if options.dropout is not None else config.dropout)
+    size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
+    first = Decision("model", f"that of {options.from_model}: {size}", "--from", "--from")
+    return Plan(
+        model=asdict(config),
+        length=config.max_length,
+        batch_tokens=512,
+        optimizer=options.optimizer or "adamw",
+        learning_rate=1e-4,
+        weight_decay=0.01 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "linear",
+        warmup=max(options.warmup, 0.06),
+        clip=options.clip,
+        accumulate=options.accumulate,
+        grow_batch=options.grow_batch,
+        token_dropout=0.0,
+        label_smoothing=options.label_smoothing or 0.0,
+        average=options.average,
+        patience=options.patience,
+        evaluations=options.evaluations or 0,
+        precision=options.precision or "auto",
+        seed=options.seed,
+        base=options.from_model,
+        layer_decay=0.9 if options.layer_decay is None else options.layer_decay,
+        freeze=options.freeze,
+        decisions=[asdict(decision) for decision in (first, *decisions)],
     )

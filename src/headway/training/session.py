@@ -1,9 +1,8 @@
 """A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
 
 import math
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,18 @@ from headway.data.detect import Detected
 from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.generation.decode import decode
-from headway.generation.sampling import Sampling
-from headway.tasks.classification import Classification
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
-from headway.training.assemble import build_model, evaluation_seconds, feed_for, initialise_for, measured, task_for
+from headway.training.base import load_base
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint
 from headway.training.config import TrainOptions, flag, seconds
+from headway.training.measure import evaluation_seconds, measured
 from headway.training.precision import keep_freed_memory
-from headway.training.prepare import RowData, TextData, prepare_rows, prepare_text, read_input
-from headway.training.presets import Plan, decoder_plan, encoder_plan
+from headway.training.prepare import read_input
+from headway.training.presets import Plan
 from headway.training.progress import Silent
+from headway.training.recipes import RECIPES, Ingredients, Recipe
 from headway.training.run_directory import RunDirectory, machine, now, versions
 from headway.training.trainer import Interrupted, Job, State, train
 
@@ -75,8 +73,8 @@ def run_training(
         try:
             prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
             if earlier is None:
-                plan, data = prepared.plan, prepared.data
-                run.save_tokenizer(data.tokenizer, plan.length)
+                plan, recipe = prepared.plan, prepared.recipe
+                run.save_tokenizer(recipe.tokenizer, plan.config.max_length)
                 run.update(
                     headway=versions()["headway"],
                     task=found.task,
@@ -86,10 +84,10 @@ def run_training(
                     validation_fingerprint=prints["validation"],
                     plan=plan.plain(),
                     decisions=plan.decisions,
-                    data=data.facts,
-                    labels=data.labels if isinstance(data, RowData) else [],
+                    data=recipe.facts,
+                    labels=recipe.labels,
                     parameters=sum(p.numel() for p in prepared.model.parameters()),
-                    baselines=data.baselines,
+                    baselines=recipe.baselines,
                     machine=machine(),
                     versions=versions(),
                     started=now(),
@@ -112,11 +110,11 @@ def run_training(
 class Prepared:
     """A run with everything decided and nothing trained."""
 
-    data: TextData | RowData
+    recipe: Recipe
     plan: Plan
     model: nn.Module
     feed: Feed
-    task: LanguageModeling | Classification
+    task: Task
     limit: float | None
     """seconds for the whole command; None when the run is bounded by steps"""
 
@@ -133,34 +131,29 @@ def _prepare(
 ) -> Prepared:
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
     tokenizer = Tokenizer.load(run.path) if earlier is not None else None
+    base = load_base(options.from_model) if options.from_model else None
     for reason in found.reasons:
         progress.say(reason)
-    data: TextData | RowData
-    if isinstance(source, Corpus):
-        held_text = held_out if isinstance(held_out, Corpus) else None
-        data = prepare_text(source, held_text, options, tokenizer, progress.say)
-    else:
-        data = prepare_rows(source, found, held_out if isinstance(held_out, Table) else None, options, tokenizer)
-    _say_data(data, progress)
+    recipe = RECIPES[found.task](Ingredients(source, held_out, found, options, base, tokenizer, progress.say))
+    _say_data(recipe, progress)
     limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
+    left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
-        plan = Plan(**earlier["plan"]) if earlier is not None else _plan(data, options, limit, started)
-        model = build_model(plan, data)
+        plan = Plan(**earlier["plan"]) if earlier is not None else recipe.plan(left)
+        model = recipe.build(plan)
     except InputError:
         raise
     except ValueError as error:
         raise InputError(f"no model can be made with these options: {error}.") from None
-    feed = feed_for(plan, data)
-    task = task_for(plan, data, options)
+    feed, task = recipe.feed(plan), recipe.task(plan)
     if earlier is None:
         plan = measured(plan, model, feed, task, limit)
-    return Prepared(data, plan, model, feed, task, limit)
+    return Prepared(recipe, plan, model, feed, task, limit)
 
 
 def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started: float, progress: Silent) -> None:
     """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
-    plan, model, data = prepared.plan, prepared.model, prepared.data
-    labels = data.labels if isinstance(data, RowData) else []
+    plan, model, recipe = prepared.plan, prepared.model, prepared.recipe
     saved, problems = newest_checkpoint(run.checkpoints)
     for problem in problems:
         progress.say(f"warning: a checkpoint cannot be used: {problem}")
@@ -168,7 +161,6 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     if saved is None:
         if problems:
             progress.say("warning: no checkpoint can be used, so training starts again from step 0")
-        initialise_for(plan, model)
         run.log("start", time=now())
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
@@ -176,12 +168,11 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     spent = saved[1]["seconds"] if saved is not None else 0.0
     evaluation = evaluation_seconds(model, prepared.feed, prepared.task)
     budget = _budget(options, prepared.limit, started, spent, evaluation)
-    sample = _sampler(model, data) if isinstance(data, TextData) else None
 
     def keep_best() -> None:
-        run.save_model(model, data.tokenizer, labels)
+        run.save_model(model, recipe.tokenizer, recipe.labels)
 
-    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
+    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, recipe.sampler(model))
     model.train()
     try:
         state = train(job, budget, progress, saved)
@@ -194,7 +185,7 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         for name, p in model.named_parameters():
             p.copy_(job.best[name])
     model.eval()
-    run.save_model(model, data.tokenizer, labels)
+    keep_best()
     _finish(run, state, started)
 
 
@@ -233,14 +224,6 @@ def result(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def _plan(data: TextData | RowData, options: TrainOptions, limit: float | None, started: float) -> Plan:
-    left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
-    if isinstance(data, TextData):
-        return decoder_plan(options, data.tokenizer.vocab_size, len(data.train), left, options.steps)
-    lengths = [len(ids) for ids in data.train]
-    return encoder_plan(options, data.tokenizer.vocab_size, lengths, len(data.labels), data.longest)
-
-
 def _budget(options: TrainOptions, limit: float | None, started: float, spent: float, evaluation: float) -> Budget:
     if limit is None:
         return StepBudget(options.steps or 1)
@@ -250,35 +233,10 @@ def _budget(options: TrainOptions, limit: float | None, started: float, spent: f
     return budget
 
 
-def _sampler(model: nn.Module, data: TextData) -> Callable[[], str]:
-    """A short continuation of a line end, always drawn with the same seed so that samples can be compared."""
-    tokenizer = data.tokenizer
-    start = tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
-
-    def sample() -> str:
-        reader: Any = model
-        ids = [
-            step[0]
-            for step in decode(
-                reader,
-                [start],
-                Sampling(temperature=0.8),
-                max_tokens=80,
-                context=reader.config.max_length,
-                end=tokenizer.end_of_text,
-                forbidden=sorted(tokenizer.special_ids - {tokenizer.end_of_text}),
-                seed=1,
-            )
-        ]
-        return re.sub(r"\n\s*\n+", "\n", tokenizer.decode(ids)).strip("\n")
-
-    return sample
-
-
-def _say_data(data: TextData | RowData, progress: Silent) -> None:
+def _say_data(data: Recipe, progress: Silent) -> None:
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
-    if isinstance(data, RowData):
+    if "classes" in facts:
         progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
     progress.say(
         f"tokenizer: {data.tokenizer.kind}, {data.tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)"

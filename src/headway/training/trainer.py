@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from headway.data.feed import Feed
 from headway.data.windows import Position
-from headway.tasks.classification import Classification
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.task import Task
 from headway.training.average import WeightAverage
 from headway.training.budget import Budget
 from headway.training.checkpoint import optimizer_tensors, restore_optimizers, save_checkpoint
@@ -79,7 +78,7 @@ class Job:
     """One training run: what is trained, on what, how, and where it is kept."""
 
     model: nn.Module
-    task: LanguageModeling | Classification
+    task: Task
     feed: Feed
     plan: Plan
     run: RunDirectory
@@ -95,7 +94,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Ten
     """Train until the budget is used up; ``job.best`` holds the best weights.  Raises Interrupted or Diverged."""
     model, plan, state = job.model, job.plan, State()
     device = next(model.parameters()).device
-    chosen = optimizers(model, plan.optimizer, plan.learning_rate, plan.weight_decay)
+    chosen = _optimizers(model, plan)
     average = WeightAverage(model, plan.average) if plan.average else None
     if saved is not None:
         state = _restore(saved, job, chosen, average)
@@ -160,6 +159,18 @@ def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Ten
     return state
 
 
+def _optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
+    """The optimisers that the plan wants; the large tables of a pretrained model are trained row by row."""
+    return optimizers(
+        model,
+        plan.optimizer,
+        plan.learning_rate,
+        plan.weight_decay,
+        layer_decay=plan.layer_decay,
+        by_rows=plan.base is not None,
+    )
+
+
 def _share(job: Job, budget: Budget, state: State) -> float:
     """The part of the run that is done: of its time or steps, or of its passes over the data if that is more."""
     share = budget.share(state.step)
@@ -173,9 +184,10 @@ def _evaluate(job: Job, state: State, average: WeightAverage | None, progress: S
         average.swap()
     job.model.eval()
     metrics = job.task.evaluate(job.model, job.feed.validation())
-    better = metrics["val_loss"] < state.best_loss
+    cost = job.task.cost(metrics)
+    better = cost < state.best_loss
     if better:
-        state.best_loss, state.best_step, state.best_metrics, state.stale = metrics["val_loss"], state.step, metrics, 0
+        state.best_loss, state.best_step, state.best_metrics, state.stale = cost, state.step, metrics, 0
         job.best = {name: p.detach().clone() for name, p in job.model.named_parameters()}
         job.keep_best()
     else:
@@ -197,13 +209,21 @@ def _evaluate(job: Job, state: State, average: WeightAverage | None, progress: S
 
 def _divide_and_clip(parameters: list[nn.Parameter], count: int, longest: float) -> float:
     """Divide the summed gradient by the number of targets, once, and shorten it to ``longest``; returns its length."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
+    gradients = [_numbers(p) for p in parameters if p.grad is not None]
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item() / count
     scale = 1.0 / count
     if longest and norm > longest:
         scale *= longest / norm
     torch._foreach_mul_(gradients, scale)
     return norm
+
+
+def _numbers(p: nn.Parameter) -> Tensor:
+    """A gradient's entries; of a sparse one, those that it holds."""
+    if p.grad is None or not p.grad.is_sparse:
+        return p.grad  # type: ignore[return-value]
+    p.grad = p.grad.coalesce()
+    return p.grad.values()
 
 
 def _count_bad_steps(state: State, norm: float, loss: float, run: RunDirectory) -> None:

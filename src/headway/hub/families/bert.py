@@ -1,35 +1,39 @@
 """BERT (Devlin et al. 2018): an encoder with learned positions and segments, normalised after each residual.
 
 Quirks: the vector of the first token goes through a pooler, which the classifier too begins with; old files hold the
-next-sentence head and position numbers that are computed here.
+next-sentence head, position numbers that are computed here, and γ and β for the norms' weights and biases.
 """
 
-from collections.abc import Set
+import re
 from typing import Any, ClassVar
 
-from torch import nn
-
-from headway.hub.families.family import (
-    Family,
-    Json,
-    architecture,
-    class_count,
-    class_names,
-    pick,
-    refuse,
-)
+from headway.hub.families.encoder import EncoderFamily
+from headway.hub.families.family import Json, architecture, pick, refuse
 from headway.hub.table import Row, layers, row, stacked
-from headway.models.heads import ClassificationHead, MaskedTokenHead, Pooler
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead, Pooler
 from headway.models.transformer import Encoder
 
 
-class Bert(Family):
-    """BertModel, BertForMaskedLM and BertForSequenceClassification."""
+class Bert(EncoderFamily):
+    """BertModel, BertForMaskedLM, BertForSequenceClassification, and of BertForPreTraining the masked-token head.
+
+    The bias of the masked-token head is stored under two names.  Where its matrix is tied to the embedding the second
+    is a copy of the first; where it is not, ``transformers`` adds the second alone, and here the same is done.
+    """
 
     model_type = "bert"
-    classes = ("BertModel", "BertForMaskedLM", "BertForSequenceClassification", "BertForPreTraining")
+    classes: ClassVar[tuple[str, ...]] = (
+        "BertModel",
+        "BertForMaskedLM",
+        "BertForSequenceClassification",
+        "BertForPreTraining",
+    )
     bare = "BertModel"
+    masked = "BertForMaskedLM"
+    classifier = "BertForSequenceClassification"
     prefix = "bert."
+    pools_classes = True
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", 30522),
         "hidden_size": ("d_model", 768),
@@ -52,71 +56,69 @@ class Bert(Family):
         "bias": ("qkv", "out", "ff", "head"),
         "embedding_norm": True,
     }
-    ignored = (r"bert\.embeddings\.position_ids", r"cls\.seq_relationship\..*", r"cls\.predictions\.decoder\.bias")
+    ignored: ClassVar[tuple[str, ...]] = (r"bert\.embeddings\.(position|token_type)_ids", r"cls\.seq_relationship\..*")
+    renamed: ClassVar = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
+    TOKEN_MATRIX: ClassVar = "cls.predictions.decoder"
+    TOKEN_BIAS: ClassVar = "cls.predictions.bias"
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
         refuse(theirs, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+        if theirs.get("type_vocab_size") == 0:
+            raise ValueError("type_vocab_size is 0, but must be at least 1")
         return {}
 
-    def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        kind, config = architecture(theirs, self.classes), self.config(theirs)
-        model = Encoder(config)
-        if kind == "BertForSequenceClassification":
-            dropout = pick(theirs, "classifier_dropout", float, config.dropout)
-            model.head = ClassificationHead(
-                config, class_count(theirs), pooling="first", activation="tanh", dense_bias=True, dropout=dropout
-            )
-        elif kind != "BertModel":
-            model.head = MaskedTokenHead(config, model.stack.embedding.tokens)
-        if "bert.pooler.dense.weight" in names and kind != "BertForSequenceClassification":
-            model.pooler = Pooler(config)
-        return model
+    def classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> ClassificationHead:
+        return ClassificationHead(
+            config, n_classes, pooling="first", activation="tanh", dense_bias=True, dropout=dropout
+        )
 
-    def unquirk(self, model: nn.Module) -> Json | None:
-        if not isinstance(model, Encoder):
-            return None
-        head = model.head
-        if head is None:
-            return {"architectures": ["BertModel"]}
-        if isinstance(head, MaskedTokenHead) and head.activation == model.config.activation:
-            return {"architectures": ["BertForMaskedLM"]}
-        if isinstance(head, ClassificationHead) and (head.pooling, head.activation) == ("first", "tanh"):
-            classes = class_names(head.out.out_features)
-            return {
-                "architectures": ["BertForSequenceClassification"],
-                "classifier_dropout": head.dropout.p,
-                **classes,
-            }
-        raise ValueError(f"it has no such {type(head).__name__}")
+    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
+        if isinstance(model.pooler, Pooler):
+            head.dense = model.pooler.dense
+        super().reuse(model, head)
+
+    def ignores(self, theirs: Json) -> tuple[str, ...]:
+        copies = (re.escape(self.TOKEN_MATRIX + ".bias"),) if pick(theirs, "tie_word_embeddings", bool, True) else ()
+        return (*super().ignores(theirs), *copies)
 
     def rows(self, theirs: Json) -> list[Row]:
-        ours, layer = "stack.blocks.{i}.", "bert.encoder.layer.{i}."
-        dense = "bert.pooler.dense"
-        if architecture(theirs, self.classes) in ("BertForMaskedLM", "BertForPreTraining"):
-            dense = "cls.predictions.transform.dense"
+        ours, layer = "stack.blocks.{i}.", f"{self.prefix}encoder.layer.{{i}}."
+        biases = (self.TOKEN_BIAS, self.TOKEN_MATRIX + ".bias")
         return [
             *layers(
-                ("stack.embedding.tokens", "bert.embeddings.word_embeddings"),
-                ("stack.embedding.learned.table", "bert.embeddings.position_embeddings"),
-                ("stack.embedding.segments", "bert.embeddings.token_type_embeddings"),
-                ("stack.embedding.norm", "bert.embeddings.LayerNorm"),
+                ("stack.embedding.tokens", f"{self.prefix}embeddings.word_embeddings"),
+                ("stack.embedding.learned.table", f"{self.prefix}embeddings.position_embeddings"),
+                ("stack.embedding.segments", f"{self.prefix}embeddings.token_type_embeddings"),
+                ("stack.embedding.norm", f"{self.prefix}embeddings.LayerNorm"),
                 (ours + "attention.layer.out", layer + "attention.output.dense"),
                 (ours + "attention.norm", layer + "attention.output.LayerNorm"),
                 (ours + "feedforward.layer.up", layer + "intermediate.dense"),
                 (ours + "feedforward.layer.out", layer + "output.dense"),
                 (ours + "feedforward.norm", layer + "output.LayerNorm"),
-                ("pooler.dense", "bert.pooler.dense"),
-                ("head.dense", dense),
-                ("head.norm", "cls.predictions.transform.LayerNorm"),
-                ("head.out", "classifier"),
+                ("pooler.dense", f"{self.prefix}pooler.dense"),
+                *self.head_names(architecture(theirs, self.classes) == self.classifier),
             ),
             *stacked(
                 ours + "attention.layer.qkv",
                 *(layer + f"attention.self.{name}" for name in ("query", "key", "value")),
             ),
-            row("head.token.matrix.weight", "cls.predictions.decoder.weight"),
-            row("head.token.matrix.bias", "cls.predictions.bias"),
+            row("head.token.matrix.weight", self.TOKEN_MATRIX + ".weight"),
+            *(
+                row("head.token.matrix.bias", name)
+                for name in biases[: 1 if pick(theirs, "tie_word_embeddings", bool, True) else 2]
+            ),
         ]
+
+    def head_names(self, classifier: bool) -> tuple[tuple[str, str], ...]:
+        """The modules of one of the two heads, ours and theirs."""
+        if classifier:
+            return (("head.dense", "bert.pooler.dense"), ("head.out", "classifier"))
+        return (
+            ("head.dense", "cls.predictions.transform.dense"),
+            ("head.norm", "cls.predictions.transform.LayerNorm"),
+        )
 
 
 BERT = Bert()

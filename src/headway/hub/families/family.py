@@ -9,10 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Set
 from typing import Any, ClassVar
 
+import torch
 from torch import nn
 
 from headway.hub.table import Row
 from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead, MaskedTokenHead
+from headway.models.transformer import Encoder
 
 Json = dict[str, Any]
 
@@ -47,6 +50,8 @@ class Family(ABC):
     """our fields that have one value in this family"""
     ignored: ClassVar[tuple[str, ...]] = ()
     """patterns (regular expressions) of stored names that hold nothing a model needs: computed tables, old masks"""
+    renamed: ClassVar[dict[str, str]] = {}
+    """what a part of a stored name (a regular expression) was called in old files -> what it is called since"""
 
     def config(self, theirs: Json) -> TransformerConfig:
         """Our configuration (of the decoder, where there are two) for theirs.  Raises ValueError for what we lack."""
@@ -87,17 +92,58 @@ class Family(ABC):
     def unquirk(self, model: nn.Module) -> Json | None:
         """What ``describe`` adds to ``SAME``, "architectures" among it; None for a model of another kind."""
 
+    def ignores(self, theirs: Json) -> tuple[str, ...]:
+        """``ignored``, with what this configuration adds."""
+        return self.ignored
+
+    def copies(self, theirs: Json) -> dict[str, str]:
+        """Names under which files may hold a tensor once more -> the name of that tensor in ``rows``."""
+        return {}
+
+    def zeros(self, theirs: Json) -> dict[str, tuple[int, ...]]:
+        """Names that files may leave out -> their shapes; such a tensor is then zero."""
+        return {}
+
+    def special(self, theirs: Json) -> Json:
+        """The ids of special tokens that are assumed where ``config.json`` leaves them out."""
+        return {}
+
     @abstractmethod
     def rows(self, theirs: Json) -> list[Row]:
         """The name table."""
 
+    def classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> ClassificationHead:
+        """A new classifier of this family's shape.  Raises ValueError where the family has none."""
+        raise ValueError(f"{self.model_type} has no classifier")
+
+    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
+        """A new masked-token head of this family's shape.  Raises ValueError where the family has none."""
+        raise ValueError(f"{self.model_type} has no masked-token head")
+
+    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
+        """Put into a new classifier what this family's classifier takes over from ``model``, and out of the model.
+
+        Here the dense layer and the norm of a classifier that is there, whose classes are others.
+        """
+        model.pooler = None
+        old = model.head
+        if isinstance(old, ClassificationHead):
+            head.pooling, head.activation, head.dense, head.norm = old.pooling, old.activation, old.dense, old.norm
+
 
 def same(theirs: Json, key: str, field: str, default: Any) -> Any:
-    """The value of a key that means one of our fields, checked for its type."""
-    if field in ("activation", "norm_eps", "dropout", "tied"):
+    """The value of a key that means one of our fields, checked for its type.
+
+    The numbers of key-value heads and the width of a head may be null: as many as heads, and what they leave for each.
+    """
+    if field in ("n_kv_heads", "d_head") and theirs.get(key, default) is None:
+        return None
+    if field in ("activation", "norm_eps", "dropout", "tied", "embedding_scale"):
         if field == "activation":
             return choice(theirs, key, ACTIVATIONS, default or "")
-        return pick(theirs, key, bool if field == "tied" else float, default)
+        return pick(theirs, key, float if field in ("norm_eps", "dropout") else bool, default)
     return pick(theirs, key, int, default)
 
 
@@ -130,6 +176,27 @@ def choice(theirs: Json, name: str, known: dict[str, str], default: str) -> str:
 def word(ours: str, known: dict[str, str] = ACTIVATIONS) -> str:
     """Their word for ours, by the same table; ours itself where the table lacks it, which reading back refuses."""
     return next((theirs for theirs, value in known.items() if value == ours), ours)
+
+
+def check_head(family: Family, model: Encoder) -> None:
+    """Raise ValueError unless an encoder's head, if it has one, is of the shape that the family makes."""
+    config, head = model.config, model.head
+    if head is None:
+        return
+    with torch.device("meta"):
+        if isinstance(head, ClassificationHead):
+            wanted: nn.Module = family.classification_head(config, head.out.out_features)
+        elif isinstance(head, MaskedTokenHead):
+            wanted = family.masked_token_head(config, nn.Embedding(config.vocab_size, config.d_model))
+        else:
+            raise ValueError(f"it has no {type(head).__name__}")
+    wanted_names, names = ([name for name, _ in each.named_parameters()] for each in (wanted, head))
+    if names != wanted_names:
+        raise ValueError(f"its {type(head).__name__} has {', '.join(wanted_names)}, not {', '.join(names)}")
+    for name in ("pooling", "activation"):
+        found, expected = getattr(head, name, None), getattr(wanted, name, None)
+        if found != expected:
+            raise ValueError(f"its {type(head).__name__} has {name} {expected}, not {found}")
 
 
 def refuse(theirs: Json, **wanted: Any) -> None:

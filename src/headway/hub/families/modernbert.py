@@ -18,6 +18,7 @@ from headway.hub.families.family import (
     class_count,
     class_names,
     pick,
+    refuse,
     rope_base,
     word,
 )
@@ -62,6 +63,11 @@ class ModernBert(Family):
         kinds = theirs.get("layer_types") or [
             "sliding_attention" if i % every else "full_attention" for i in range(n_layers)
         ]
+        unknown = sorted(set(kinds) - {"full_attention", "sliding_attention"})
+        if unknown or len(kinds) != n_layers:
+            found = ", ".join(unknown) or f"{len(kinds)} entries"
+            raise ValueError(f"layer_types has {found}, expected full_attention or sliding_attention, {n_layers} times")
+        refuse(theirs, rope_scaling=None)
         near = pick(theirs, "local_attention", int, 128) // 2 + 1
         windows = tuple(near if kind == "sliding_attention" else None for kind in kinds)
         bias = [name for key, names in BIASES.items() if theirs.get(key, key == "decoder_bias") for name in names]
@@ -108,6 +114,19 @@ class ModernBert(Family):
             "rope_parameters": {"full_attention": full, "sliding_attention": near},
             **dict.fromkeys(SPECIAL_IDS),
         }
+
+    def classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> ClassificationHead:
+        return ClassificationHead(config, n_classes, norm=lambda: make_norm(config), dropout=dropout)
+
+    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
+        return MaskedTokenHead(config, tokens, activation="gelu", dense_bias=False)
+
+    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
+        if isinstance(model.head, MaskedTokenHead):
+            head.activation, head.dense, head.norm = model.head.activation, model.head.dense, model.head.norm
+        super().reuse(model, head)
 
     def rows(self, theirs: Json) -> list[Row]:
         ours, layer = "stack.blocks.{i}.", "model.layers.{i}."

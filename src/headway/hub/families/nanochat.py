@@ -4,16 +4,15 @@ Quirks: it turns queries and keys the other way round, which is our rotation wit
 normalises after turning, which without weights is the same as before; its embeddings are normalised.
 """
 
-from collections.abc import Set
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from headway.hub.families.family import Family, Json, architecture, refuse, rope_base
+from headway.hub.families.decoder import DecoderFamily
+from headway.hub.families.family import Json, refuse
+from headway.hub.families.rope import read_rope, write_rope
 from headway.hub.table import Part, Row, layers, row
-from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import TokenHead
-from headway.models.transformer import Decoder
+from headway.models.config import TransformerConfig
 
 
 def swap_halves(weight: Tensor, config: TransformerConfig) -> Tensor:
@@ -21,11 +20,11 @@ def swap_halves(weight: Tensor, config: TransformerConfig) -> Tensor:
     return weight.unflatten(0, (-1, 2, config.head_width // 2)).flip(1).flatten(0, 2)
 
 
-class NanoChat(Family):
-    """NanoChatForCausalLM."""
+class NanoChat(DecoderFamily):
+    """NanoChatForCausalLM and NanoChatModel."""
 
     model_type = "nanochat"
-    classes = ("NanoChatForCausalLM",)
+    classes = ("NanoChatForCausalLM", "NanoChatModel")
     bare = "NanoChatModel"
     prefix = "model."
     SAME: ClassVar = {
@@ -49,25 +48,18 @@ class NanoChat(Family):
         "qk_norm": True,
     }
 
+    SPECIAL: ClassVar = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+
     def quirks(self, theirs: Json) -> dict[str, Any]:
         refuse(theirs, attention_bias=False)
-        base = rope_base(theirs, theirs.get("rope_parameters"), 10000.0)
-        return {"positions": Positions("rotary", base=base), "logit_softcap": theirs.get("final_logit_softcapping")}
+        return {"positions": read_rope(theirs), "logit_softcap": theirs.get("final_logit_softcapping", 15.0)}
 
-    def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        architecture(theirs, self.classes)
-        return Decoder(self.config(theirs))
-
-    def unquirk(self, model: nn.Module) -> Json | None:
-        if not isinstance(model, Decoder) or not isinstance(model.head, TokenHead):
-            return None
+    def entries(self, config: TransformerConfig) -> Json:
         return {
-            "architectures": ["NanoChatForCausalLM"],
-            "rope_parameters": {"rope_type": "default", "rope_theta": model.config.position.base},
-            "final_logit_softcapping": model.config.logit_softcap,
+            **write_rope(config.position),
+            "final_logit_softcapping": config.logit_softcap,
             "attention_bias": False,
             "attention_dropout": 0.0,
-            **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id")),
         }
 
     def rows(self, theirs: Json) -> list[Row]:

@@ -1,0 +1,92 @@
+"""A conversation in the terminal, or over standard input: what ``headway generate --chat`` does."""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headway.cli.common import interruptible
+from headway.errors import InputError
+
+if TYPE_CHECKING:
+    from headway.inference.generator import Generator
+
+EXIT, RESET = "/exit", "/reset"
+
+
+def converse(
+    pipe: "Generator",
+    first: Sequence[str],
+    system: str | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+    options: dict[str, Any],
+) -> tuple[list[dict[str, Any]], bool]:
+    """(the messages of the conversation since it was begun or reset, whether Ctrl-C ended it).
+
+    What is said is ``first``, then every line of the input.  A line that cannot be said ends a conversation over a
+    pipe with InputError; at a terminal it is shown, and another can be tried.
+    """
+    from headway.inference.chat import Conversation
+
+    def tell(message: str) -> None:
+        if not quiet:
+            print(f"headway: {message}", file=sys.stderr, flush=True)
+
+    terminal = sys.stdin.isatty()
+    conversation = Conversation(pipe, system, tell)
+    if terminal:
+        tell(f"{EXIT} or Ctrl-D leaves, {RESET} starts afresh")
+    with interruptible():
+        try:
+            for line in _lines(first, terminal):
+                if line.strip() == EXIT:
+                    break
+                if line.strip() == RESET:
+                    conversation.reset()
+                    tell("started afresh")
+                elif line.strip():
+                    try:
+                        _reply(
+                            conversation.say(line, **options), sys.stderr if as_json else sys.stdout, as_json and quiet
+                        )
+                    except InputError as error:
+                        if not terminal:
+                            raise
+                        print(f"headway: {error}", file=sys.stderr)
+        except KeyboardInterrupt:
+            return conversation.messages, True
+    return conversation.messages, False
+
+
+def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:
+    """Write a reply as it comes, and a line end after it."""
+    with contextlib.closing(pieces):  # type: ignore[type-var]
+        for piece in pieces:
+            if not silent:
+                stream.write(piece)
+                stream.flush()
+    if not silent:
+        stream.write("\n")
+        stream.flush()
+
+
+def _lines(first: Sequence[str], terminal: bool) -> Iterator[str]:
+    """Lines as they are typed, or piped."""
+    yield from first
+    if terminal:
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  # arrow keys and a history for input()
+        with contextlib.suppress(EOFError):
+            while True:
+                yield input("> ")
+        print(file=sys.stderr)
+        return
+    encoding = "utf-8-sig"
+    while line := sys.stdin.buffer.readline():
+        try:
+            yield line.decode(encoding).removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise InputError(f"standard input is not UTF-8 text (byte {error.start} of a line).") from None
+        encoding = "utf-8"

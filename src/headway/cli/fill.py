@@ -1,0 +1,84 @@
+"""``headway fill``: the words that fit an open place."""
+
+import csv
+import io
+import json
+import time
+from typing import Any
+
+import click
+
+from headway.cli.common import check_output, emit, output_options, texts_of, write_output
+from headway.errors import InputError
+
+
+@click.command(short_help="Fill in what a text leaves open.")
+@click.argument("run")
+@click.argument("text")
+@click.option("--k", type=int, default=5, show_default=True, help="How many tokens to name for each open place.")
+@click.option("--text-column", help="Column that holds the text, if TEXT is a table.")
+@click.option("--encoding", help="Encoding of the file, if not UTF-8.")
+@click.option("--to", help="Write results here: .csv, or .jsonl.")
+@output_options
+def command(
+    run: str,
+    text: str,
+    k: int,
+    text_column: str | None,
+    encoding: str | None,
+    to: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN.
+
+    TEXT is a text, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for lines on
+    standard input.
+    """
+    started = time.monotonic()
+    check_output(to, text, (".csv", ".jsonl"))
+    from headway.inference.load import load
+    from headway.inference.mask_filler import MaskFiller
+
+    pipe = load(run)
+    if not isinstance(pipe, MaskFiller):
+        raise InputError(f"{run}: holds a model for {pipe.task}; fill needs a masked language model.")
+    texts = texts_of(run, text, text_column, encoding)
+    results = pipe(texts, k=k)
+    places = [_places(result) for result in results]
+    if to is not None:
+        write_output(to, _as_csv(texts, places) if to.endswith(".csv") else _as_jsonl(texts, results))
+    found = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
+    emit(found, as_json, [f"{len(results):,} results in {to}"] if to else _lines(texts, places))
+
+
+def _places(result: list[Any]) -> list[list[dict[str, Any]]]:
+    """The answers for each open place of a text."""
+    return [result] if isinstance(result[0], dict) else result
+
+
+def _lines(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> list[str]:
+    """For a person: the scores and tokens, below their text where there is more than one place."""
+    lines: list[str] = []
+    several = sum(map(len, places)) > 1
+    for text, answers in zip(texts, places, strict=True):
+        for number, place in enumerate(answers, start=1):
+            if several:
+                lines.append(f"{text}  (place {number} of {len(answers)})" if len(answers) > 1 else text)
+            lines += [f"{answer['score']:.3f}\t{answer['token']}" for answer in place]
+    return lines
+
+
+def _as_csv(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> str:
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["text", "place", "token", "score"])
+    for text, answers in zip(texts, places, strict=True):
+        for number, place in enumerate(answers, start=1):
+            rows.writerows([text, number, answer["token"], f"{answer['score']:.6f}"] for answer in place)
+    return file.getvalue()
+
+
+def _as_jsonl(texts: list[str], results: list[Any]) -> str:
+    rows = ({"text": text, "result": result} for text, result in zip(texts, results, strict=True))
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -1,0 +1,48 @@
+"""An encoder-decoder whose sources have been read: the one loop of ``decode`` then writes the targets.
+
+    model = Conditional(encoder_decoder, sources)
+    for step in decode(model, [start] * len(sources), sampling, max_tokens=n, context=n + len(start), end=end):
+        ...
+
+Letters: B batch, T target length, S source length, V vocabulary.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from headway.models.transformer import EncoderDecoder
+from headway.nn.state import State
+
+
+class Conditional:
+    """The targets of given sources, to be read token by token; the sources are read once, when this is made.
+
+    A state holds what its rows need of their sources: ``reorder`` may drop and repeat rows.  A new state is always for
+    all sources, so ``decode`` needs a ``context`` that holds a whole target.
+    """
+
+    @torch.no_grad()
+    def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], device: torch.device | str = "cpu"):
+        if not all(sources):
+            raise ValueError(f"source {[bool(source) for source in sources].index(False)} has no tokens")
+        longest = max(len(source) for source in sources)
+        ids = torch.tensor([[*source, *[0] * (longest - len(source))] for source in sources], device=device)
+        mask = torch.tensor([[i < len(source) for i in range(longest)] for source in sources], device=device)
+        self.model = model
+        self.source_mask = None if bool(mask.all()) else mask  # (B, S)
+        self.source = model.encode(ids, self.source_mask)  # (B, S, D)
+
+    def new_state(self) -> State:
+        """An empty state, for targets of all the sources in their order."""
+        return self.model.new_state()
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
+        """Logits of the token after the last of each target: (B, T) -> (B, V).  Padding must be on the left.
+
+        Raises ValueError when a new state is begun with another number of targets than there are sources.
+        """
+        if (state is None or state.length == 0) and len(ids) != len(self.source):
+            raise ValueError(f"{len(ids)} targets for {len(self.source)} sources: begin with one for each")
+        return self.model.next_logits(ids, self.source, self.source_mask, state, mask)

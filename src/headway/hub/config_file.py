@@ -1,0 +1,49 @@
+"""``config.json`` of a directory that may come from anyone: data about a model, never a word on what code to run."""
+
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError, shown
+from headway.regular_file import inside
+from headway.strict_json import read_object
+
+MAX_LAYERS = 512
+"""Several times the depth of published models; a layer costs time to build before any weight is compared."""
+MAX_NUMBER = 2**53
+CODE = {
+    "auto_map": "it names Python code of the directory, which is not run",
+    "custom_pipelines": "it names Python code of the directory, which is not run",
+    "trust_remote_code": "a file cannot give itself trust",
+    "_attn_implementation_internal": "it names code to be fetched",
+}
+"""Keys by which other programs were led to run code, and why each is refused wherever it stands."""
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """What ``config.json`` says, as it stands; what each key means is checked by the model's family.
+
+    Raises InputError for JSON that is not strict, for keys that would have code run, and for numbers of layers (or any
+    numbers) that no model has.
+    """
+    path = inside(directory, "config.json")
+    theirs = read_object(path, advice="expected a model directory with config.json")
+    _check(theirs, "", path)
+    return theirs
+
+
+def _check(value: Any, key: str, path: Path) -> None:
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            if name in CODE and entry:
+                raise InputError(
+                    f"{path}: {name}: found {shown(entry)}: {CODE[name]}; "
+                    "take the entry out if the model is a plain one of its family"
+                )
+            _check(entry, name, path)
+    elif isinstance(value, list):
+        for entry in value:
+            _check(entry, key, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        most = MAX_LAYERS if key.endswith(("layer", "layers")) else MAX_NUMBER
+        if abs(value) > most:
+            raise InputError(f"{path}: {key}: found {shown(value)}, expected at most {most}")

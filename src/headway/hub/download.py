@@ -1,0 +1,198 @@
+"""Models of the Hugging Face hub, fetched when their id is given, and at no other time.
+
+    found = locate("runs/reviews")              # a path that exists is a path
+    found = locate("org/name@v1.0")             # what is none, and has this form, is an id of the hub
+    found.path, found.id, found.revision        # where it is now; the id and the commit, for the record
+
+Only what a model is made of is fetched: configuration, safetensors, tokenizer.  Code is not, and pickles are not
+unless they are asked for.  The library of the hub keeps its cache and reads its variables (``HF_HOME``,
+``HF_ENDPOINT``, ``HF_TOKEN``, ``HF_HUB_OFFLINE``) as it does elsewhere; nothing is told about this machine, and nobody
+has to log in.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway import __version__
+from headway.errors import InputError
+from headway.strict_json import read_object
+
+ID = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})(?:@(?P<revision>[A-Za-z0-9_][\w./-]*))?",
+    re.ASCII,
+)
+"""org/name, or org/name@revision; a revision is a branch, a tag or a commit."""
+
+FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+FILES = (
+    *("config.json", "generation_config.json", "preprocessor_config.json", "chat_template.jinja", INDEX),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"),
+    *("source.spm", "target.spm", "target_vocab.json", "sentencepiece.bpe.model"),
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("[0-9]_Pooling/config.json", "[0-9]_Dense/config.json", "[0-9]_Dense/model.safetensors"),
+)
+"""All that is fetched beside the weights."""
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
+SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+EXTRA = "pip install 'headway[hub]'"
+
+
+@dataclass(frozen=True)
+class Download:
+    """Where a model is.  ``id`` and ``revision`` (the commit) are None for what was here already, under its path."""
+
+    path: Path
+    id: str | None = None
+    revision: str | None = None
+
+
+def is_hub_id(place: str | Path) -> bool:
+    """Whether a place is an id of the hub: text of the form org/name or org/name@revision, and no path that exists.
+
+    Where there is a folder ``org`` here, ``org/name`` is taken for a path that was mistyped, and nothing is fetched;
+    with a revision (``org/name@main``) it is an id all the same.  A ``Path`` is always a path.
+    """
+    if not isinstance(place, str) or (found := ID.fullmatch(place)) is None or _exists(place):
+        return False
+    if ".." in place or "--" in found["name"] or found["name"].endswith((".git", ".", "-")):
+        return False
+    return found["revision"] is not None or not _exists(place.partition("/")[0])
+
+
+def locate(place: str | Path, *, allow_pickle: bool = False) -> Download:
+    """Where the model is that a path or an id of the hub names; an id is fetched.
+
+    A place that is no id is given back as a path, there or not.  Raises InputError as ``fetch`` does.
+    """
+    return fetch(str(place), allow_pickle=allow_pickle) if is_hub_id(place) else Download(Path(place))
+
+
+def fetch(id: str, revision: str | None = None, *, allow_pickle: bool = False) -> Download:
+    """Fetch a model's files into the cache of the hub's library; what is there already is not fetched again.
+
+    ``id`` is org/name, or org/name@revision; ``revision`` a branch, a tag or a commit (default: the main branch).
+    ``allow_pickle`` fetches ``pytorch_model.bin`` where there is no safetensors file; opening it must be allowed too.
+    Without a connection, a model that was fetched before is found in the cache.
+
+    Raises InputError when the library is missing (it is the extra ``hub``), when the hub cannot be reached, when it
+    has no such model or revision or keeps it private, and when the model has none of the files that are needed.
+    """
+    found = ID.fullmatch(id)
+    if found is None:
+        raise InputError(f"{id[:200]}: is not the id of a model; expected org/name or org/name@revision")
+    name, revision = found["name"], revision or found["revision"]
+    with _discreet(id) as snapshot_download:
+
+        def snapshot(revision: str | None, *files: str) -> Path:
+            try:
+                return Path(
+                    snapshot_download(
+                        name,
+                        revision=revision,
+                        allow_patterns=list(files),
+                        library_name="headway",
+                        library_version=__version__,
+                    )
+                )
+            except Exception as error:  # which ones depends on the version of the library, and of those that it uses
+                raise InputError(f"{name}: {_reason(error, revision)}") from None
+
+        folder = snapshot(revision, *FILES)
+        commit = folder.name
+        if not COMMIT.fullmatch(commit):
+            raise InputError(f"{name}: found {commit[:80]!r} as the commit, expected 40 hexadecimal digits")
+        if not _exists(folder / "config.json"):
+            raise InputError(f"{name}: has no config.json, so it is not a model in the layout of transformers")
+        folder = snapshot(commit, *(_shards(folder) if _exists(folder / INDEX) else [FILE]))
+        if not _exists(folder / INDEX) and not _exists(folder / FILE):
+            if not allow_pickle:
+                raise InputError(
+                    f"{name}: has no {FILE}; if it has a pytorch_model.bin: that is a Python pickle, which can run "
+                    "code; should you trust whoever made it, --allow-pickle (allow_pickle=True) fetches it"
+                )
+            folder = snapshot(commit, *PICKLES)
+    return Download(folder, name, commit)
+
+
+def _shards(folder: Path) -> list[str]:
+    """The files that an index of weights names; whether it holds is checked when they are opened."""
+    shards = read_object(folder / INDEX).get("weight_map")
+    names = set(shards.values()) if isinstance(shards, dict) else set()
+    return sorted(name for name in names if isinstance(name, str) and SHARD.fullmatch(name)) or [FILE]
+
+
+@contextlib.contextmanager
+def _discreet(id: str) -> Iterator[Any]:
+    """The hub's ``snapshot_download``, silent and without telemetry, with progress bars on a terminal alone."""
+    before = os.environ.get("HF_HUB_DISABLE_TELEMETRY")
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    try:
+        from huggingface_hub import constants, snapshot_download
+        from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    except ImportError:
+        _restore(before)
+        raise InputError(f"{id}: no such path.  To fetch the model of this name from the hub: {EXTRA}") from None
+    telemetry, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    hide = not sys.stderr.isatty() and constants.HF_HUB_DISABLE_PROGRESS_BARS is None
+    hide = hide and not are_progress_bars_disabled()
+    if hide:
+        disable_progress_bars()
+    try:
+        yield snapshot_download
+    finally:
+        if hide:
+            enable_progress_bars()
+        log.setLevel(level)
+        constants.HF_HUB_DISABLE_TELEMETRY = telemetry
+        _restore(before)
+
+
+def _restore(telemetry: str | None) -> None:
+    if telemetry is None:
+        del os.environ["HF_HUB_DISABLE_TELEMETRY"]
+    else:
+        os.environ["HF_HUB_DISABLE_TELEMETRY"] = telemetry
+
+
+def _reason(error: Exception, revision: str | None) -> str:
+    """What went wrong, and what to do, in one line."""
+    from huggingface_hub import constants, errors
+
+    hub = constants.ENDPOINT
+    if isinstance(error, errors.GatedRepoError):
+        return f"whoever made it asks you to accept terms first: do so on its page, then set HF_TOKEN ({hub})"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"no such path here, and no such model on {hub}, or a private one; check the name, or set HF_TOKEN"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"has no revision {revision!r} on {hub}; expected a branch, a tag or a commit"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        cause = error.__cause__
+        if isinstance(cause, errors.OfflineModeIsEnabled):
+            return "no such path, and it was not fetched before; HF_HUB_OFFLINE is set, so it is not fetched now"
+        why = _one_line(cause or error)
+        return f"no such path, and {hub} cannot be reached ({why}); connect, or give the path of a directory"
+    return f"cannot be fetched from {hub} ({_one_line(error)})"
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]
+
+
+def _exists(path: str | Path) -> bool:
+    try:
+        return os.path.lexists(path)
+    except ValueError:
+        return False

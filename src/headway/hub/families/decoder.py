@@ -1,0 +1,64 @@
+"""What the decoder families share: one class with logits over the vocabulary, one without a head, one with classes."""
+
+from collections.abc import Set
+from typing import ClassVar
+
+from torch import nn
+
+from headway.hub.families.family import Family, Json, architecture, class_count, class_names
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead, TokenHead, VectorHead
+from headway.models.transformer import Decoder
+
+SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
+
+
+class DecoderFamily(Family):
+    """A decoder.  ``classes`` are, in this order: with logits, without a head, and (where there is one) with classes.
+
+    The class without a head gives the normalised vectors of the last layer (``VectorHead``).  The one with classes
+    reads the last token's: transformers finds that token by ``pad_token_id``, which it needs for batches, we by the
+    mask.
+    """
+
+    classifier: ClassVar[str | None] = None
+    SPECIAL: ClassVar[Json] = {}
+    """ids of special tokens that transformers assumes where ``config.json`` leaves them out"""
+
+    def special(self, theirs: Json) -> Json:
+        return self.SPECIAL
+
+    def build(self, theirs: Json, names: Set[str]) -> nn.Module:
+        kind, config = architecture(theirs, self.classes), self.config(theirs)
+        if kind == self.bare:
+            return Decoder(config, VectorHead())
+        if kind == self.classifier:
+            return Decoder(config, self.classification_head(config, class_count(theirs)))
+        return Decoder(config)
+
+    def classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> ClassificationHead:
+        if self.classifier is None:
+            return super().classification_head(config, n_classes, dropout)
+        return ClassificationHead(config, n_classes, pooling="last", dense=False, out_bias=False, dropout=dropout)
+
+    def unquirk(self, model: nn.Module) -> Json | None:
+        if not isinstance(model, Decoder):
+            return None
+        return {**dict.fromkeys(SPECIAL_IDS), **self.entries(model.config), **self._head(model.head)}
+
+    def entries(self, config: TransformerConfig) -> Json:
+        """What ``config.json`` says beside ``SAME``, the heads and the special tokens."""
+        return {}
+
+    def _head(self, head: nn.Module) -> Json:
+        if isinstance(head, TokenHead):
+            return {"architectures": [self.classes[0]]}
+        if isinstance(head, VectorHead):
+            return {"architectures": [self.bare]}
+        if isinstance(head, ClassificationHead) and self.classifier is not None:
+            if head.pooling != "last" or head.dense is not None or head.out.bias is not None:
+                raise ValueError("its classifier is one matrix over the last token's vector, without a bias")
+            return {"architectures": [self.classifier], **class_names(head.out.out_features)}
+        raise ValueError(f"it has no {type(head).__name__}")

@@ -1,0 +1,81 @@
+"""DistilBERT (Sanh et al. 2019): half of BERT's layers, without segments and without a pooler.
+
+Quirks: its ε is no entry of the configuration; the classifier's dense layer is followed by ReLU; sinusoidal positions,
+where a configuration asks for them, are stored as a table, and read as the learned ones that they become.
+"""
+
+from typing import ClassVar
+
+from headway.hub.families.encoder import EncoderFamily
+from headway.hub.families.family import Json
+from headway.hub.table import Row, layers, stacked
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead
+
+
+class DistilBert(EncoderFamily):
+    """DistilBertModel, DistilBertForMaskedLM and DistilBertForSequenceClassification."""
+
+    model_type = "distilbert"
+    classes: ClassVar = ("DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification")
+    bare, masked, classifier = classes
+    prefix = "distilbert."
+    attention_dropout = "attention_dropout"
+    head_dropout = ("seq_classif_dropout", 0.2)
+    SAME: ClassVar = {
+        "vocab_size": ("vocab_size", 30522),
+        "dim": ("d_model", 768),
+        "n_layers": ("n_layers", 6),
+        "n_heads": ("n_heads", 12),
+        "hidden_dim": ("d_ff", 3072),
+        "max_position_embeddings": ("max_length", 512),
+        "activation": ("activation", "gelu"),
+        "dropout": ("dropout", 0.1),
+        "tie_word_embeddings": ("tied", True),
+    }
+    FIXED: ClassVar = {
+        "positions": "learned",
+        "norm": "layernorm",
+        "norm_order": "post",
+        "norm_eps": 1e-12,
+        "norm_parameters": "both",
+        "gated": False,
+        "bias": ("qkv", "out", "ff", "head"),
+        "embedding_norm": True,
+    }
+    ignored = (r"distilbert\.embeddings\.position_ids",)
+    renamed: ClassVar = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
+
+    def classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> ClassificationHead:
+        return ClassificationHead(
+            config, n_classes, pooling="first", activation="relu", dense_bias=True, dropout=dropout
+        )
+
+    def rows(self, theirs: Json) -> list[Row]:
+        ours, layer = "stack.blocks.{i}.", "distilbert.transformer.layer.{i}."
+        dense = "pre_classifier" if (theirs.get("architectures") or [None])[0] == self.classifier else "vocab_transform"
+        return [
+            *layers(
+                ("stack.embedding.tokens", "distilbert.embeddings.word_embeddings"),
+                ("stack.embedding.learned.table", "distilbert.embeddings.position_embeddings"),
+                ("stack.embedding.norm", "distilbert.embeddings.LayerNorm"),
+                (ours + "attention.layer.out", layer + "attention.out_lin"),
+                (ours + "attention.norm", layer + "sa_layer_norm"),
+                (ours + "feedforward.layer.up", layer + "ffn.lin1"),
+                (ours + "feedforward.layer.out", layer + "ffn.lin2"),
+                (ours + "feedforward.norm", layer + "output_layer_norm"),
+                ("head.dense", dense),
+                ("head.norm", "vocab_layer_norm"),
+                ("head.token.matrix", "vocab_projector"),
+                ("head.out", "classifier"),
+            ),
+            *stacked(
+                ours + "attention.layer.qkv",
+                *(layer + f"attention.{name}_lin" for name in ("q", "k", "v")),
+            ),
+        ]
+
+
+DISTILBERT = DistilBert()

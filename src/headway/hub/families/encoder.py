@@ -1,0 +1,78 @@
+"""What the encoder families share: a bare class, one with a masked-token head, one with a classifier."""
+
+import re
+from collections.abc import Set
+from typing import ClassVar
+
+from torch import nn
+
+from headway.hub.families.family import Family, Json, architecture, check_head, class_count, class_names, pick
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead, MaskedTokenHead, Pooler
+from headway.models.transformer import Encoder
+
+
+class EncoderFamily(Family):
+    """A family of such classes, with the heads that ``classification_head`` and ``masked_token_head`` make."""
+
+    reads_images: ClassVar[bool] = False
+    masked: ClassVar[str | None] = None
+    """the class with a masked-token head"""
+    classifier: ClassVar[str]
+    """the class with a classifier"""
+    head_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
+    """their key for the classifier's dropout, if any, and what it is where that is left out (None: the model's own)"""
+    attention_dropout: ClassVar[str] = "attention_probs_dropout_prob"
+    """their key for the dropout of attention weights, which here is that of all"""
+    pooler_activation: ClassVar[str | None] = "tanh"
+    """what the pooler ends with; None where the configuration says"""
+    pools_classes: ClassVar[bool] = False
+    """whether the classifier begins with the pooler, which otherwise it leaves out"""
+
+    def build(self, theirs: Json, names: Set[str]) -> nn.Module:
+        kind, config = architecture(theirs, self.classes), self.config(theirs)
+        model = self.encoder(config, theirs)
+        if kind == self.classifier:
+            key, default = self.head_dropout
+            default = config.dropout if default is None else default
+            dropout = default if key is None else pick(theirs, key, float, default)
+            model.head = self.classification_head(config, class_count(theirs), dropout)
+        elif kind != self.bare:
+            model.head = self.masked_token_head(config, model.stack.embedding.tokens)
+        if kind != self.classifier and f"{self.prefix}pooler.dense.weight" in names:
+            model.pooler = self.pooler(config, theirs)
+        return model
+
+    def encoder(self, config: TransformerConfig, theirs: Json) -> Encoder:
+        """The model without a head."""
+        return Encoder(config)
+
+    def pooler(self, config: TransformerConfig, theirs: Json) -> Pooler:
+        """What the family makes of the first vector."""
+        return Pooler(config)
+
+    def unquirk(self, model: nn.Module) -> Json | None:
+        if not isinstance(model, Encoder) or (model.patches is not None) != self.reads_images:
+            return None
+        check_head(self, model)
+        ending = getattr(model.pooler, "activation", self.pooler_activation)
+        if self.pooler_activation is not None and ending != self.pooler_activation:
+            raise ValueError(f"its pooler ends with {self.pooler_activation}, not {ending}")
+        dropout = {self.attention_dropout: model.config.dropout}
+        if isinstance(model.head, ClassificationHead):
+            if self.head_dropout[0] is not None:
+                dropout[self.head_dropout[0]] = model.head.dropout.p
+            classes = class_names(model.head.out.out_features)
+            return {"architectures": [self.classifier], **dropout, **classes}
+        return {"architectures": [self.bare if model.head is None else self.masked], **dropout}
+
+    def ignores(self, theirs: Json) -> tuple[str, ...]:
+        """What is ignored, and a pooler that a classifier's file holds and its class leaves out."""
+        if self.pools_classes or architecture(theirs, self.classes) != self.classifier:
+            return self.ignored
+        return (*self.ignored, re.escape(self.prefix) + r"pooler\..*")
+
+    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
+        if self.masked is None:
+            return super().masked_token_head(config, tokens)
+        return MaskedTokenHead(config, tokens)

@@ -1,0 +1,65 @@
+"""Qwen2 (Yang et al. 2024): Llama with biases on queries, keys and values alone.
+
+Quirks: some layers may attend to a window only.  Today's files list the kind of every layer (``layer_types``); in older
+ones it is the layers from ``max_window_layers`` on, if ``use_sliding_window`` says so.
+"""
+
+from typing import Any, ClassVar
+
+from headway.hub.families.family import Json, pick
+from headway.hub.families.llama import LlamaLike
+from headway.models.config import TransformerConfig
+
+KINDS = ("full_attention", "sliding_attention")
+
+
+class Qwen2(LlamaLike):
+    """Qwen2ForCausalLM, Qwen2Model and Qwen2ForSequenceClassification."""
+
+    model_type = "qwen2"
+    classes = ("Qwen2ForCausalLM", "Qwen2Model", "Qwen2ForSequenceClassification")
+    bare = "Qwen2Model"
+    classifier = "Qwen2ForSequenceClassification"
+    SAME: ClassVar = {
+        **LlamaLike.SAME,
+        "vocab_size": ("vocab_size", 151936),
+        "num_key_value_heads": ("n_kv_heads", 32),
+        "intermediate_size": ("d_ff", 22016),
+        "max_position_embeddings": ("max_length", 32768),
+    }
+    BIASES: ClassVar = {}
+    SPECIAL: ClassVar = {}
+
+    def quirks(self, theirs: Json) -> dict[str, Any]:
+        return {**super().quirks(theirs), "bias": ("qkv",), "window": read_windows(theirs)}
+
+    def entries(self, config: TransformerConfig) -> Json:
+        return {**super().entries(config), **write_windows(config)}
+
+
+def read_windows(theirs: Json) -> tuple[int | None, ...] | None:
+    """The window of every layer, or None.  Raises ValueError for layers that attend to a window of no size."""
+    n_layers = pick(theirs, "num_hidden_layers", int, 32)
+    near = pick(theirs, "sliding_window", int, 4096) if pick(theirs, "use_sliding_window", bool, False) else None
+    first = n_layers if near is None else pick(theirs, "max_window_layers", int, 28)
+    kinds = theirs.get("layer_types") or [KINDS[layer >= first] for layer in range(n_layers)]
+    if not isinstance(kinds, list) or not set(kinds) <= set(KINDS):
+        raise ValueError(f"layer_types {kinds!r} is not supported, only a list of {' and '.join(KINDS)}")
+    if near is None and KINDS[1] in kinds:
+        raise ValueError(f"layer_types has {KINDS[1]}, but use_sliding_window is not true")
+    return tuple(near if kind == KINDS[1] else None for kind in kinds) if KINDS[1] in kinds else None
+
+
+def write_windows(config: TransformerConfig) -> Json:
+    """The entries of ``config.json`` for windows, which are all of one size there."""
+    windows = [config.layer_window(layer) for layer in range(config.n_layers)]
+    near = [layer for layer, window in enumerate(windows) if window is not None]
+    return {
+        "use_sliding_window": bool(near),
+        "sliding_window": windows[near[0]] if near else None,
+        "max_window_layers": near[0] if near else config.n_layers,
+        "layer_types": [KINDS[window is not None] for window in windows],
+    }
+
+
+QWEN2 = Qwen2()

@@ -1,0 +1,70 @@
+"""RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2020): BERT's encoder, without the next-sentence task.
+
+Quirks: positions are counted from the padding token's id plus one, and the rows before are counted in the table's size;
+one segment; the masked-token head has GELU whatever the blocks have; the classifier has a dense layer of its own and
+leaves the pooler out.
+"""
+
+from typing import Any, ClassVar
+
+from torch import nn
+
+from headway.hub.families.bert import Bert
+from headway.hub.families.encoder import EncoderFamily
+from headway.hub.families.family import Json, pick
+from headway.models.config import Positions, TransformerConfig
+from headway.models.heads import ClassificationHead, MaskedTokenHead
+from headway.models.transformer import Encoder
+
+
+class Roberta(Bert):
+    """RobertaModel, RobertaForMaskedLM and RobertaForSequenceClassification."""
+
+    model_type = "roberta"
+    classes: ClassVar = ("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification")
+    bare, masked, classifier = classes
+    prefix = "roberta."
+    pools_classes = False
+    SAME: ClassVar = {**Bert.SAME, "vocab_size": ("vocab_size", 50265)}
+    ignored = (r"roberta\.embeddings\.(position|token_type)_ids",)
+    TOKEN_MATRIX: ClassVar = "lm_head.decoder"
+    TOKEN_BIAS: ClassVar = "lm_head.bias"
+
+    def quirks(self, theirs: Json) -> dict[str, Any]:
+        start = pick(theirs, "pad_token_id", int, 1) + 1
+        rows = pick(theirs, "max_position_embeddings", int, 512)
+        if start < 1 or rows <= start:
+            raise ValueError(
+                f"max_position_embeddings is {rows}, but must exceed pad_token_id + 1 = {start}, which is ≥ 1"
+            )
+        return {**super().quirks(theirs), "positions": Positions("learned", start=start), "max_length": rows - start}
+
+    def unquirk(self, model: nn.Module) -> Json | None:
+        entries = super().unquirk(model)
+        if entries is None or not isinstance(model, Encoder):
+            return None
+        start = model.config.position.start
+        return {**entries, "pad_token_id": start - 1, "max_position_embeddings": model.config.max_length + start}
+
+    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
+        return MaskedTokenHead(config, tokens, activation="gelu")
+
+    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
+        EncoderFamily.reuse(self, model, head)  # the pooler is no part of the classifier
+
+    def head_names(self, classifier: bool) -> tuple[tuple[str, str], ...]:
+        if classifier:
+            return (("head.dense", "classifier.dense"), ("head.out", "classifier.out_proj"))
+        return (("head.dense", "lm_head.dense"), ("head.norm", "lm_head.layer_norm"))
+
+
+class XlmRoberta(Roberta):
+    """The same under another name: XLMRobertaModel and its two kin."""
+
+    model_type = "xlm-roberta"
+    classes: ClassVar = ("XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification")
+    bare, masked, classifier = classes
+    SAME: ClassVar = {**Bert.SAME, "vocab_size": ("vocab_size", 30522)}
+
+
+ROBERTA, XLM_ROBERTA = Roberta(), XlmRoberta()

@@ -1,0 +1,83 @@
+"""A published encoder made ready for another task: its stack as it is, and the head that its family has for the task.
+
+What a head takes over is the family's: BERT's classifier begins with its pooler, ModernBERT's with the dense layer and
+the norm of its masked-token head; all else is drawn anew from a normal distribution with standard deviation 0.02, as
+BERT was (Devlin et al. 2018), and biases start at zero.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from headway.hub.directory import family_of
+from headway.hub.families.family import Family
+from headway.hub.kept import CONFIG, LABELS
+from headway.models.heads import MaskedTokenHead
+from headway.models.transformer import Encoder
+
+Head = TypeVar("Head", bound=nn.Module)
+STANDARD_DEVIATION = 0.02
+
+
+def for_classification(model: Encoder, n_classes: int, *, dropout: float = 0.0, seed: int = 0) -> Encoder:
+    """Put a classifier of the family's own shape on an encoder of any class, in place, and return the encoder.
+
+    The encoder may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.
+    ``dropout`` is the head's alone; names of classes that came with the encoder are forgotten.  Raises ValueError where
+    no family can express the encoder.
+    """
+    family = encoder_family(model)
+    head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
+    family.reuse(model, head)
+    for name in (*LABELS, "problem_type"):
+        getattr(model, "kept", {}).get(CONFIG, {}).pop(name, None)
+    return _with_head(model, head)
+
+
+def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:
+    """Put a masked-token head of the family's own shape on an encoder, in place, and return the encoder.
+
+    One that is there is kept, its matrix with it; a new one is tied to the token embedding.  (B, T) ids then give
+    (B, T, V) logits.  A pooler stays, for a classifier to begin with later.  Raises ValueError where no family can
+    express the encoder, and for one that reads images.
+    """
+    family = encoder_family(model)
+    if isinstance(model.head, MaskedTokenHead):
+        return model
+    config, tokens = model.config.but(tied=True), model.stack.embedding.tokens
+    head = _drawn(lambda: family.masked_token_head(config, tokens), seed, tokens.weight)
+    model.config = model.stack.config = config
+    return _with_head(model, head)
+
+
+def encoder_family(model: Encoder) -> Family:
+    """The family that expresses an encoder, whatever its head.  Raises ValueError when there is none."""
+    if not isinstance(model, Encoder):
+        raise ValueError(f"a {type(model).__name__} is not an encoder: it takes no other head")
+    head, model.head = model.head, None
+    try:
+        return family_of(model)[0]
+    finally:
+        model.head = head
+
+
+def _with_head(model: Encoder, head: nn.Module) -> Encoder:
+    weight = next(model.parameters())
+    model.head = head.to(weight.device, weight.dtype).train(model.training)
+    return model
+
+
+def _drawn(make: Callable[[], Head], seed: int, *kept: Tensor) -> Head:
+    """A new head, its matrices drawn from a generator of their own; ``kept`` are those that are not its own."""
+    with torch.random.fork_rng(devices=[]):  # what torch draws while it builds is overwritten, and leaves no trace
+        head = make()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in (module for module in head.modules() if isinstance(module, nn.Linear)):
+            if not any(layer.weight is weight for weight in kept):
+                layer.weight.normal_(0.0, STANDARD_DEVIATION, generator=generator)
+            if layer.bias is not None:
+                layer.bias.zero_()
+    return head

@@ -1,0 +1,49 @@
+"""What a model directory says that is not about the architecture: special tokens, labels, how to generate.
+
+It is kept with a loaded model (``model.kept``, by file) and written again when the model is saved.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from headway.hub.families.family import Family, Json
+from headway.strict_json import read_object
+
+CONFIG, GENERATION = "config.json", "generation_config.json"
+LABELS = ("id2label", "label2id")
+KEPT = re.compile(
+    r".*_token_ids?|bad_words_ids|id2label|label2id|problem_type|task_specific_params|tokenizer_class|prefix"
+    r"|max_length|min_length|num_beams|length_penalty|early_stopping|no_repeat_ngram_size|repetition_penalty"
+    r"|do_sample|temperature|top_k|top_p"
+)
+"""Entries of ``config.json`` that are kept; those about generating are there in directories of older versions."""
+
+
+def kept_entries(directory: Path, theirs: Json, family: Family) -> dict[str, Json]:
+    """By file: what ``config.json`` says beside the architecture, and all of ``generation_config.json`` if it is there.
+
+    Ids that the family assumes where they are left out are written out.
+    """
+    config = {**family.special(theirs), **{key: value for key, value in theirs.items() if KEPT.fullmatch(key)}}
+    path = directory / GENERATION
+    return {CONFIG: config, GENERATION: read_object(path) if path.is_file() else {}}
+
+
+def entries_to_write(model: nn.Module, theirs: Json, entries: Json) -> dict[str, Json]:
+    """By file: what the model keeps, beside the family's description ``theirs``; given ``entries`` prevail everywhere.
+
+    Labels are kept while there are as many classes as before.
+    """
+    kept: Any = getattr(model, "kept", {})
+    config = dict(kept.get(CONFIG, {}))
+    for key in LABELS:
+        if len(config.get(key) or ()) != len(theirs.get(key) or ()):
+            config.pop(key, None)
+    generation = kept.get(GENERATION, {})
+    return {
+        CONFIG: {**config, **entries},
+        GENERATION: {**generation, **{key: value for key, value in entries.items() if key in generation}},
+    }

@@ -1,0 +1,131 @@
+"""``preprocessor_config.json``: what is done to a picture before a model reads it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headway.errors import InputError
+from headway.hub.directory import read_json
+from headway.storage import write_json
+
+FILE = "preprocessor_config.json"
+FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+"""Pillow's filters for resizing, in the order of their numbers in the file."""
+REFUSED = ("do_center_crop", "do_pad")
+
+
+@dataclass(frozen=True)
+class ImagePreprocessor:
+    """Resize, rescale, normalise, in this order; the defaults are ViT's.  Checked when built: ValueError."""
+
+    size: tuple[int, int] = (224, 224)
+    """height and width in pixels"""
+    resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
+    """the filter for resizing"""
+    rescale_factor: float = 1 / 255
+    """what the bytes of a picture are multiplied by"""
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """what is subtracted from each channel"""
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """what each channel is divided by then"""
+    channel_order: Literal["rgb", "bgr"] = "rgb"
+    """which colour comes first"""
+    do_resize: bool = True
+    do_rescale: bool = True
+    do_normalize: bool = True
+
+    def __post_init__(self) -> None:
+        sides = isinstance(self.size, tuple) and len(self.size) == 2
+        self._check(sides and all(_whole(side) for side in self.size), "size", "two whole numbers ≥ 1")
+        self._check(self.resample in FILTERS, "resample", "one of " + ", ".join(FILTERS))
+        self._check(_number(self.rescale_factor) and self.rescale_factor > 0, "rescale_factor", "a number above 0")
+        for name, holds in (("mean", lambda _: True), ("std", lambda value: value > 0)):
+            self._check(_three(getattr(self, name), holds), name, "three numbers" + " above 0" * (name == "std"))
+        self._check(self.channel_order in ("rgb", "bgr"), "channel_order", "rgb or bgr")
+        for name in ("do_resize", "do_rescale", "do_normalize"):
+            self._check(isinstance(getattr(self, name), bool), name, "True or False")
+
+    def _check(self, holds: bool, name: str, allowed: str) -> None:
+        if not holds:
+            raise ValueError(f"{name} is {getattr(self, name)!r}, but must be {allowed}")
+
+
+def load_preprocessor(directory: str | Path) -> ImagePreprocessor:
+    """What a model directory says of its pictures.  Raises InputError naming the file and what is wrong with it."""
+    path = Path(directory) / FILE
+    theirs = read_json(path)
+    try:
+        for name in REFUSED:
+            if theirs.get(name):
+                raise ValueError(f"{name} is true, which is not supported")
+        known: dict[str, Any] = {
+            name: theirs[name] for name in ("do_resize", "do_rescale", "do_normalize") if name in theirs
+        }
+        if theirs.get("rescale_factor") is not None:
+            known["rescale_factor"] = theirs["rescale_factor"]
+        for ours, name in (("mean", "image_mean"), ("std", "image_std")):
+            if theirs.get(name) is not None:
+                known[ours] = _each(theirs[name])
+        if theirs.get("size") is not None:
+            known["size"] = _size(theirs["size"])
+        if theirs.get("resample") is not None:
+            known["resample"] = _filter(theirs["resample"])
+        return ImagePreprocessor(**known, channel_order="bgr" if theirs.get("do_flip_channel_order") else "rgb")
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) -> None:
+    """Write the file beside a model, as ``transformers`` writes it for ViT.
+
+    Its ViTImageProcessor knows one order of channels: ValueError for another.
+    """
+    if preprocessor.channel_order != "rgb":
+        raise ValueError(f"channel_order is {preprocessor.channel_order!r}, but ViTImageProcessor has rgb alone")
+    height, width = preprocessor.size
+    entries = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_convert_rgb": True,
+        "do_resize": preprocessor.do_resize,
+        "size": {"height": height, "width": width},
+        "resample": FILTERS.index(preprocessor.resample),
+        "do_rescale": preprocessor.do_rescale,
+        "rescale_factor": preprocessor.rescale_factor,
+        "do_normalize": preprocessor.do_normalize,
+        "image_mean": list(preprocessor.mean),
+        "image_std": list(preprocessor.std),
+    }
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    write_json(Path(directory) / FILE, entries)
+
+
+def _size(value: Any) -> tuple[int, int]:
+    """Height and width, from the one number of old files too."""
+    if isinstance(value, dict):
+        if set(value) != {"height", "width"}:
+            raise ValueError(f"size has {', '.join(sorted(map(str, value)))}, expected height and width")
+        return value["height"], value["width"]
+    return value, value
+
+
+def _filter(value: Any) -> Any:
+    if not isinstance(value, int) or not 0 <= value < len(FILTERS):
+        raise ValueError(f"resample is {value!r}, expected a number from 0 to {len(FILTERS) - 1}")
+    return FILTERS[value]
+
+
+def _each(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else (value,) * 3
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _three(value: Any, holds: Callable[[float], bool]) -> bool:
+    return isinstance(value, tuple) and len(value) == 3 and all(_number(each) and holds(each) for each in value)

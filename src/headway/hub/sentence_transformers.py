@@ -1,0 +1,333 @@
+"""What follows the Transformer in a directory of sentence-transformers: pooling, normalisation, a dense layer.
+
+``modules.json`` lists the steps; each but the first and the normalisation has a folder of its own.  Here they are the
+encoder's head:
+
+    Transformer, Pooling                        PoolingHead(normalise=False)
+    Transformer, Pooling, Normalize             PoolingHead
+    Transformer, Pooling, Dense[, Normalize]    PoolingHead with a dense layer
+    Transformer, Pooling, Normalize, Dense      ClassificationHead(dense=False, normalise=True)
+    Transformer, Pooling, Dense                 ClassificationHead(dense=False) where config.json names the classes
+
+A classifier's dense layer has no activation and one output for each label of ``id2label`` in ``config.json``; in
+sentence-transformers such a directory gives the logits as though they were a vector.  Names, shapes and paths are
+checked before anything is believed: a path is the plain name of a folder inside the directory.
+"""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headway.errors import InputError, shown
+from headway.hub.families.family import Json, class_names
+from headway.hub.safetensors_file import SafetensorsFile
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead, Pooling, PoolingHead
+from headway.models.transformer import Encoder
+from headway.regular_file import inside
+from headway.storage import write_json, write_whole
+from headway.strict_json import parse_object, read_object, read_text
+
+MODULES, SENTENCE, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+CHAINS = (
+    ["Pooling"],
+    ["Pooling", "Normalize"],
+    ["Pooling", "Dense"],
+    ["Pooling", "Dense", "Normalize"],
+    ["Pooling", "Normalize", "Dense"],
+)
+"""What may follow the Transformer."""
+FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+POOLING: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}
+MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "lasttoken"}
+"""Older files have a switch for each way of pooling, newer ones a name."""
+ACTIVATIONS = {"Identity": None, "Tanh": "tanh"}
+VECTOR = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+WIDEST = 2**20
+
+
+def add_modules(model: nn.Module, directory: Path, theirs: Json) -> None:
+    """Give a loaded encoder the head that ``modules.json`` describes; without such a file nothing is changed.
+
+    ``theirs`` is ``config.json``.  The longest text in tokens is kept with the model.  Raises InputError naming the
+    file for what is damaged, leaves the directory, or has no meaning here.
+    """
+    if not (directory / MODULES).exists():
+        return
+    steps = _read_modules(directory)
+    if not isinstance(model, Encoder):
+        raise InputError(
+            f"{directory / MODULES}: found a {type(model).__name__}, expected an encoder before the pooling"
+        )
+    settings = _read_sentence(directory)
+    names, folders = [name for name, _ in steps], dict(steps)
+    pooling = _read_pooling(directory, folders["Pooling"], model.config.d_model)
+    if "Normalize" in folders:
+        _read_normalize(directory, folders["Normalize"])
+    dense, activation = None, None
+    if "Dense" in folders:
+        dense, activation = _read_dense(directory, folders["Dense"], model.config.d_model)
+    labels = theirs.get("id2label")
+    classes = dense is not None and isinstance(labels, dict) and len(labels) == dense.out_features
+    if names == ["Pooling", "Normalize", "Dense"] or (names == ["Pooling", "Dense"] and classes and activation is None):
+        model.head = _classifier(directory, model.config, pooling, dense, activation, normalise="Normalize" in folders)
+    else:
+        model.head = PoolingHead(pooling, "Normalize" in folders, dense=dense, activation=activation)
+    kept: Any = getattr(model, "kept", {})
+    model.kept = {**kept, SENTENCE: settings}  # type: ignore[assignment]
+
+
+def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
+    """(an encoder without its head, the head) where the head is one of those above; else (the model, None).
+
+    The weights are shared, not copied.  Raises ValueError for a head that the layout has no word for.
+    """
+    head = getattr(model, "head", None)
+    if not isinstance(model, Encoder) or not isinstance(head, PoolingHead | ClassificationHead):
+        return model, None
+    if isinstance(head, ClassificationHead) and not head.normalise:
+        return model, None
+    _chain(head)
+    bare = copy.copy(model)
+    bare.__dict__["_modules"] = {**model._modules, "head": None}
+    return bare, head
+
+
+def head_entries(head: nn.Module | None) -> Json:
+    """What ``config.json`` says of such a head: the classes, before they are named."""
+    return class_names(head.out.out_features) if isinstance(head, ClassificationHead) else {}
+
+
+def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> None:
+    """Write ``modules.json`` and what it names, for a model whose other files are there; without a head, remove it.
+
+    ``model`` and ``head`` are what ``without_modules`` gives.
+    """
+    if head is None:
+        (directory / MODULES).unlink(missing_ok=True)
+        return
+    config: TransformerConfig = model.config  # type: ignore[assignment]
+    names, dense, activation = _chain(head)
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for number, name in enumerate(names, start=1):
+        path = f"{number}_{name}"
+        modules.append(
+            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+        )
+        if name == "Pooling":
+            (directory / path).mkdir(exist_ok=True)
+            write_json(directory / path / "config.json", _pooling_entries(head.pooling, config.d_model))  # type: ignore
+        elif name == "Dense" and dense is not None:
+            (directory / path).mkdir(exist_ok=True)
+            _write_dense(directory / path, dense, activation)
+    write_json(directory / SENTENCE, {"max_seq_length": sequence_length(model), "do_lower_case": False})
+    write_json(directory / MODULES, modules)
+
+
+def sequence_length(model: nn.Module) -> int:
+    """The longest text in tokens: as ``sentence_bert_config.json`` said, within what the model's positions allow."""
+    kept: Any = getattr(model, "kept", {})
+    length = kept.get(SENTENCE, {}).get("max_seq_length")
+    longest: int = model.config.max_length  # type: ignore[union-attr, assignment]
+    return longest if length is None else min(length, longest)
+
+
+def _chain(head: nn.Module) -> tuple[list[str], nn.Linear | None, str | None]:
+    """The steps of a head, its dense layer and the activation after it."""
+    if isinstance(head, ClassificationHead):
+        if head.dense is not None or not isinstance(head.norm, nn.Identity):
+            raise ValueError("a classifier on normalised vectors has no dense layer and no norm of its own")
+        return ["Pooling", "Normalize", "Dense"], head.out, None
+    if not isinstance(head, PoolingHead):
+        raise ValueError(f"sentence-transformers has no word for a {type(head).__name__}")
+    if head.activation not in ACTIVATIONS.values():
+        raise ValueError(f"activation {head.activation!r} after the pooling is not one of {', '.join(ACTIVATIONS)}")
+    dense = ["Dense"] if head.dense is not None else []
+    return ["Pooling", *dense, *(["Normalize"] if head.normalise else [])], head.dense, head.activation
+
+
+def _classifier(
+    directory: Path,
+    config: TransformerConfig,
+    pooling: Pooling,
+    dense: nn.Linear | None,
+    activation: str | None,
+    *,
+    normalise: bool,
+) -> ClassificationHead:
+    if dense is None or activation is not None or dense.out_features < 2:
+        raise InputError(
+            f"{directory / MODULES}: found a Dense module after Normalize, expected a classifier: "
+            "two outputs or more and the activation Identity"
+        )
+    bias = dense.bias is not None
+    head = ClassificationHead(
+        config, dense.out_features, pooling=pooling, dense=False, out_bias=bias, normalise=normalise
+    )
+    head.out = dense
+    return head
+
+
+def _read_modules(directory: Path) -> list[tuple[str, str]]:
+    """What follows the Transformer: (kind, folder) in order."""
+    path = inside(directory, MODULES)
+    text = read_text(path, advice="expected a list of modules")
+    found = parse_object(f'{{"modules": {text}}}', str(path), advice="expected a list of modules")
+    listed = found["modules"]
+    if set(found) != {"modules"} or not isinstance(listed, list) or not listed:
+        raise InputError(f"{path}: found {shown(listed)}, expected a list of modules")
+    steps = []
+    for number, entry in enumerate(listed):
+        if not isinstance(entry, dict) or set(entry) - {"idx", "name", "path", "type", "kwargs"} or entry.get("kwargs"):
+            raise InputError(f"{path}: module {number}: found {shown(entry)}, expected idx, name, path and type")
+        kind, folder = _kind(entry.get("type"), number, path), entry.get("path")
+        if entry.get("idx") != number:
+            raise InputError(f"{path}: module {number}: idx: found {shown(entry.get('idx'))}, expected {number}")
+        if not isinstance(folder, str) or not (FOLDER.fullmatch(folder) if number else folder == ""):
+            expected = "the name of a folder beside it" if number else 'expected "": the model in the directory itself'
+            raise InputError(f"{path}: module {number}: path: found {shown(folder)}, {expected}")
+        if number:
+            inside(directory, folder)
+        steps.append((kind, folder))
+    names = [kind for kind, _ in steps]
+    if names[0] != "Transformer" or names[1:] not in CHAINS:
+        chains = "; ".join(", ".join(["Transformer", *chain]) for chain in CHAINS)
+        raise InputError(f"{path}: found the modules {', '.join(names)}, expected one of: {chains}")
+    if len({folder for _, folder in steps}) < len(steps):
+        raise InputError(f"{path}: path: found one folder twice, expected one for each module")
+    return steps[1:]
+
+
+def _kind(name: Any, number: int, path: Path) -> str:
+    """The last word of a module's type, if it is one of theirs that has a meaning here."""
+    kind = name.rpartition(".")[2] if isinstance(name, str) and name.startswith("sentence_transformers.") else ""
+    if kind not in ("Transformer", "Pooling", "Normalize", "Dense"):
+        raise InputError(
+            f"{path}: module {number}: type: found {shown(name)}, expected Transformer, Pooling, Normalize or Dense "
+            "of sentence_transformers; code of a directory is not run"
+        )
+    return kind
+
+
+def _read_sentence(directory: Path) -> Json:
+    """``max_seq_length`` where it is said; what would change a text before it is read is refused."""
+    settings = read_object(inside(directory, SENTENCE)) if (directory / SENTENCE).exists() else {}
+    length = settings.get("max_seq_length")
+    where = directory / SENTENCE
+    if length is not None and (type(length) is not int or length < 3):
+        raise InputError(f"{where}: max_seq_length: found {shown(length)}, expected a number of tokens, 3 or more")
+    if settings.get("do_lower_case"):
+        raise InputError(
+            f"{where}: do_lower_case: found true, expected false: lowercasing belongs into the tokenizer's files"
+        )
+    if (directory / PROMPTS).exists():
+        prompt = read_object(inside(directory, PROMPTS)).get("default_prompt_name")
+        if prompt is not None:
+            raise InputError(
+                f"{directory / PROMPTS}: default_prompt_name: found {shown(prompt)}, expected null: "
+                "a prompt is part of the text; put it there yourself"
+            )
+    return {} if length is None else {"max_seq_length": length}
+
+
+def _read_pooling(directory: Path, folder: str, width: int) -> Pooling:
+    path = inside(directory, f"{folder}/config.json")
+    found = read_object(path, advice="expected how token vectors are pooled")
+    sizes = {key: found.pop(key) for key in ("word_embedding_dimension", "embedding_dimension") if key in found}
+    for key, size in sizes.items():
+        if size != width:
+            raise InputError(f"{path}: {key}: found {shown(size)}, expected {width}, the width of the model")
+    if found.pop("include_prompt", True) is not True:
+        raise InputError(f"{path}: include_prompt: found false, expected true: no token is left out here")
+    switches = {key: found.pop(key) for key in list(found) if key.startswith("pooling_mode_")}
+    modes = found.pop("pooling_mode", None)
+    if found:
+        raise InputError(f"{path}: found the unknown key {shown(next(iter(found)))}, expected how to pool")
+    if modes is None:
+        modes = [MODES.get(key, key) for key, on in switches.items() if on is True] or ["mean"]
+    elif isinstance(modes, str):
+        modes = [modes]
+    if not isinstance(modes, list) or len(modes) != 1 or not isinstance(modes[0], str) or modes[0] not in POOLING:
+        raise InputError(f"{path}: pooling: found {shown(modes)}, expected one of {', '.join(POOLING)}")
+    return POOLING[modes[0]]
+
+
+def _read_normalize(directory: Path, folder: str) -> None:
+    if (directory / folder / "config.json").exists():
+        path = inside(directory, f"{folder}/config.json")
+        _check_names(read_object(path), path)
+
+
+def _read_dense(directory: Path, folder: str, width: int) -> tuple[nn.Linear, str | None]:
+    """A dense layer with its weights, and its activation."""
+    path = inside(directory, f"{folder}/config.json")
+    found = read_object(path, advice="expected the sizes of a dense layer")
+    rest = _check_names(found, path)
+    kind = str(rest.pop("activation_function", "torch.nn.modules.activation.Tanh"))
+    if not re.fullmatch(r"torch\.nn\.(modules\.\w+\.)?(Identity|Tanh)", kind):
+        raise InputError(
+            f"{path}: activation_function: found {shown(kind)}, expected torch's {' or '.join(ACTIVATIONS)}"
+        )
+    inputs, outputs, bias = rest.pop("in_features", None), rest.pop("out_features", None), rest.pop("bias", True)
+    if rest.pop("use_residual", False) is not False or rest:
+        key = next(iter(rest), "use_residual")
+        raise InputError(f"{path}: {shown(key)} is not supported, expected sizes, bias and activation of a dense layer")
+    if inputs != width:
+        raise InputError(f"{path}: in_features: found {shown(inputs)}, expected {width}, the width of the vectors")
+    if type(outputs) is not int or not 0 < outputs <= WIDEST:
+        raise InputError(f"{path}: out_features: found {shown(outputs)}, expected a number from 1 to {WIDEST}")
+    if not isinstance(bias, bool):
+        raise InputError(f"{path}: bias: found {shown(bias)}, expected true or false")
+    file = SafetensorsFile(inside(directory, f"{folder}/model.safetensors"))
+    try:
+        expected = {"linear.weight": (outputs, width), **({"linear.bias": (outputs,)} if bias else {})}
+        shapes = {name: entry.shape for name, entry in file.entries.items()}
+        if shapes != expected:
+            raise InputError(f"{file.path}: found {shown(shapes)}, expected {expected}")
+        weights: dict[str, Tensor] = {name: file[name].float() for name in expected}
+    finally:
+        file.close()
+    dense = nn.Linear(width, outputs, bias=bias, device="meta")
+    dense.load_state_dict({name.removeprefix("linear."): value for name, value in weights.items()}, assign=True)
+    return dense.requires_grad_(), ACTIVATIONS[kind.rpartition(".")[2]]
+
+
+def _check_names(found: Json, path: Path) -> Json:
+    """The rest of a module's configuration, after the names of what it reads and writes."""
+    for key, wanted in VECTOR.items():
+        if found.get(key, wanted) != wanted:
+            raise InputError(f"{path}: {key}: found {shown(found[key])}, expected {wanted!r}")
+    return {key: value for key, value in found.items() if key not in VECTOR}
+
+
+def _pooling_entries(pooling: Pooling, width: int) -> Json:
+    """The switches that every version reads."""
+    mode = next(theirs for theirs, ours in POOLING.items() if ours == pooling)
+    return {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": mode == "cls",
+        "pooling_mode_mean_tokens": mode == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+        "pooling_mode_weightedmean_tokens": False,
+        "pooling_mode_lasttoken": mode == "lasttoken",
+        "include_prompt": True,
+    }
+
+
+def _write_dense(folder: Path, dense: nn.Linear, activation: str | None) -> None:
+    kind = next(name for name, ours in ACTIVATIONS.items() if ours == activation)
+    place = "linear" if kind == "Identity" else "activation"
+    entries = {
+        "in_features": dense.in_features,
+        "out_features": dense.out_features,
+        "bias": dense.bias is not None,
+        "activation_function": f"torch.nn.modules.{place}.{kind}",
+    }
+    weights = {f"linear.{name}": p.detach().float().contiguous() for name, p in dense.named_parameters()}
+    write_json(folder / "config.json", entries)
+    write_whole(folder / "model.safetensors", lambda beside: save_file(weights, beside, metadata={"format": "pt"}))

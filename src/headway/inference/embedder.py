@@ -1,0 +1,109 @@
+"""Texts as vectors, near each other when the texts mean alike."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.data.batches import length_batches, pad
+from headway.errors import InputError
+from headway.generation.sampling import check_number
+from headway.hub.sentence_transformers import sequence_length
+from headway.inference.windows import frame, framed
+from headway.models.heads import PoolingHead
+from headway.models.transformer import Encoder
+from headway.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 4096
+
+
+class Embedder:
+    """An encoder and its tokenizer: texts in, vectors out.
+
+    How token vectors become one is what the model's PoolingHead says; without a head it is their mean, brought to
+    length 1.  A text of more than ``max_length`` tokens ([CLS] and [SEP] counted) is read in overlapping windows, whose
+    vectors are averaged by their numbers of tokens and brought to length 1 again.  ``max_length`` is the smallest of
+    what the model's positions allow, the tokenizer's ``model_max_length``, and ``max_seq_length`` of
+    ``sentence_bert_config.json``, at which sentence-transformers cuts a text: up to there the vectors are the same.
+    """
+
+    task = "embedding"
+
+    def __init__(self, model: Encoder, tokenizer: Tokenizer):
+        self.model, self.tokenizer = model, tokenizer
+        self.max_length = min(sequence_length(model), tokenizer.max_length or sequence_length(model))
+        self._pool = PoolingHead() if model.head is None else None
+        self._around = frame(tokenizer)
+
+    @property
+    def width(self) -> int:
+        """D, the numbers of a vector."""
+        head = self.model.head
+        dense = head.dense if isinstance(head, PoolingHead) else None
+        return self.model.config.d_model if dense is None else dense.out_features
+
+    def __call__(self, text: str | Sequence[str]) -> np.ndarray:
+        """The vector of a text, float32 (D,), or of each of a list, (N, D), in order."""
+        found = self._vectors(_texts(text)).numpy()
+        return found[0] if isinstance(text, str) else found
+
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str] | None = None) -> np.ndarray:
+        """The cosine of every text of ``a`` with every one of ``b`` (by default ``a``): float32 (N, M)."""
+        first = _units(self._vectors(_texts(a)))
+        second = first if b is None else _units(self._vectors(_texts(b)))
+        return (first @ second.T).numpy()
+
+    def nearest(self, query: str | Sequence[str], texts: Sequence[str], k: int = 5) -> Any:
+        """The ``k`` of ``texts`` that are nearest to ``query``: [{"text", "score", "index"}, ...], best first.
+
+        ``score`` is the cosine and ``index`` the place in ``texts``.  A list of queries gives a list of such lists.
+        """
+        check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        among = _texts(texts)
+        cosines = self.similarity(_texts(query), among)
+        results = []
+        for row in cosines:
+            order = np.argsort(-row, kind="stable")[:k].tolist()
+            results.append([{"text": among[i], "score": float(row[i]), "index": i} for i in order])
+        return results[0] if isinstance(query, str) else results
+
+    @torch.no_grad()
+    def _vectors(self, texts: list[str]) -> Tensor:
+        """(N, D) float32, rows in the order of the texts."""
+        windows: list[list[int]] = []
+        owners: list[int] = []
+        for owner, body in enumerate(self.tokenizer.encode_batch(texts)):
+            for window in framed(body, self._around, self.max_length):
+                windows.append(window)
+                owners.append(owner)
+        counts = torch.bincount(torch.tensor(owners, dtype=torch.int64), minlength=len(texts))
+        total, weight = torch.zeros(len(texts), self.width), torch.zeros(len(texts), 1)
+        for index in length_batches([len(w) for w in windows], BATCH_TOKENS, 0, 0) if windows else []:
+            ids, mask = pad([windows[i] for i in index])
+            attended = None if bool(mask.all()) else mask
+            vectors = self.model(ids, attended)
+            vectors = (vectors if self._pool is None else self._pool(vectors, attended)).float()
+            rows = torch.tensor([owners[i] for i in index])
+            share = torch.where(counts[rows] > 1, mask.sum(dim=1), 1).float()[:, None]
+            total.index_add_(0, rows, vectors * share)
+            weight.index_add_(0, rows, share)
+        mean = total / weight.clamp(min=1)
+        head = self.model.head
+        if self._pool is None and not (isinstance(head, PoolingHead) and head.normalise):
+            return mean
+        return torch.where(counts[:, None] > 1, _units(mean), mean)
+
+
+def _texts(text: str | Sequence[str]) -> list[str]:
+    """One text or several as a list.  Raises InputError for what is no text."""
+    texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
+    for number, one in enumerate(texts):
+        if not isinstance(one, str):
+            raise InputError(f"text {number} is {type(one).__name__}; expected a text.")
+    return texts
+
+
+def _units(vectors: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(vectors, dim=-1)

@@ -1,0 +1,121 @@
+"""Fill in what a text leaves open."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.data.batches import length_batches, pad
+from headway.errors import InputError, shown
+from headway.generation.sampling import check_number
+from headway.inference.windows import frame, framed, framed_around
+from headway.models.transformer import Encoder
+from headway.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 8192
+SPELLINGS = ("[MASK]", "<mask>")
+"""What stands for an open place, whatever the model's own token is called."""
+SPACES = ("Ġ", "▁")
+"""How tokens that carry the space before a word begin."""
+
+
+class MaskFiller:
+    """An encoder with a masked-token head, and its tokenizer."""
+
+    task = "masked_lm"
+
+    def __init__(self, model: Encoder, tokenizer: Tokenizer):
+        if tokenizer.mask is None:
+            raise InputError("the tokenizer of this model has no [MASK], so nothing can be left open for it.")
+        self.model, self.tokenizer = model, tokenizer
+        self.mask: int = tokenizer.mask
+        spellings = dict.fromkeys((*SPELLINGS, tokenizer.tokens[self.mask]))
+        self._spellings = re.compile("|".join(re.escape(spelling) for spelling in spellings))
+        self._around = frame(tokenizer)
+        self._spaced = any(token.startswith(SPACES) for token in tokenizer.tokens)
+        rows = model.config.vocab_size
+        known = [bool(token) for token in tokenizer.tokens[:rows]]
+        self._offered = torch.tensor([*known, *[False] * (rows - len(known))])
+        self._offered[sorted(tokenizer.special_ids)] = False
+
+    def __call__(self, text: str | Sequence[str], *, k: int = 5) -> Any:
+        """The ``k`` likeliest tokens for the open place: [{"token", "score"}, ...], best first.
+
+        The place is written [MASK] or <mask>.  A text with several gives such a list for each, in order; a list of
+        texts gives a list of results.  ``score`` is the token's probability among all; special tokens are not offered.
+        A token that goes on a word is written as the vocabulary has it (##s).  Of a text longer than the model reads,
+        what stands nearest to each place is read.  Raises InputError for a text without an open place.
+        """
+        most = int(self._offered.sum())
+        check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
+        bodies = [self._encode(one, number) for number, one in enumerate(texts)]
+        results: list[Any] = []
+        for answers in self._answers(bodies, min(k, most)):
+            results.append(answers if len(answers) > 1 else answers[0])
+        return results[0] if isinstance(text, str) else results
+
+    def _encode(self, text: str, number: int) -> list[int]:
+        """Ids without the frame.  What spells another special token is text."""
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {type(text).__name__}; expected a text with [MASK] in it.")
+        pieces = self._spellings.split(text)
+        if len(pieces) == 1:
+            raise InputError(f"{shown(text)}: nothing is left open; write [MASK] where a word is to be filled in.")
+        if self._spaced:  # the space before a word is part of its token
+            pieces = [piece.rstrip(" ") for piece in pieces[:-1]] + pieces[-1:]
+        parts: list[str | int] = [pieces[0]]
+        for piece in pieces[1:]:
+            parts += [self.mask, piece]
+        return self.tokenizer.encode_parts(parts)[0]
+
+    @torch.no_grad()
+    def _answers(self, bodies: list[list[int]], k: int) -> list[list[list[dict[str, Any]]]]:
+        """For each text, for each of its open places, the ``k`` best tokens."""
+        windows: list[list[int]] = []
+        places: list[list[int]] = []
+        owners: list[int] = []
+        length = self.model.config.max_length
+        for owner, body in enumerate(bodies):
+            found = framed(body, self._around, length)
+            if len(found) == 1:
+                rows = [(found[0], [place for place, token in enumerate(found[0]) if token == self.mask])]
+            else:
+                near = (place for place, token in enumerate(body) if token == self.mask)
+                rows = [(ids, [at]) for ids, at in (framed_around(body, p, self._around, length) for p in near)]
+            for ids, at in rows:
+                windows.append(ids)
+                places.append(at)
+                owners.append(owner)
+        answers: list[list[list[dict[str, Any]]]] = [[] for _ in windows]
+        for index in length_batches([len(w) for w in windows], BATCH_TOKENS, 0, 0) if windows else []:
+            batch, mask = pad([windows[i] for i in index])
+            chosen = torch.zeros_like(batch, dtype=torch.bool)
+            for row, i in enumerate(index):
+                chosen[row, places[i]] = True
+            logits = self.model(batch, None if bool(mask.all()) else mask, chosen=chosen).float()  # (N, V)
+            best = iter(self._best(logits, k))
+            for i in index:
+                answers[i] = [next(best) for _ in places[i]]
+        by_text: list[list[list[dict[str, Any]]]] = [[] for _ in bodies]
+        for owner, found_here in zip(owners, answers, strict=True):
+            by_text[owner] += found_here
+        return by_text
+
+    def _best(self, logits: Tensor, k: int) -> list[list[dict[str, Any]]]:
+        scores = logits.softmax(dim=-1).masked_fill(~self._offered, -1.0)  # (N, V)
+        top, ids = scores.topk(k, dim=-1)
+        return [
+            [{"token": self._shown(number), "score": score} for number, score in zip(numbers, row, strict=True)]
+            for numbers, row in zip(ids.tolist(), top.tolist(), strict=True)
+        ]
+
+    def _shown(self, number: int) -> str:
+        """A token as it reads in a text, without the space before it."""
+        token = self.tokenizer.tokens[number]
+        if token.startswith("##") and self.tokenizer.kind == "wordpiece":
+            return token
+        text = self.tokenizer.decode([number])
+        return text.strip() or text or token

@@ -1,0 +1,250 @@
+"""A saved model beside itself in ``transformers``: the same answers for random inputs, the same ids for hard texts.
+
+    found = compare(model, tokenizer, directory)    # the model as it was, and the directory it was saved to
+    found.passed, found.max_difference, found.tokens_equal, found.problem
+
+Letters: B batch, T length, S source length, D width, V vocabulary, C classes.
+"""
+
+import contextlib
+import random
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from logging import CRITICAL
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.hub.directory import read_json
+from headway.hub.sentence_transformers import without_modules
+from headway.models.transformer import EncoderDecoder
+from headway.text.tokenizer import Tokenizer
+
+BOUND = 1e-4
+"""The largest difference between logits in float32."""
+INPUTS, BATCH, LONGEST = 32, 8, 48
+"""How many random inputs are read, how many at a time, and their tokens at most."""
+LINES = 1000
+AUTO = {
+    "ForCausalLM": "AutoModelForCausalLM",
+    "LMHeadModel": "AutoModelForCausalLM",
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForImageClassification": "AutoModelForImageClassification",
+    "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
+    "MTModel": "AutoModelForSeq2SeqLM",
+    "EncoderModel": "AutoModelForTextEncoding",
+    "Model": "AutoModel",
+}
+"""The end of an architecture's name -> the class of ``transformers`` that loads it; the first that fits."""
+
+WORDS = (
+    *("the", "fox", "isn't", "12:30", "3.14", "x=1;", "(ok)", "<b>", "---", "$5", "a_b", "HTTP/2", "naïve", "Ünïcödé"),
+    *("İstanbul", "straße", "ÅNGSTRÖM", "Ελληνικά", "ΣΊΣΥΦΟΣ", "Привет,", "мир!", "שלום", "العربية", "فارسی", "हिन्दी"),
+    *("বাংলা", "தமிழ்", "ไทยภาษา", "ქართული", "հայերեն", "አማርኛ", "한국어", "日本語の", "カタカナ", "ｶﾞ", "简体中文。"),
+    *("Tiếng", "Việt", "e\u0301", "a\u0308\u0323", "ﬁne", "Ⅳ", "½㎏", "ＡＢＣ", "∑∫≠", "𝔘𝔫𝔦", "\ufffd", "▁a", "##ing"),
+)  # fmt: skip
+EMOJI = ("🙂", "👍🏽", "👩‍👩‍👧", "🏳️‍🌈", "🇩🇪", "☕️", "⚽", "\u200d", "\ufe0f")
+SPACES = (" ", " ", " ", " ", "", "  ", "\t", "\u00a0", "\u2009", "\u3000", "\u200b", "\ufeff", "\u2028", "\r", "    ")
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What came out of a comparison."""
+
+    max_difference: float | None = None
+    """the largest difference between two answers, NaN where one is not a number; None: not compared"""
+    tokens_equal: bool | None = None
+    """whether every line gave the same ids; None: not compared"""
+    problem: str | None = None
+    """what differs, or why nothing was compared"""
+    version: str | None = None
+    """of ``transformers``; None: it could not be asked"""
+
+    @property
+    def checked(self) -> bool:
+        """Whether ``transformers`` was there and knows such models."""
+        return self.version is not None
+
+    @property
+    def passed(self) -> bool:
+        """Whether all that was compared agrees."""
+        return self.problem is None and self.checked
+
+
+def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path) -> Parity:
+    """Load a directory with ``transformers`` and compare: 32 random inputs, and 1,000 lines where there is a tokenizer.
+
+    Nothing is fetched.  Where ``transformers`` is missing, or too old for the family, ``checked`` is false.
+    """
+    with _offline() as transformers:
+        if transformers is None:
+            return Parity(problem="transformers is not installed")
+        try:
+            return _compare(transformers, model, tokenizer, Path(directory))
+        except ImportError as error:  # a tokenizer may need more than transformers itself
+            return Parity(problem=f"transformers cannot load it: {_one_line(error)}")
+
+
+def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, directory: Path) -> Parity:
+    version = transformers.__version__
+    entries = read_json(directory / "config.json")
+    if entries.get("model_type") not in transformers.CONFIG_MAPPING:
+        return Parity(problem=f"transformers {version} does not know models of type {entries.get('model_type')!r}")
+    try:
+        theirs = _load(transformers, directory, entries["architectures"][0])
+        difference = max_difference(without_modules(model)[0], theirs)
+    except ImportError:
+        raise
+    except Exception as error:  # whatever it is, other programs cannot use the directory
+        return Parity(problem=f"transformers {version} cannot use it: {_one_line(error)}", version=version)
+    problem = None if difference <= BOUND else f"the answers differ by {difference:.3g}, more than {BOUND:g}"
+    if tokenizer is None:
+        return Parity(difference, None, problem, version)
+    try:
+        line = different_line(tokenizer, transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True))
+    except ImportError:
+        raise
+    except Exception as error:
+        return Parity(difference, None, f"transformers {version} cannot use its tokenizer: {_one_line(error)}", version)
+    if line is not None:
+        problem = f"{problem}; " if problem else ""
+        problem += f"the tokenizers give different ids for {line[:60]!r}"
+    return Parity(difference, line is None, problem, version)
+
+
+@torch.no_grad()
+def max_difference(ours: nn.Module, theirs: Any, seed: int = 0) -> float:
+    """The largest difference between the answers of a model and its copy in ``transformers``, over 32 random inputs.
+
+    Inputs have from 1 to 48 tokens, and come in padded batches of 8.  Raises RuntimeError for answers of other shapes.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    largest = 0.0
+    for _ in range(INPUTS // BATCH):
+        found, expected = _answers(ours, theirs, draw)
+        if found.shape != expected.shape:
+            raise RuntimeError(f"the answers have shape {list(expected.shape)}, expected {list(found.shape)}")
+        largest = max(largest, float((found - expected).abs().max()), key=lambda value: (value != value, value))
+    return largest
+
+
+def different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
+    """The first of 1,000 lines that two tokenizers turn into different ids, as a source or a target; None: none."""
+    texts = lines(tokenizer)
+    kinds = [
+        (tokenizer.encode_batch(texts, special=True), theirs(texts)),
+        (tokenizer.encode_batch(texts), theirs(texts, add_special_tokens=False)),
+    ]
+    if tokenizer.target is not tokenizer:
+        kinds.append((tokenizer.target.encode_batch(texts, special=True), theirs(text_target=texts)))
+    for found, expected in kinds:
+        for text, one, other in zip(texts, found, expected["input_ids"], strict=True):
+            if one != list(other):
+                return text
+    return None
+
+
+def lines(tokenizer: Tokenizer, count: int = LINES, seed: int = 0) -> list[str]:
+    """Lines of mixed scripts, emoji and odd spaces, and lines of the tokenizer's own tokens; none spells a special one.
+
+    Another program takes a special token that a text spells for the token; here it is text, so that nobody can write
+    one by accident or on purpose.
+    """
+    draw = random.Random(seed)
+    specials = [token for side in (tokenizer, tokenizer.target) for token in (side.tokens[i] for i in side.special_ids)]
+    plain = sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids)
+    found: list[str] = []
+    while len(found) < count:
+        if len(found) % 4 == 3:
+            text = tokenizer.decode(draw.choices(plain, k=draw.randint(1, 17))).replace("\n", " ")
+        else:
+            words = (draw.choice(EMOJI if draw.random() < 0.1 else WORDS) for _ in range(draw.randint(0, 11)))
+            text = draw.choice(SPACES) + "".join(word + draw.choice(SPACES) for word in words)
+        if not text.lstrip().startswith(">>") and not any(token and token in text for token in specials):
+            found.append(text)
+    return found
+
+
+def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """What both say to one batch, where there are tokens."""
+    patches = getattr(ours, "patches", None)
+    if patches is not None:
+        images = torch.randn(BATCH, patches.channels, *patches.image_size, generator=draw)
+        return ours(images), _of(theirs(pixel_values=images))
+    pad = theirs.config.pad_token_id
+    lengths = [LONGEST, *torch.randint(1, LONGEST + 1, (BATCH - 1,), generator=draw).tolist()]
+    if isinstance(ours, EncoderDecoder):
+        source, mask = _batch(ours.encoder_config, lengths, pad, draw)
+        target, _ = _batch(ours.config, [max(lengths[1:])] * BATCH, pad, draw)
+        answer = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
+        return ours(source, target, mask), _of(answer)
+    if pad is None and hasattr(theirs, "score"):
+        lengths = lengths[:1]  # a decoder's classifier finds the last token by the padding: without, one at a time
+    ids, mask = _batch(ours.config, lengths, pad, draw)
+    found, expected = ours(ids, mask), _of(theirs(input_ids=ids, attention_mask=mask.long()))
+    return (found[mask], expected[mask]) if found.dim() == 3 and found.shape == expected.shape else (found, expected)
+
+
+def _batch(config: Any, lengths: list[int], pad: int | None, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random ids (B, T), none of them padding but where ``mask`` (B, T) is false."""
+    lengths = [min(length, config.max_length) for length in lengths]
+    ids = torch.randint(0, config.vocab_size, (len(lengths), max(lengths)), generator=draw)
+    mask = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+    if pad is not None:
+        ids = ids.where(ids != pad, (pad + 1) % config.vocab_size).masked_fill(~mask, pad)
+    return ids, mask
+
+
+def _of(answer: Any) -> Tensor:
+    return (answer.logits if "logits" in answer else answer.last_hidden_state).float()
+
+
+def _load(transformers: Any, directory: Path, architecture: str) -> Any:
+    """The model that other programs get.  Raises RuntimeError when it is another, or not all of it is in the files."""
+    auto = getattr(transformers, next(auto for end, auto in AUTO.items() if architecture.endswith(end)))
+    theirs, report = auto.from_pretrained(directory, local_files_only=True, output_loading_info=True)
+    if type(theirs).__name__ != architecture:
+        raise RuntimeError(f"{auto.__name__} makes a {type(theirs).__name__} of it, expected {architecture}")
+    for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if report[problem]:
+            raise RuntimeError(f"{problem.replace('_', ' ')}: {', '.join(map(str, sorted(report[problem])[:3]))}")
+    return theirs.float().eval()
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[Any]:
+    """``transformers``, for a time silent and without a network; None where it is missing."""
+    try:
+        from huggingface_hub import constants
+
+        before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+        try:
+            import transformers
+            from transformers.utils import logging as theirs
+        except BaseException:
+            constants.HF_HUB_OFFLINE = before
+            raise
+    except ImportError:
+        yield None
+        return
+    verbosity, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
+    theirs.set_verbosity(CRITICAL)
+    theirs.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield transformers
+    finally:
+        constants.HF_HUB_OFFLINE = before
+        theirs.set_verbosity(verbosity)
+        if bars:
+            theirs.enable_progress_bar()
+
+
+def _one_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]

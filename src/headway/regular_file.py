@@ -1,0 +1,97 @@
+"""Files that others made: found inside their directory, opened without waiting, recognised when they are another thing.
+
+A directory that was downloaded or unpacked may hold anything under a name that one reads: a link to elsewhere, a pipe
+that never ends, a device, or the small text that Git LFS or a web server leaves where the file should be.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from headway.errors import InputError
+
+_OTHER_KINDS = (
+    (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` to get the file itself"),
+    (b"PK\x03\x04", "a zip file", ""),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", ""),
+    (b"\x1f\x8b", "a gzip file", "unpack it first"),
+    (b"\x7fELF", "a program (ELF)", ""),
+    (b"MZ", "a program (PE)", ""),
+    (b"GGUF", "a GGUF file", ""),
+    (b"\x93NUMPY", "a NumPy array", ""),
+    *((bytes([128, protocol]), "a Python pickle", "it can run code; get the safetensors") for protocol in range(2, 6)),
+)  # fmt: skip
+"""First bytes, what such a file is, what to do."""
+
+
+def inside(directory: Path, name: str) -> Path:
+    """The path of a file of a directory.  A symbolic link may stay inside the directory, and no more.
+
+    Except in the cache of the Hugging Face hub, ``models--…/snapshots/REVISION``, whose files are links into the
+    ``blobs`` beside ``snapshots``, and from there into the ``blobs`` of all models: there a link may stay inside
+    ``models--…`` or lead to those.  Raises InputError for a link that leaves.  A file that is missing is no error here.
+    """
+    path = directory / name
+    try:
+        if not path.is_symlink():
+            return path
+        root = directory.resolve()
+        cached = root.parent.name == "snapshots"
+        root = root.parent.parent if cached else root
+        target = path.resolve()
+        contained = target.is_relative_to(root) or (cached and target.is_relative_to(root.parent / "blobs"))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path}: cannot be read ({_reason(error)})") from None
+    if not contained:
+        raise InputError(
+            f"{path}: found a link to {target}, expected a link that stays inside {root}; "
+            "copy the file here if you trust it"
+        )
+    return path
+
+
+def open_regular(path: Path, missing: str = "expected a file") -> BinaryIO:
+    """Open a regular file for reading; nothing else is opened, and opening never waits.
+
+    Raises InputError; ``missing`` is said when there is no such file.
+    """
+    try:
+        _check_regular(path, path.stat().st_mode)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {missing}") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: cannot be read ({_reason(error)})") from None
+    file = os.fdopen(descriptor, "rb", buffering=0)
+    try:
+        _check_regular(path, os.fstat(descriptor).st_mode)  # what was opened, should it have been replaced
+    except InputError:
+        file.close()
+        raise
+    return file
+
+
+def other_kind(head: bytes) -> tuple[str, str] | None:
+    """What a file with these first bytes is when it is neither JSON nor safetensors, and what to do about it."""
+    for start, what, advice in _OTHER_KINDS:
+        if head.startswith(start):
+            return what, advice
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:64].lower()
+    if text.startswith((b"<html", b"<!doctype html", b"<?xml")):
+        return "a web page", "the download went wrong; get the file again"
+    return None
+
+
+def _check_regular(path: Path, mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    what = kinds.get(stat.S_IFMT(mode), "a device")
+    raise InputError(f"{path}: cannot be read: found {what}, which is not a regular file; expected a regular file")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

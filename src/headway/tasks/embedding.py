@@ -1,0 +1,174 @@
+"""Vectors of texts that are near each other when the texts belong together.
+
+Letters: P pairs, B = 2 P texts, N held-out pairs, D width.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batches import Batch
+
+SCALE = 20.0
+"""What cosines are multiplied by: 1 / temperature, with the temperature 0.05."""
+ROWS_AT_ONCE = 1024
+"""Rows of the N × N table of similarities that evaluation holds."""
+
+
+class Embedding:
+    """Training of sentence vectors on pairs of texts.
+
+    A batch of P pairs has 2 P rows of ids: the first texts, then the second ones in the same order; ``targets`` are the
+    pairs' scores (P,), which "pairs" does not read.  The model gives one vector for each row.
+
+    kind "pairs": every pair belongs together.  Each first text is to find its second among those of the batch (InfoNCE,
+    van den Oord et al. 2018: the cross-entropy of the cosines times ``scale``); ``symmetric`` asks the same of each
+    second text and takes the mean.  A pair that shares a text with another is no wrong answer for it.
+
+    kind "scores": pairs have a score; higher means nearer.  The loss is CoSENT's (Su 2022),
+    ln(1 + Σ exp(scale · (cos_i - cos_j))) over all i, j in the batch with score_i < score_j, counted once for each pair
+    of the batch.  It asks for the order of the scores alone, as Spearman's correlation does by which such models are
+    judged.  Regression of the cosine onto the score would also ask that unrelated texts be at right angles, which few
+    models give, and would read a meaning into how the scores are spaced.  0 and 1 are scores like any other.
+    """
+
+    name = "embedding"
+
+    def __init__(self, kind: Literal["pairs", "scores"] = "pairs", *, scale: float = SCALE, symmetric: bool = True):
+        if kind not in ("pairs", "scores"):
+            raise ValueError(f"kind is {kind!r}, but must be pairs or scores")
+        if not scale > 0:
+            raise ValueError(f"scale is {scale}, but must be above 0")
+        self.kind, self.scale, self.symmetric = kind, scale, symmetric
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """The sum of the loss over the P pairs of a batch, in nats, and P."""
+        first, second = _halves(_vectors(model, batch))
+        if self.kind == "scores":
+            cosines = (first * second).sum(dim=-1)
+            return len(first) * cosent(cosines, batch.targets, self.scale), len(first)
+        same = same_pairs(*_halves(_padded_out(batch)))
+        return contrastive(first, second, same, self.scale, symmetric=self.symmetric), len(first)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+        """Over all N held-out pairs at once, however they come in batches.
+
+        "pairs": val_loss (nats per pair, each text among all N), accuracy (how often the nearest of all second texts is
+        the right one), mrr (the mean of 1 / its rank).  A wrong text as near as the right one counts as nearer.
+        "scores": val_loss, and spearman, the rank correlation of cosines and scores.
+        """
+        firsts, seconds, scores, texts = [], [], [], []
+        for batch in batches:
+            first, second = _halves(_vectors(model, batch))
+            firsts.append(first.float().cpu())
+            seconds.append(second.float().cpu())
+            scores.append(batch.targets.float().cpu())
+            texts += _keys(batch)
+        first, second = torch.cat(firsts), torch.cat(seconds)
+        if self.kind == "scores":
+            cosines, wanted = (first * second).sum(dim=-1), torch.cat(scores)
+            loss = cosent(cosines.double(), wanted, self.scale).item()
+            return {"val_loss": loss, "spearman": spearman(cosines.numpy(), wanted.numpy())}
+        return self._ranked(first, second, *_numbers(texts))
+
+    def cost(self, metrics: dict[str, Any]) -> float:
+        """The loss."""
+        return float(metrics["val_loss"])
+
+    def _ranked(self, first: Tensor, second: Tensor, one: Tensor, other: Tensor) -> dict[str, Any]:
+        """Metrics of vectors (N, D) whose texts are numbered (N,): equal texts have equal numbers."""
+        total, ranks = 0.0, []
+        sides = [(first, second), (second, first)] if self.symmetric else [(first, second)]
+        for side, (queries, answers) in enumerate(sides):
+            for start in range(0, len(queries), ROWS_AT_ONCE):
+                rows = torch.arange(start, min(start + ROWS_AT_ONCE, len(queries)))
+                same = (one[rows, None] == one) | (other[rows, None] == other)
+                cosines = queries[rows] @ answers.T  # (rows, N)
+                right = cosines[torch.arange(len(rows)), rows]
+                same[torch.arange(len(rows)), rows] = False
+                cosines = cosines.masked_fill(same, -torch.inf)
+                total += F.cross_entropy(self.scale * cosines, rows, reduction="sum").item() / len(sides)
+                if side == 0:
+                    ranks.append((cosines >= right[:, None]).sum(dim=1))  # the right one itself makes it 1 or more
+        rank = torch.cat(ranks).double()
+        accuracy, mrr = (rank == 1).double().mean().item(), (1 / rank).mean().item()
+        return {"val_loss": total / len(first), "accuracy": accuracy, "mrr": mrr}
+
+
+def contrastive(first: Tensor, second: Tensor, same: Tensor, scale: float, *, symmetric: bool) -> Tensor:
+    """The sum of InfoNCE over pairs of vectors of length 1, (P, D) each.
+
+    ``same``, bool (P, P), is true where row and column are two pairs that share a text: no wrong answers.
+    """
+    logits = (scale * first @ second.T).float().masked_fill(same, -torch.inf)  # (P, P)
+    right = torch.arange(len(first), device=first.device)
+    loss = F.cross_entropy(logits, right, reduction="sum")
+    return (loss + F.cross_entropy(logits.T, right, reduction="sum")) / 2 if symmetric else loss
+
+
+def cosent(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:
+    """ln(1 + Σ exp(scale · (cos_i - cos_j))) over all i, j with score_i < score_j; both (P,).  In O(P ln P)."""
+    scores, order = scores.sort()
+    logits = scale * cosines[order]
+    below = torch.searchsorted(scores.contiguous(), scores.contiguous())  # how many have a smaller score
+    worse = below > 0
+    if not bool(worse.any()):
+        return (0 * cosines).sum()
+    sums = logits.logcumsumexp(dim=0)[below[worse] - 1]
+    return F.softplus(torch.logsumexp(sums - logits[worse], dim=0))
+
+
+def same_pairs(first: Tensor, second: Tensor) -> Tensor:
+    """Bool (P, P): two different pairs that share their first or their second text, by ids (P, T) padded alike."""
+    same = (first[:, None] == first).all(dim=-1) | (second[:, None] == second).all(dim=-1)
+    return same & ~torch.eye(len(first), dtype=torch.bool, device=first.device)
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    """The correlation of ranks, equal values sharing the mean of theirs; 0 where one of both is constant."""
+    a, b = (_ranks(values) - (len(values) - 1) / 2 for values in (one, other))
+    length = np.sqrt((a * a).sum() * (b * b).sum())
+    return float((a * b).sum() / length) if length else 0.0
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = counts.cumsum()
+    return ((last - counts + last - 1) / 2)[place]
+
+
+def _vectors(model: nn.Module, batch: Batch) -> Tensor:
+    """Vectors of length 1, (2 P, D)."""
+    found = model(batch.ids, batch.mask).float()
+    if found.dim() != 2 or len(found) % 2:
+        raise ValueError(f"the model gives {tuple(found.shape)}; expected one vector for each text of pairs")
+    return F.normalize(found, dim=-1)
+
+
+def _halves(rows: Tensor) -> tuple[Tensor, Tensor]:
+    return rows[: len(rows) // 2], rows[len(rows) // 2 :]
+
+
+def _padded_out(batch: Batch) -> Tensor:
+    """The ids with -1 wherever there is no token, so that equal rows are equal texts."""
+    return batch.ids if batch.mask is None else batch.ids.masked_fill(~batch.mask, -1)
+
+
+def _keys(batch: Batch) -> list[tuple[bytes, bytes]]:
+    """The two texts of each pair as bytes, whatever the padding of the batch."""
+    ids = batch.ids.cpu().numpy()
+    mask = np.ones(ids.shape, dtype=bool) if batch.mask is None else batch.mask.cpu().numpy()
+    rows = [row[real].tobytes() for row, real in zip(ids, mask, strict=True)]
+    return list(zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True))
+
+
+def _numbers(texts: list[tuple[bytes, bytes]]) -> tuple[Tensor, Tensor]:
+    """Numbers (N,) of the first and the second texts, equal where the texts are."""
+    known: dict[bytes, int] = {}
+    one, other = ([known.setdefault(pair[side], len(known)) for pair in texts] for side in (0, 1))
+    return torch.tensor(one), torch.tensor(other)

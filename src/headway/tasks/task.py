@@ -1,0 +1,23 @@
+"""What a task is to the training loop: a loss to follow, and metrics to report."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from headway.data.batches import Batch
+
+
+class Task(Protocol):
+    """What a model is trained for."""
+
+    name: str
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """The sum of the loss over a batch, in nats, and how many targets it is a sum over."""
+
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+        """``val_loss`` and what else is reported, over all batches."""
+
+    def cost(self, metrics: dict[str, Any]) -> float:
+        """The number by which evaluations are compared: the smallest is the best."""

@@ -1,0 +1,222 @@
+"""What a tokenizer is over: the Rust library, and a second reading of it in which no text spells a special token."""
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import tokenizers
+from tokenizers import models
+
+from headway.errors import InputError
+
+
+class Backend(Protocol):
+    """Strings to ids and back; what ``Tokenizer`` needs of the thing that does the work.
+
+    ``prefix``: the ids of languages that go before a text with ``special``.  ``languages``: ids by code.  ``coded``:
+    the language wanted is named before the source, not before the target.  ``transformers_class`` reads ``files``.
+    """
+
+    def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]: ...
+
+    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]: ...
+
+    def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]: ...
+
+    def decode(self, ids: list[int], *, skip_special: bool) -> str: ...
+
+    @property
+    def vocabulary(self) -> Mapping[str, int]: ...
+
+    @property
+    def special_ids(self) -> frozenset[int]: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def decoders(self) -> list[str]: ...
+
+    @property
+    def prefix(self) -> tuple[int, ...]: ...
+
+    @property
+    def languages(self) -> Mapping[str, int]: ...
+
+    @property
+    def coded(self) -> bool: ...
+
+    @property
+    def transformers_class(self) -> str: ...
+
+    def files(self) -> dict[str, bytes]: ...
+
+    def around(self, prefix: tuple[int, ...]) -> "Backend": ...
+
+
+class RustBackend:
+    """A tokenizer of the ``tokenizers`` library; it never truncates, pads or drops merges at random.
+
+    ``specials`` are made special tokens where they are not.  Special tokens that a text spells are text: where the
+    model itself could produce one (Unigram knows ``</s>`` as a piece; merges may add up to it), text is encoded by a
+    copy in which the special tokens go by names that nobody knows.  So is a conversation, whose own special tokens
+    then stand apart from those that a message spells.
+    """
+
+    prefix: tuple[int, ...] = ()
+    languages: Mapping[str, int] = MappingProxyType({})
+    coded = False
+    transformers_class = "PreTrainedTokenizerFast"
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, specials: Iterable[str] = ()) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        if isinstance(tokenizer.model, models.BPE):
+            tokenizer.model.dropout = None  # the same text gives the same ids
+        known = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+        tokenizer.add_special_tokens(sorted(set(specials) - known))
+        tokenizer.encode_special_tokens = True
+        self.tokenizer = tokenizer
+
+    def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]:
+        backend = self._reading_specials if allow_special else self._reading_text
+        return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=special)]
+
+    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
+        encoding = self._reading_text.encode(first, second)
+        return encoding.ids, encoding.type_ids
+
+    def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
+        """(the ids of texts and ids in order, the number of the part in which each begins)."""
+        pieces = [part if isinstance(part, str) else self._secret_names[part] for part in parts]
+        encoding = self._renamed.encode("".join(pieces), add_special_tokens=False)
+        owners: list[int] = []
+        owner, end = -1, 0
+        for start, _ in encoding.offsets:
+            while owner + 1 < len(pieces) and (start >= end or owner < 0):
+                owner += 1
+                end += len(pieces[owner])
+            owners.append(owner)
+        return encoding.ids, owners
+
+    def decode(self, ids: list[int], *, skip_special: bool) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=skip_special)
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        return self.tokenizer.get_vocab(with_added_tokens=True)
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        return frozenset(self._special_tokens.values())
+
+    @cached_property
+    def kind(self) -> str:
+        model = self.tokenizer.model
+        if isinstance(model, models.WordPiece):
+            return "wordpiece"
+        if isinstance(model, models.WordLevel):
+            return "word"
+        if isinstance(model, models.Unigram):
+            return "unigram"
+        if not isinstance(model, models.BPE):
+            return "other"
+        if "ByteLevel" in self.decoders or "ByteFallback" in self.decoders:
+            return "bpe"
+        whole = all(len(token) == 1 or number in self.special_ids for token, number in self.vocabulary.items())
+        return "char" if whole else "bpe"
+
+    @cached_property
+    def decoders(self) -> list[str]:
+        """The types of the decoder's parts, in order."""
+        decoder = self.tokenizer.decoder
+        spec = json.loads(decoder.__getstate__()) if decoder is not None else {}
+        parts = spec.get("decoders", [spec]) if spec else []
+        return [str(part.get("type")) for part in parts]
+
+    def around(self, prefix: tuple[int, ...]) -> "RustBackend":
+        raise InputError("this tokenizer has no languages to choose from")
+
+    def files(self) -> dict[str, bytes]:
+        return {"tokenizer.json": self.tokenizer.to_str(pretty=True).encode()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.tokenizer.to_str(),)
+
+    @cached_property
+    def _reading_specials(self) -> tokenizers.Tokenizer:
+        """A second tokenizer, in which special tokens inside a text count: a switch on one is not thread-safe."""
+        return tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
+
+    @cached_property
+    def _reading_text(self) -> tokenizers.Tokenizer:
+        return self._renamed if self._may_spell_specials() else self.tokenizer
+
+    @cached_property
+    def _special_tokens(self) -> dict[str, int]:
+        added = self.tokenizer.get_added_tokens_decoder()
+        return {token.content: number for number, token in added.items() if token.special}
+
+    @cached_property
+    def _secret_names(self) -> dict[int, str]:
+        secret = secrets.token_hex(8)  # never in the output: the same text still gives the same ids
+        return {number: f"<{secret}:{number}>" for number in self.special_ids}
+
+    @cached_property
+    def _renamed(self) -> tokenizers.Tokenizer:
+        names = {token: self._secret_names[number] for token, number in self._special_tokens.items()}
+        return tokenizers.Tokenizer.from_str(json.dumps(rename(json.loads(self.tokenizer.to_str()), names)))
+
+    def _may_spell_specials(self) -> bool:
+        """Whether the model could make a special token of plain characters."""
+        model = self.tokenizer.model
+        specials = self._special_tokens.keys()
+        if isinstance(model, models.Unigram):
+            return not specials.isdisjoint(self.tokenizer.get_vocab(with_added_tokens=False))
+        if isinstance(model, models.BPE):
+            spec = json.loads(model.__getstate__())
+            prefix = spec.get("continuing_subword_prefix") or ""
+            made = {first + second.removeprefix(prefix) for first, second in map(_pair, spec["merges"])}
+            single = {token for token in specials if len(token) == 1} if spec["vocab"] else set()
+            whole = specials & spec["vocab"].keys() if spec.get("ignore_merges") else set()
+            return not specials.isdisjoint(made) or bool(single | whole)
+        for token in specials:  # whole words: known by trying
+            for text in (token, f" {token}", f"a{token}b", f"a {token} b"):
+                ids = set(self.tokenizer.encode(text, add_special_tokens=False).ids)
+                if self._special_tokens[token] in ids:
+                    return True
+        return False
+
+
+def rename(spec: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A parsed ``tokenizer.json`` in which tokens have new names and no merge makes one of them."""
+    model = spec["model"]
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, list):
+        model["vocab"] = [[names.get(token, token), score] for token, score in vocabulary]
+    else:
+        model["vocab"] = {names.get(token, token): number for token, number in vocabulary.items()}
+    if "merges" in model:
+        prefix = model.get("continuing_subword_prefix") or ""
+        pairs = map(_pair, model["merges"])
+        model["merges"] = [
+            [first, second]
+            for first, second in pairs
+            if names.keys().isdisjoint((first, second, first + second.removeprefix(prefix)))
+        ]
+    if model.get("unk_token") in names:
+        model["unk_token"] = names[model["unk_token"]]
+    for row in spec.get("added_tokens") or []:
+        row["content"] = names.get(row["content"], row["content"])
+    return spec
+
+
+def _pair(merge: "str | Sequence[str]") -> Sequence[str]:
+    return merge.split(" ") if isinstance(merge, str) else merge
+
+
+def _restore(text: str) -> RustBackend:
+    return RustBackend(tokenizers.Tokenizer.from_str(text))

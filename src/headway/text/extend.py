@@ -1,0 +1,121 @@
+"""Grow a tokenizer by tokens learnt from new texts; every old id stays."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import tokenizers
+
+from headway.errors import InputError
+from headway.text.backend import RustBackend
+from headway.text.pairs import Words
+from headway.text.sample import Sample
+from headway.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A grown tokenizer, its new tokens in the order of their ids, and tokens per word of the texts before and after.
+
+    A word is what stands between spaces.
+    """
+
+    tokenizer: Tokenizer
+    added: list[str]
+    tokens_per_word_before: float
+    tokens_per_word_after: float
+
+
+def extend(tokenizer: Tokenizer, texts: Iterable[str], n: int, *, max_characters: int = 20_000_000) -> Extended:
+    """Learn up to ``n`` new tokens from texts, for a tokenizer of kind "bpe" (of bytes) or "wordpiece".
+
+    Training goes on where it ended: the pair of tokens that stand together most often becomes one, and again.  A BPE
+    gets the merges, after all it has; WordPiece, which takes the longest token that fits, gets the tokens, and first
+    the characters it lacks.  Texts that have fewer such pairs than ``n`` give fewer tokens.  The model's embeddings
+    must grow to the new ``vocab_size``.  Raises InputError.
+    """
+    backend = tokenizer.backend
+    if not isinstance(backend, RustBackend) or tokenizer.kind not in ("bpe", "wordpiece"):
+        raise InputError(f"tokenizer: found kind {tokenizer.kind!r}, expected 'bpe' or 'wordpiece' to learn new tokens")
+    if tokenizer.kind == "bpe" and "ByteLevel" not in backend.decoders:
+        raise InputError("tokenizer: found a BPE of characters, expected one of bytes to learn new tokens")
+    if n < 1:
+        raise InputError(f"new tokens: found {n}, expected at least 1")
+    sample = list(Sample(texts, max_characters))
+    n_words = sum(len(piece.split()) for piece in sample)
+    if not n_words:
+        raise InputError("there is no text to learn new tokens from: expected at least one word")
+    spec = json.loads(backend.tokenizer.to_str())
+    counts = _count(backend.tokenizer, sample)
+    added = (_extend_bpe if tokenizer.kind == "bpe" else _extend_wordpiece)(backend.tokenizer, spec, counts, n)
+    grown = tokenizer.over(tokenizers.Tokenizer.from_str(json.dumps(spec)))
+    before, after = (sum(map(len, each.encode_batch(sample))) / n_words for each in (tokenizer, grown))
+    return Extended(grown, added, before, after)
+
+
+def _count(backend: tokenizers.Tokenizer, sample: list[str]) -> Counter[str]:
+    """The words as the model gets them, and how often."""
+    counts: Counter[str] = Counter()
+    for piece in sample:
+        text = backend.normalizer.normalize_str(piece) if backend.normalizer else piece
+        words = backend.pre_tokenizer.pre_tokenize_str(text) if backend.pre_tokenizer else [(text, (0, 0))]
+        counts.update(word for word, _ in words)
+    return counts
+
+
+def _extend_bpe(backend: tokenizers.Tokenizer, spec: dict[str, Any], counts: Counter[str], n: int) -> list[str]:
+    vocabulary = _whole_vocabulary(spec)
+    words = Words((([token.value for token in backend.model.tokenize(word)], times) for word, times in counts.items()))
+    added: list[str] = []
+    while len(added) < n and (best := words.best()) is not None:
+        first, second = best
+        if first + second not in vocabulary:
+            added.append(first + second)
+            vocabulary[first + second] = len(vocabulary)
+        spec["model"]["merges"].append([first, second])
+        words.join(first, second, first + second)
+    return added
+
+
+def _extend_wordpiece(backend: tokenizers.Tokenizer, spec: dict[str, Any], counts: Counter[str], n: int) -> list[str]:
+    vocabulary = _whole_vocabulary(spec)
+    unknown, prefix = spec["model"]["unk_token"], spec["model"]["continuing_subword_prefix"]
+    longest = spec["model"]["max_input_chars_per_word"]
+    split: list[tuple[list[str], int]] = []
+    strange: list[tuple[list[str], int]] = []
+    for word, times in counts.items():
+        tokens = [token.value for token in backend.model.tokenize(word)]
+        if unknown not in tokens:
+            split.append((tokens, times))
+        elif len(word) <= longest:
+            strange.append(([word[0], *(prefix + character for character in word[1:])], times))
+    missing: Counter[str] = Counter()
+    for tokens, times in strange:
+        missing.update({token: times for token in tokens if token not in vocabulary})
+    added = [token for token, times in sorted(missing.items(), key=lambda row: (-row[1], row[0])) if times > 1][:n]
+    known = vocabulary.keys() | set(added)
+    words = Words([*split, *(row for row in strange if known >= set(row[0]))])
+    while len(added) < n and (best := words.best()) is not None:
+        joined = best[0] + best[1].removeprefix(prefix)
+        if joined not in known:
+            added.append(joined)
+            known.add(joined)
+        words.join(*best, joined)
+    for token in added:
+        vocabulary[token] = len(vocabulary)
+    return added
+
+
+def _whole_vocabulary(spec: dict[str, Any]) -> dict[str, int]:
+    """The model's vocabulary, with the added tokens put in: new ids then follow all old ones."""
+    vocabulary: dict[str, int] = spec["model"]["vocab"]
+    for row in spec["added_tokens"]:
+        vocabulary.setdefault(row["content"], row["id"])
+    if max(vocabulary.values()) != len(vocabulary) - 1:
+        raise InputError(
+            f"vocabulary: found {len(vocabulary)} tokens and the id {max(vocabulary.values())}, "
+            "expected ids without a gap to put new ones after"
+        )
+    return vocabulary

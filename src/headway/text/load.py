@@ -1,0 +1,135 @@
+"""Which files a directory has, and which tokenizer they make."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tokenizers
+
+from headway.errors import InputError
+from headway.regular_file import inside
+from headway.strict_json import read_text
+from headway.text.backend import Backend, RustBackend
+from headway.text.bert import load_bert
+from headway.text.byte_level import load_byte_level
+from headway.text.files import MAX_BYTES, SAVE_AGAIN, check_tokenizer, read_object
+from headway.text.guard import guarded
+from headway.text.llama import load_llama
+from headway.text.special import find_names, read_config
+from headway.text.t5 import load_t5
+from headway.text.translation import load_m2m100, load_marian
+
+_CLASSES = {
+    "vocab.txt": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
+    "merges.txt": ("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "DistilRobertaTokenizer"),
+    "spiece.model": ("T5Tokenizer", "MT5Tokenizer"),
+    "tokenizer.model": ("LlamaTokenizer",),
+    "source.spm": ("MarianTokenizer",),
+    "sentencepiece.bpe.model": ("M2M100Tokenizer",),
+}
+"""The tokenizers that each file is read for; other families give the same files another meaning."""
+
+_GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
+_ROBERTA = ("RobertaTokenizer", "BartTokenizer", "DistilRobertaTokenizer", "roberta", "bart")
+
+
+class Loaded(NamedTuple):
+    """What a directory holds.  ``path`` is the file that its errors name."""
+
+    path: Path
+    backend: Backend
+    target: Backend | None
+    names: dict[str, str]
+    config: dict[str, Any]
+
+
+def load(folder: Path, rows: int | None) -> Loaded:
+    """Read the tokenizer of a directory; ``rows`` are those of the model's embeddings, where known.
+
+    In this order: Marian (``source.spm``, ``target.spm``, ``vocab.json``), M2M-100 (``sentencepiece.bpe.model``,
+    ``vocab.json``), ``tokenizer.json``, T5 (``spiece.model``), Llama (``tokenizer.model``), byte-level BPE
+    (``vocab.json``, ``merges.txt``) and WordPiece (``vocab.txt``).  Raises InputError.
+    """
+    config = read_config(folder)
+    _read_template(folder, config)
+    path, backend, target, names = _read(folder, config, rows)
+    loaded = Loaded(path, backend, target, names, config)
+    largest = max(max(side.vocabulary.values()) for side in (backend, target or backend))
+    if rows is not None and largest >= rows:
+        raise InputError(
+            f"{path}: largest token id: found {largest}, expected at most {rows - 1}: the model has "
+            f"{rows} rows of embeddings; use the tokenizer that was saved with the model"
+        )
+    return loaded
+
+
+def _read(
+    folder: Path, config: dict[str, Any], rows: int | None
+) -> tuple[Path, Backend, Backend | None, dict[str, str]]:
+    here = {name for name in (*_CLASSES, "vocab.json", "tokenizer.json") if (folder / name).exists()}
+    first = None
+    if {"source.spm", "vocab.json"} <= here or {"sentencepiece.bpe.model", "vocab.json"} <= here:
+        first = "source.spm" if "source.spm" in here else "sentencepiece.bpe.model"
+        _check_class(folder, config, first)
+        read = load_marian if first == "source.spm" else load_m2m100
+        source, target, names = read(folder, config)
+        return folder / first, source, target, names
+    if "tokenizer.json" in here:
+        path = inside(folder, "tokenizer.json")
+        backend = _load_json(path, rows)
+        names = find_names(config, backend, folder)
+        return path, RustBackend(backend, names.values()), None, names
+    first = next(
+        (name for name in ("spiece.model", "tokenizer.model", "merges.txt", "vocab.txt") if name in here), None
+    )
+    if first is None:
+        raise InputError(f"{folder / 'tokenizer.json'}: no such file; {SAVE_AGAIN}")
+    family = _check_class(folder, config, first)
+    path = inside(folder, first)
+    if first == "merges.txt":
+        vocabulary = inside(folder, "vocab.json")
+        made = load_byte_level(vocabulary, path, config, family in _ROBERTA)
+    else:
+        made = {"spiece.model": load_t5, "tokenizer.model": load_llama, "vocab.txt": load_bert}[first](path, config)
+    return path, RustBackend(made[0]), None, made[1]
+
+
+def _load_json(path: Path, rows: int | None) -> tokenizers.Tokenizer:
+    spec, text = read_object(path)
+    check_tokenizer(spec, path, rows)
+    backend = guarded(lambda: tokenizers.Tokenizer.from_str(text), f"{path}: cannot be loaded")
+    for row in spec.get("added_tokens") or []:
+        if backend.token_to_id(row["content"]) != row["id"]:
+            raise InputError(
+                f"{path}: added_tokens, id of {row['content']!r}: found {row['id']}, expected "
+                f"{backend.token_to_id(row['content'])}: added ids follow those of model.vocab without a gap"
+            )
+    return backend
+
+
+def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
+    """The tokenizer class, or the kind of model, that a directory names; "" for none.
+
+    Raises InputError where the class is one that reads ``file`` in another way.
+    """
+    found = str(config.get("tokenizer_class") or "").removesuffix("Fast")
+    if found and found not in _GENERIC:
+        if found not in _CLASSES[file]:
+            raise InputError(
+                f"{folder / 'tokenizer_config.json'}: tokenizer_class: found {found[:40]!r}, expected "
+                f"{' or '.join(_CLASSES[file])} beside {file}; {SAVE_AGAIN} to get a tokenizer.json"
+            )
+        return found
+    path = folder / "config.json"
+    model = read_object(path)[0].get("model_type") if path.exists() else None
+    return model if isinstance(model, str) else ""
+
+
+def _read_template(folder: Path, config: dict[str, Any]) -> None:
+    """``chat_template.jinja`` goes before the configuration; of several templates, the one called "default"."""
+    path = inside(folder, "chat_template.jinja")
+    if path.exists():
+        config["chat_template"] = read_text(path, max_bytes=MAX_BYTES, advice="expected a chat template")
+    found = config.get("chat_template")
+    if isinstance(found, list):
+        named = {row.get("name"): row.get("template") for row in found if isinstance(row, dict)}
+        config["chat_template"] = named.get("default")

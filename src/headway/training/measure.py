@@ -1,0 +1,52 @@
+"""What of a plan is measured on this machine: the precision, and how many evaluations fit into the time."""
+
+import math
+import time
+from dataclasses import asdict, replace
+
+from torch import nn
+
+from headway.data.feed import Feed, TextFeed
+from headway.tasks.task import Task
+from headway.training.precision import faster_precision
+from headway.training.presets import Decision, Plan
+
+LONGEST_EVALUATION = 0.08
+"""One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
+EVALUATION_SHARE = 0.05
+"""Evaluations may take this share of the time."""
+
+
+def measured(plan: Plan, model: nn.Module, feed: Feed, task: Task, limit: float | None) -> Plan:
+    """The plan with what is measured here: the precision, and how many evaluations fit into the time."""
+    decisions = list(plan.decisions)
+    if plan.precision == "auto":
+        precision, rates = faster_precision(plan.config.d_model)
+        plan = replace(plan, precision=precision)
+        why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
+        decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
+    cost = 0.0 if limit is None else evaluation_seconds(model, feed, task)
+    if limit is not None and isinstance(feed, TextFeed) and cost > LONGEST_EVALUATION * limit:
+        every = math.ceil(cost / (LONGEST_EVALUATION * limit))
+        plan = replace(plan, validation_every=every)
+        feed.every, cost = every, cost / every
+        why = "measuring all of the held-out text would take too much of the time"
+        value = f"one of every {every} windows of the held-out text"
+        decisions.append(asdict(Decision("validation", value, why, "--time, --validation")))
+    if limit is not None and plan.evaluations == 0:
+        plan = replace(plan, evaluations=int(min(20, max(1, EVALUATION_SHARE * limit / max(cost, 1e-3)))))
+    elif plan.evaluations == 0:
+        plan = replace(plan, evaluations=10)
+    return replace(plan, decisions=decisions)
+
+
+def evaluation_seconds(model: nn.Module, feed: Feed, task: Task) -> float:
+    """How long one evaluation will take, from its first batch."""
+    model.eval()
+    batch = next(iter(feed.validation()))
+    task.evaluate(model, [batch])
+    start = time.perf_counter()
+    task.evaluate(model, [batch])
+    cost = (time.perf_counter() - start) * feed.validation_batches()
+    model.train()
+    return cost

@@ -1,0 +1,163 @@
+"""Predict the label of a text."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from headway.data.feed import Feed, RowFeed
+from headway.data.labels import Labelled, check_labels, labelled, leaks
+from headway.data.split import split_indices
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.hub.fine_tune import for_classification
+from headway.models.heads import ClassificationHead, make_norm
+from headway.models.initialise import initialise
+from headway.models.transformer import Encoder
+from headway.tasks.classification import Classification, balanced_weights
+from headway.tasks.linear import classification_baselines
+from headway.tasks.task import Task
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.base import prepared_base
+from headway.training.config import TrainOptions
+from headway.training.prepare import HELD_OUT
+from headway.training.presets import Plan, encoder_plan, fine_tune_rows_plan
+from headway.training.recipes.recipe import Ingredients, Recipe
+
+
+class ClassificationRecipe(Recipe):
+    """An encoder with a classifier, from scratch or from a base, on texts with one label each."""
+
+    def __init__(self, given: Ingredients):
+        table, held_out = given.source, given.held_out
+        if not isinstance(table, Table):
+            raise TypeError("a classifier needs a table")
+        self.options, self.base = given.options, given.base
+        if self.base is not None and not isinstance(self.base.model, Encoder):
+            raise InputError(f"{self.base.path}: is not an encoder, so it cannot be made a classifier of texts.")
+        columns = given.found.text_column or "", given.found.label_column or ""
+        rows = labelled(table, *columns, on_bad_row=self.options.on_bad_row)
+        warnings = list(rows.warnings)
+        if isinstance(held_out, Table):
+            other = labelled(held_out, *columns, on_bad_row=self.options.on_bad_row)
+            check_labels(rows.labels, other, other.name)
+            warnings += _leak_warning(rows.texts, other.texts)
+            train_texts, train_labels, texts, names = rows.texts, rows.labels, other.texts, other.labels
+        else:
+            train_index, _ = split_indices(rows.texts, rows.labels, HELD_OUT, self.options.seed)
+            train_texts, train_labels = _pick(rows, train_index)
+            texts, names = held_out_rows(rows, self.options.seed)
+        self.labels = rows.classes
+        number = {label: i for i, label in enumerate(self.labels)}
+        self.train_targets = [number[label] for label in train_labels]
+        self.targets = [number[label] for label in names]
+        tokenizer = given.tokenizer or (self.base.tokenizer if self.base else None)
+        self.tokenizer = tokenizer or _row_tokenizer(train_texts, self.options)
+        train, validation = (self.tokenizer.encode_batch(part, special=True) for part in (train_texts, texts))
+        self.longest = self.options.length or _longest([len(ids) for ids in train])
+        if self.base is not None:
+            self.longest = min(self.longest, self.base.config.max_length)
+        self.train, self.validation = (shortened(part, self.longest, self.tokenizer) for part in (train, validation))
+        warnings += cut_warning(train, self.longest)
+        counts = Counter(rows.labels)
+        whence = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
+        self.facts = {
+            "inputs": [str(path) for path in table.paths],
+            "fingerprint": table.fingerprint,
+            "text_column": columns[0],
+            "label_column": columns[1],
+            "classes": {label: counts[label] for label in self.labels},
+            "train": f"{len(train):,} rows",
+            "validation": f"{len(validation):,} rows{whence}",
+            "warnings": warnings,
+        }
+        self.baselines = classification_baselines(train_texts, self.train_targets, texts, self.targets, self.labels)
+
+    def plan(self, seconds: float | None) -> Plan:
+        lengths = [len(ids) for ids in self.train]
+        if self.base is not None:
+            return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
+        return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
+
+    def build(self, plan: Plan) -> nn.Module:
+        config, classes = plan.config, len(self.labels)
+        if self.base is None:
+            head = ClassificationHead(config, classes, norm=lambda: make_norm(config), dropout=config.dropout)
+            return initialise(Encoder(config, head), plan.seed)
+        encoder: Any = self.base.model
+        model = for_classification(encoder, classes, dropout=config.dropout, seed=plan.seed)
+        return prepared_base(model, plan)
+
+    def feed(self, plan: Plan) -> Feed:
+        return RowFeed(
+            self.train,
+            self.train_targets,
+            self.validation,
+            self.targets,
+            plan.batch_tokens,
+            plan.seed,
+            max_examples=plan.max_examples,
+        )
+
+    def task(self, plan: Plan) -> Task:
+        return Classification(
+            self.labels,
+            weights=balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None,
+            label_smoothing=plan.label_smoothing,
+            token_dropout=plan.token_dropout,
+            hidden_token=self.tokenizer.mask if self.tokenizer.mask is not None else 0,
+            protected=sorted(self.tokenizer.special_ids),
+            by_accuracy=self.base is not None,
+        )
+
+
+def shortened(rows: Sequence[list[int]], longest: int, tokenizer: Tokenizer) -> list[list[int]]:
+    """Ids of at most ``longest`` tokens; what ends a text ([SEP]) stays its end."""
+    ends = tokenizer.special_ids
+    return [ids if len(ids) <= longest else _cut(ids, longest, ends) for ids in rows]
+
+
+def _cut(ids: list[int], longest: int, ends: frozenset[int]) -> list[int]:
+    return [*ids[: longest - 1], ids[-1]] if ids[-1] in ends else ids[:longest]
+
+
+def cut_warning(rows: Sequence[list[int]], longest: int) -> list[str]:
+    """A line about how many texts, and what share of all tokens, are longer than that."""
+    cut = sum(len(ids) > longest for ids in rows)
+    lost = sum(max(0, len(ids) - longest) for ids in rows) / max(1, sum(map(len, rows)))
+    return [f"{cut:,} texts exceed {longest} tokens and are cut in training ({lost:.1%} of all tokens)"] if cut else []
+
+
+def _leak_warning(train: list[str], held_out: list[str]) -> list[str]:
+    both = leaks(train, held_out)
+    if not both:
+        return []
+    share = f"{len(both):,} of {len(held_out):,} validation rows ({len(both) / len(held_out):.0%})"
+    return [f"{share} also occur in training: scores on them will be too high"]
+
+
+def held_out_rows(rows: Labelled, seed: int) -> tuple[list[str], list[str]]:
+    """Texts and labels of the rows that a run with this seed holds out."""
+    return _pick(rows, split_indices(rows.texts, rows.labels, HELD_OUT, seed)[1])
+
+
+def _pick(rows: Labelled, index: np.ndarray) -> tuple[list[str], list[str]]:
+    return [rows.texts[i] for i in index], [rows.labels[i] for i in index]
+
+
+def _row_tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
+    kind = options.tokenizer or "word"
+    vocab = options.vocab
+    if vocab is None and kind == "word":
+        counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
+        vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
+    return train_tokenizer(texts, kind, vocab, role="encoder")
+
+
+def _longest(lengths: list[int]) -> int:
+    """A length that holds nearly every text: 1.5 × the 99th percentile, a multiple of 16, at most 512."""
+    return int(min(512, max(32, -(-1.5 * np.percentile(lengths, 99) // 16) * 16)))

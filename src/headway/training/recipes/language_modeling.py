@@ -1,0 +1,162 @@
+"""Predict the next token of running text."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from headway.data.cache import cache_directory, cache_key, tokenised
+from headway.data.corpus import Corpus
+from headway.data.feed import Feed, TextFeed
+from headway.data.split import split_text
+from headway.errors import InputError
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
+from headway.models.initialise import initialise
+from headway.models.transformer import Decoder
+from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.ngram import ngram_baselines
+from headway.tasks.task import Task
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.base import prepared_base
+from headway.training.config import TrainOptions
+from headway.training.prepare import HELD_OUT
+from headway.training.presets import Plan, decoder_plan, fine_tune_text_plan
+from headway.training.recipes.recipe import Ingredients, Recipe
+
+
+class LanguageModelRecipe(Recipe):
+    """A decoder, from scratch or from a base, on running text as one sequence of tokens."""
+
+    def __init__(self, given: Ingredients):
+        corpus, held_out = given.source, given.held_out
+        if not isinstance(corpus, Corpus):
+            raise TypeError("a language model needs running text")
+        held_out = held_out if isinstance(held_out, Corpus) else None
+        self.options, self.base, self.labels = given.options, given.base, []
+        if self.base is not None and not isinstance(self.base.model, Decoder):
+            raise InputError(
+                f"{self.base.path}: is not a decoder, so it cannot be trained to continue texts; "
+                "name one that is with --from, or another --task."
+            )
+        train_text, validation_text = text_parts(corpus, held_out)
+        tokenizer = given.tokenizer or (self.base.tokenizer if self.base else None)
+        if tokenizer is None:
+            tokenizer = text_tokenizer(corpus, train_text, given.options)
+            if tokenizer.sampled:
+                given.say(f"the tokenizer was trained on the first {tokenizer.trained_on_characters:,} characters")
+        self.tokenizer = tokenizer
+        self.train = encode_text(train_text, tokenizer, corpus.fingerprint, "train")
+        held_out_print = corpus.fingerprint if held_out is None else held_out.fingerprint
+        part = "validation" if held_out is None else "all"
+        self.validation = encode_text(validation_text, tokenizer, held_out_print, part)
+        n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in validation_text)
+        self.bytes_per_token = n_bytes / max(1, len(self.validation))
+        self.facts = text_facts(corpus, held_out, len(self.train), len(self.validation))
+        self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size)
+
+    def plan(self, seconds: float | None) -> Plan:
+        if self.base is not None:
+            return fine_tune_text_plan(self.options, self.base.config, len(self.train), seconds)
+        return decoder_plan(self.options, self.tokenizer.vocab_size, len(self.train), seconds, self.options.steps)
+
+    def build(self, plan: Plan) -> nn.Module:
+        if self.base is not None:
+            return prepared_base(self.base.model, plan)
+        # large embeddings where they are normalised for Muon
+        std = 1.0 if plan.optimizer == "muon" and not plan.config.tied else 0.02
+        return initialise(Decoder(plan.config), plan.seed, embedding_std=std)
+
+    def feed(self, plan: Plan) -> Feed:
+        feed = TextFeed(self.train, self.validation, plan.length, plan.batch_tokens, plan.seed)
+        feed.every = plan.validation_every
+        return feed
+
+    def task(self, plan: Plan) -> Task:
+        return LanguageModeling(self.bytes_per_token, plan.label_smoothing)
+
+    def sampler(self, model: nn.Module) -> Callable[[], str]:
+        """A short continuation of a line end, always drawn with the same seed so that samples can be compared."""
+        tokenizer, reader = self.tokenizer, model
+        start = tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
+
+        def sample() -> str:
+            decoder: Any = reader
+            steps = decode(
+                decoder,
+                [start],
+                Sampling(temperature=0.8),
+                max_tokens=80,
+                context=decoder.config.max_length,
+                end=tokenizer.end_of_text,
+                forbidden=sorted(tokenizer.special_ids - {tokenizer.end_of_text}),
+                seed=1,
+            )
+            ids = [step[0] for step in steps]
+            return re.sub(r"\n\s*\n+", "\n", tokenizer.decode(ids)).strip("\n")
+
+        return sample
+
+
+def text_parts(
+    corpus: Corpus, held_out: Corpus | None
+) -> tuple[Iterable[tuple[str, bool]], Iterable[tuple[str, bool]]]:
+    """Training and validation text as chunks that can be read again and again."""
+    if held_out is None:
+        return split_text(corpus, HELD_OUT)
+    return _Chunks(corpus), _Chunks(held_out)
+
+
+class _Chunks:
+    def __init__(self, corpus: Corpus):
+        self.corpus = corpus
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        return self.corpus.chunks()
+
+
+def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validation: int) -> dict[str, Any]:
+    """What headway.json says of running text, by its numbers of tokens."""
+    whence = " (the last 10 % of the text)" if held_out is None else f" ({', '.join(map(str, held_out.paths))})"
+    return {
+        "inputs": [str(path) for path in corpus.paths],
+        "fingerprint": corpus.fingerprint,
+        "documents": corpus.n_documents,
+        "train": f"{n_train:,} tokens",
+        "validation": f"{n_validation:,} tokens{whence}",
+        "warnings": [f"{corpus.n_empty} empty documents were left out"] if corpus.n_empty else [],
+    }
+
+
+def encode_text(chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str) -> np.ndarray:
+    """Tokens of running text, mapped from the cache."""
+    return tokenised(
+        chunks,
+        tokenizer.encode_batch,
+        end_of_text=tokenizer.end_of_text,
+        vocab_size=tokenizer.vocab_size,
+        key=cache_key(fingerprint, tokenizer.to_json(), part, HELD_OUT),
+        directory=cache_directory(),
+    )
+
+
+def text_tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: TrainOptions) -> Tokenizer:
+    kind = options.tokenizer or "bpe"
+    if kind == "wordpiece":
+        raise InputError("--tokenizer wordpiece does not keep spaces; for running text use bpe, word or char.")
+    vocab = options.vocab
+    if vocab is None and kind == "bpe":
+        vocab = bpe_size(corpus.n_characters)
+    source = corpus.chunks() if kind == "char" else train_text  # every character of the text, also of the held-out part
+    return train_tokenizer((text for text, _ in source), kind, vocab, role="decoder")
+
+
+def bpe_size(n_characters: int) -> int:
+    """How many subwords a text of that length supports: about one for each 1,000 characters, 512 to 16,384."""
+    size = 512
+    while size < 16384 and size * 1500 < n_characters:
+        size *= 2
+    return size

@@ -1,0 +1,69 @@
+"""What is particular to a task: how its data become a model, batches and a loss."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from headway.data.corpus import Corpus
+from headway.data.detect import Detected
+from headway.data.feed import Feed
+from headway.data.table import Table
+from headway.tasks.task import Task
+from headway.text.tokenizer import Tokenizer
+from headway.training.base import Base
+from headway.training.config import TrainOptions
+from headway.training.presets import Plan
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What a recipe is made from."""
+
+    source: Corpus | Table
+    held_out: Corpus | Table | None
+    """the validation files, if any were named"""
+    found: Detected
+    options: TrainOptions
+    base: Base | None
+    """the model that ``--from`` names"""
+    tokenizer: Tokenizer | None
+    """that of a run taken up again"""
+    say: Callable[[str], None]
+
+
+class Recipe(ABC):
+    """One task with its data, read, split and tokenised when it is made; then asked for plan, model, feed and task."""
+
+    tokenizer: Tokenizer
+    facts: dict[str, Any]
+    """what headway.json says of the data"""
+    baselines: list[dict[str, Any]]
+    labels: list[str]
+    """the classes of a classifier in order, or nothing"""
+
+    @abstractmethod
+    def __init__(self, given: Ingredients):
+        """Read and check the data.  Raises InputError."""
+
+    @abstractmethod
+    def plan(self, seconds: float | None) -> Plan:
+        """Everything decided, for ``seconds`` of training or for the steps that were asked for."""
+
+    @abstractmethod
+    def build(self, plan: Plan) -> nn.Module:
+        """The model at the start of training, its weights drawn from the plan's seed or taken from the base."""
+
+    @abstractmethod
+    def feed(self, plan: Plan) -> Feed:
+        """The batches that the plan wants of the data."""
+
+    @abstractmethod
+    def task(self, plan: Plan) -> Task:
+        """Loss and metrics."""
+
+    def sampler(self, model: nn.Module) -> Callable[[], str] | None:
+        """What shows at each evaluation what the model can do now, or None."""
+        return None

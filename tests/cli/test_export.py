@@ -1,0 +1,230 @@
+"""``headway export``: what is written, transformers reads; what differs is not left there."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import headway
+from headway.errors import InputError
+from headway.hub.directory import load_model, save_model
+from headway.inference.export import RECORD, export
+from headway.inference.parity import BOUND, compare, lines
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal"}
+MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", RECORD}
+
+
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def last_line(out: str) -> dict:
+    return json.loads(out.splitlines()[-1])
+
+
+def test_a_language_model(lm_run: Path, tmp_path: Path, in_process: Callable):
+    out = tmp_path / "deep" / "model"
+    status, text, err = in_process("export", lm_run, "--to", "hf", "--out", out, "--json")
+    assert status == 0 and err == "", err
+    found = last_line(text)
+    assert set(found) == KEYS and found["task"] == "language_modeling" and found["out"] == str(out)
+    assert found["checked"] is True and found["tokens_equal"] is True and 0 <= found["max_difference"] <= BOUND
+    assert names(out) == {*MODEL, "generation_config.json"} and names(out.parent) == {"model"}
+    prompt, words = "the cat", {"temperature": 0, "max_tokens": 11}
+    assert headway.load(out)(prompt, **words) == headway.load(lm_run)(prompt, **words)
+
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    theirs, tokenizer = AutoModelForCausalLM.from_pretrained(out), AutoTokenizer.from_pretrained(out)
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    continued = theirs.generate(ids, do_sample=False, max_new_tokens=11, pad_token_id=0)[0, ids.shape[1] :]
+    assert tokenizer.decode(continued, skip_special_tokens=True) == headway.load(lm_run)(prompt, **words)
+
+
+def test_a_classifier_keeps_its_labels(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    status, text, err = in_process("export", classifier_run, "--out", tmp_path / "out")
+    assert status == 0 and err == "", err
+    assert "max_difference" in text and "the same ids for 1,000 lines" in text
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert set(config["id2label"].values()) == {"pos", "neg"} and set(config["label2id"]) == {"pos", "neg"}
+    assert headway.load(tmp_path / "out")("great cat") == headway.load(classifier_run)("great cat")
+    status, text, _ = in_process("export", tmp_path / "out", "--out", tmp_path / "again", "--json")
+    assert status == 0 and last_line(text)["task"] == "classification"
+    first, second = (
+        {path.name: path.read_bytes() for path in (tmp_path / place).iterdir() if path.name != RECORD}
+        for place in ("out", "again")
+    )
+    assert first == second
+
+
+SIZES = {"vocab_size": 331, "hidden_size": 42, "intermediate_size": 17, "num_hidden_layers": 2}
+STACKS = {"vocab_size": 331, "d_model": 42, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 3}
+STACKS |= {"decoder_attention_heads": 3, "encoder_ffn_dim": 17, "decoder_ffn_dim": 17}
+KINDS = {
+    "T5ForConditionalGeneration": ("translation", {"d_model": 42, "d_kv": 7, "d_ff": 17, "num_layers": 2}),
+    "M2M100ForConditionalGeneration": ("translation", STACKS),
+    "LlamaForCausalLM": ("language_modeling", {**SIZES, "num_attention_heads": 3}),
+    "GPT2ForSequenceClassification": ("classification", {"n_embd": 42, "n_layer": 2, "n_head": 3, "num_labels": 5}),
+    "BertModel": ("embedding", {**SIZES, "num_attention_heads": 3}),
+    "RobertaForMaskedLM": ("masked_lm", {**SIZES, "num_attention_heads": 3}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_families(kind: str, tmp_path: Path):
+    import transformers
+
+    cls, (task, settings) = getattr(transformers, kind), KINDS[kind]
+    torch.manual_seed(3)
+    model = cls(cls.config_class(**{"vocab_size": 331, **settings}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape), alpha=0.2)
+    model.save_pretrained(tmp_path / "theirs")
+    train_tokenizer(["the cat sat on a mat while old dogs ran\n"] * 7, "bpe", 300).save(tmp_path / "theirs")
+    found = export(tmp_path / "theirs", tmp_path / "out")
+    assert found.task == task and found.parity.passed, found.parity
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == [kind]
+
+
+def test_a_model_of_images_has_no_tokenizer(tmp_path: Path):
+    import transformers
+
+    torch.manual_seed(3)
+    settings = {"hidden_size": 42, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 17}
+    config = transformers.ViTConfig(**settings, image_size=14, patch_size=7, num_labels=5)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs" / "preprocessor_config.json").write_text('{"do_resize": true}')
+    found = export(tmp_path / "theirs", tmp_path / "out")
+    assert found.task == "image_classification" and found.parity.passed and found.parity.tokens_equal is None
+    assert names(tmp_path / "out") == {"config.json", "model.safetensors", "preprocessor_config.json", RECORD}
+
+
+def spoil_weights(model: torch.nn.Module, path: Path, **entries: object) -> None:
+    save_model(model, path, **entries)
+    weights = load_file(path / "model.safetensors")
+    first = next(name for name in weights if name.endswith("v_proj.weight"))
+    save_file({**weights, first: weights[first] * 1.5}, path / "model.safetensors", metadata={"format": "pt"})
+
+
+def drop_weights(model: torch.nn.Module, path: Path, **entries: object) -> None:
+    save_model(model, path, **entries)
+    weights = load_file(path / "model.safetensors")
+    weights.pop(next(name for name in weights if name.endswith("q_proj.weight")))
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(("spoil", "said"), [(spoil_weights, "the answers differ by"), (drop_weights, "missing keys")])
+def test_a_difference_is_status_one_and_leaves_nothing(
+    spoil: Callable, said: str, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.inference.export.save_model", spoil)
+    status, text, err = in_process("export", lm_run, "--out", tmp_path / "out", "--json")
+    found = last_line(text)
+    assert status == 1 and said in err and err.startswith("headway: ") and err.count("\n") == 1
+    assert set(found) == KEYS and found["out"] is None and found["checked"] is True
+    assert found["max_difference"] is None or found["max_difference"] > BOUND
+    assert not any(tmp_path.iterdir())
+
+
+def test_other_ids_are_status_one(lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
+    other = Tokenizer.load(lm_run)
+    monkeypatch.setattr("headway.inference.export.Tokenizer.load", lambda *_, **__: other)
+
+    def save(to: Path) -> None:
+        shutil.copy(lm_run / "tokenizer_config.json", to)
+        spec = json.loads((lm_run / "tokenizer.json").read_text())
+        spec["normalizer"] = {"type": "Lowercase"}
+        (to / "tokenizer.json").write_text(json.dumps(spec))
+
+    monkeypatch.setattr(other, "save", save)
+    status, text, err = in_process("export", lm_run, "--out", tmp_path / "out", "--json")
+    assert status == 1 and last_line(text)["tokens_equal"] is False and "different ids for" in err
+    assert last_line(text)["max_difference"] <= BOUND and not any(tmp_path.iterdir())
+
+
+def test_without_transformers_it_says_so(
+    lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    status, text, err = in_process("export", lm_run, "--out", tmp_path / "out")
+    assert status == 0 and "not checked" in text and "pip install --upgrade transformers" in text, err
+    status, text, _ = in_process("export", lm_run, "--out", tmp_path / "out", "--json")
+    found = last_line(text)
+    assert (found["checked"], found["max_difference"], found["tokens_equal"]) == (False, None, None)
+    assert found["out"] == str(tmp_path / "out") and (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_what_is_there_is_not_written_over(lm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    out = tmp_path / "out"
+    out.mkdir()
+    export(lm_run, out)
+    (out / "config.json").write_text("{}")
+    export(lm_run, out)
+    assert json.loads((out / "config.json").read_text())["architectures"], "an earlier export is replaced"
+    (out / "notes.txt").write_text("mine")
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    foreign = shutil.copytree(lm_run, tmp_path / "run")
+    file = tmp_path / "file"
+    file.write_text("mine")
+    link = tmp_path / "link"
+    link.symlink_to(lm_run)
+    for place, said in (
+        (out, "notes.txt"), (foreign, "no export left there"),
+        (file, "not a directory"), (link, "not a directory"), (file / "out", "cannot be written"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            export(lm_run, place)
+    with pytest.raises(InputError, match="model itself"):
+        export(foreign, foreign)
+    assert before == {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert names(tmp_path) == {"out", "run", "file", "link"}
+
+
+@pytest.mark.parametrize("kind", ["onnx", "ctranslate2"])
+def test_what_is_not_there_yet(kind: str, lm_run: Path, in_process: Callable):
+    status, out, err = in_process("export", lm_run, "--to", kind)
+    assert status == 2 and out == "" and "not there yet" in err and err.count("\n") == 1
+
+
+def test_no_model_and_no_connection(tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = in_process("export", "nowhere")
+    assert status == 2 and out == "" and "nowhere" in err and err.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_comparison_opens_no_socket_and_sees_small_differences(lm_run: Path, monkeypatch: pytest.MonkeyPatch):
+    import socket
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    for name in ("socket", "create_connection", "getaddrinfo"):
+        monkeypatch.setattr(socket, name, refuse)
+    model, tokenizer = load_model(lm_run), Tokenizer.load(lm_run)
+    assert compare(model, tokenizer, lm_run).passed
+    with torch.no_grad():
+        next(model.parameters())[5, 3] += 1
+    found = compare(model, tokenizer, lm_run)
+    assert not found.passed and found.tokens_equal and "differ by" in found.problem
+
+
+def test_the_lines_are_many_scripts_and_spell_no_special_token(lm_run: Path):
+    tokenizer = Tokenizer.load(lm_run)
+    texts = lines(tokenizer)
+    assert texts == lines(tokenizer) and len(texts) == 1000
+    assert not any(tokenizer.tokens[number] in text for text in texts for number in tokenizer.special_ids)
+    everything = "".join(texts)
+    assert all(character in everything for character in "ïПשعह日한🙂\u00a0\u3000\t\u200d")

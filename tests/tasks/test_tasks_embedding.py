@@ -1,0 +1,189 @@
+"""Losses on pairs by hand, rankings, and rank correlation against another implementation."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+
+from headway.data.batches import Batch, pad
+from headway.models.config import TransformerConfig
+from headway.models.heads import PoolingHead
+from headway.models.transformer import Encoder
+from headway.tasks.embedding import Embedding, cosent, same_pairs, spearman
+
+
+class Table(nn.Module):
+    """One vector for each text, by its first token."""
+
+    def __init__(self, vectors: Tensor):
+        super().__init__()
+        self.vectors = nn.Parameter(vectors)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.vectors[ids[:, 0]]
+
+
+def pairs(first: list[int], second: list[int], targets: list[float] | None = None) -> Batch:
+    ids = torch.tensor([first + second]).T
+    return Batch(ids, None, torch.tensor(targets or [1.0] * len(first)))
+
+
+def table(n: int = 23, width: int = 5, seed: int = 3) -> Table:
+    return Table(torch.randn(n, width, generator=torch.Generator().manual_seed(seed)))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_contrastive_loss_by_hand(symmetric: bool):
+    model, scale = table(), 7.0
+    total, count = Embedding(scale=scale, symmetric=symmetric).loss(model, pairs([0, 1, 2], [3, 4, 5]))
+    unit = F.normalize(model.vectors.detach(), dim=-1)
+    cosines = [[float(unit[i] @ unit[j]) for j in (3, 4, 5)] for i in (0, 1, 2)]
+
+    def loss(rows: list[list[float]]) -> float:
+        return sum(math.log(sum(math.exp(scale * (c - row[i])) for c in row)) for i, row in enumerate(rows))
+
+    turned = [list(column) for column in zip(*cosines, strict=True)]
+    expected = (loss(cosines) + loss(turned)) / 2 if symmetric else loss(cosines)
+    assert count == 3
+    assert total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_two_right_angles_and_two_hits_by_hand():
+    model = Table(torch.eye(2).repeat(2, 1))
+    total, _ = Embedding(scale=2.0).loss(model, pairs([0, 1], [2, 3]))
+    assert total.item() == pytest.approx(2 * math.log(1 + math.exp(-2.0)))
+
+
+def test_pairs_that_share_a_text_are_no_wrong_answers():
+    model = table()
+    shared = Embedding().loss(model, pairs([0, 0, 2], [3, 4, 3]))[0]
+    unit = F.normalize(model.vectors, dim=-1)
+    logits = 20 * unit[[0, 0, 2]] @ unit[[3, 4, 3]].T
+    logits[0, 1] = logits[1, 0] = logits[0, 2] = logits[2, 0] = -torch.inf
+    expected = (F.cross_entropy(logits, torch.arange(3)) + F.cross_entropy(logits.T, torch.arange(3))) / 2
+    torch.testing.assert_close(shared, 3 * expected)
+    assert not same_pairs(torch.tensor([[1, 2], [1, 3]]), torch.tensor([[5], [7]])).any()
+
+
+def test_padding_does_not_make_texts_equal():
+    ids, mask = pad([[5], [5, 0], [7], [9]])
+    batch = Batch(ids, mask, torch.ones(2))
+    model = Table(torch.randn(11, 3, generator=torch.Generator().manual_seed(1)))
+    model.vectors.data[7] = -model.vectors.data[5]
+    plain = Batch(torch.tensor([[5, 0], [6, 0], [7, 0], [9, 0]]), None, torch.ones(2))
+    model.vectors.data[6] = model.vectors.data[5]
+    torch.testing.assert_close(Embedding().loss(model, batch)[0], Embedding().loss(model, plain)[0])
+
+
+def brute_cosent(cosines: list[float], scores: list[float], scale: float) -> float:
+    terms = [
+        math.exp(scale * (cosines[i] - cosines[j]))
+        for i in range(len(scores))
+        for j in range(len(scores))
+        if scores[i] < scores[j]
+    ]
+    return math.log(1 + sum(terms))
+
+
+@pytest.mark.parametrize("scores", [[0.2, 0.9, 0.2, 0.5, 0.5, 1.0, 0.0], [0, 1, 1, 0, 0, 1, 0], [0.5] * 7])
+def test_cosent_equals_the_sum_over_all_pairs(scores: list[float]):
+    cosines = torch.rand(7, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    found = cosent(cosines, torch.tensor(scores, dtype=torch.float32), 5.0)
+    assert found.item() == pytest.approx(brute_cosent(cosines.tolist(), scores, 5.0), rel=1e-5)
+    found.backward()
+    assert cosines.grad.isfinite().all()
+
+
+def test_scored_pairs_give_cosent_for_each_pair():
+    model, scores = table(), [0.1, 0.9, 0.4]
+    total, count = Embedding("scores", scale=3.0).loss(model, pairs([0, 1, 2], [3, 4, 5], scores))
+    unit = F.normalize(model.vectors.detach(), dim=-1)
+    cosines = [float(unit[i] @ unit[i + 3]) for i in range(3)]
+    assert count == 3
+    assert total.item() == pytest.approx(3 * brute_cosent(cosines, scores, 3.0), rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_ranking_is_over_all_held_out_texts_however_they_are_batched(size: int):
+    vectors = F.normalize(table(14).vectors.data, dim=-1)
+    starts = range(0, 7, size)
+    batches = [pairs(list(range(i, min(i + size, 7))), list(range(7 + i, min(7 + i + size, 14)))) for i in starts]
+    found = Embedding().evaluate(Table(vectors), batches)
+    cosines = vectors[:7] @ vectors[7:].T
+    ranks = [int((row >= row[i]).sum()) for i, row in enumerate(cosines)]
+    assert found["accuracy"] == pytest.approx(sum(rank == 1 for rank in ranks) / 7)
+    assert found["mrr"] == pytest.approx(sum(1 / rank for rank in ranks) / 7)
+    whole = Embedding().loss(Table(vectors), pairs(list(range(7)), list(range(7, 14))))[0] / 7
+    assert found["val_loss"] == pytest.approx(whole.item(), rel=1e-5)
+
+
+def test_a_model_that_gives_one_vector_for_all_ranks_nothing():
+    found = Embedding().evaluate(Table(torch.ones(14, 3)), [pairs(list(range(7)), list(range(7, 14)))])
+    assert found["accuracy"] == 0.0
+    assert found["mrr"] == pytest.approx(1 / 7)
+
+
+def test_equal_second_texts_are_equally_right():
+    vectors = torch.eye(4)
+    batch = pairs([0, 1, 2], [0, 1, 1])
+    found = Embedding().evaluate(Table(vectors), [batch])
+    assert found["accuracy"] == pytest.approx(2 / 3), "the third text is at a right angle to both"
+
+
+def test_spearman_equals_another_implementation():
+    random = np.random.default_rng(3)
+    for n in (2, 7, 31):
+        one, other = random.integers(0, 5, n).astype(float), random.random(n)
+        assert spearman(one, other) == pytest.approx(spearmanr(one, other).statistic)
+    assert spearman(np.ones(5), np.arange(5.0)) == 0.0
+    assert spearman(np.arange(5.0), np.arange(5.0) ** 3) == pytest.approx(1.0)
+
+
+def test_scored_pairs_are_evaluated_by_rank_correlation():
+    model = table()
+    first, second, scores = [0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [0.1, 0.9, 0.4, 0.4, 0.7]
+    found = Embedding("scores").evaluate(
+        model, [pairs(first[:2], second[:2], scores[:2]), pairs(first[2:], second[2:], scores[2:])]
+    )
+    unit = F.normalize(model.vectors.detach(), dim=-1)
+    cosines = (unit[:5] * unit[5:10]).sum(-1).numpy()
+    assert found["spearman"] == pytest.approx(spearmanr(cosines, scores).statistic)
+    assert found["val_loss"] == pytest.approx(brute_cosent(cosines.tolist(), scores, 20.0), rel=1e-4)
+
+
+def test_it_learns_which_texts_belong_together():
+    torch.manual_seed(3)
+    config = TransformerConfig(61, d_model=16, n_layers=1, n_heads=2, max_length=8, norm="layernorm")
+    model = Encoder(config, PoolingHead())
+    topics = torch.arange(5, 61).view(7, 8)
+
+    def batch(seed: int) -> Batch:
+        random = torch.Generator().manual_seed(seed)
+        words = [(topic, side) for side in (0, 4) for topic in topics]  # both texts of a pair share no word
+        ids = torch.stack([topic[side + torch.randperm(4, generator=random)[:3]] for topic, side in words])
+        return Batch(ids, None, torch.ones(7))
+
+    task, held_out = Embedding(), [batch(10_007)]
+    before = task.evaluate(model, held_out)
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    for step in range(60):
+        total, count = task.loss(model, batch(step))
+        (total / count).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    after = task.evaluate(model, held_out)
+    assert before["accuracy"] < 6 / 7 <= after["accuracy"] and after["mrr"] > before["mrr"]
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="kind"):
+        Embedding("triplets")
+    with pytest.raises(ValueError, match="scale"):
+        Embedding(scale=0.0)
+    config = TransformerConfig(61, d_model=16, n_layers=1, n_heads=2)
+    with pytest.raises(ValueError, match="one vector for each text"):
+        Embedding().loss(Encoder(config), pairs([1, 2], [3, 4]))
