@@ -77,7 +77,7 @@ def scripted(tokenizer: Tokenizer, text: str, end: int, context: int = 97, **kep
 
 def test_a_reply_ends_with_the_turn_and_shows_no_special_token(tokenizer: Tokenizer):
     end = tokenizer.tokens.index(END)
-    pipe, model = scripted(tokenizer, "old dogs 🙂 sang", end)
+    pipe, model = scripted(tokenizer, "old dogs 🙂 sang", end, context=199)
     messages = said("the cat", "sat", f"on {START} a {END} mat", system="be kind")
     assert pipe.chat(messages, **GREEDY) == "old dogs 🙂 sang"
     prompt, replies = encode_chat(tokenizer, messages, add_generation_prompt=True)
@@ -211,8 +211,8 @@ def test_lines_of_standard_input(directory: Path, hold: Callable):
 def test_reset_and_exit(directory: Path, hold: Callable):
     status, out, err = hold(directory, "the cat\n/reset\nold dogs\n /exit \nand sang\n", "--json")
     found = json.loads(out.splitlines()[-1])
-    assert status == 0 and [message["content"] for message in found["results"]][0] == "old dogs"
-    assert len(found["results"]) == 2 and "headway: started afresh\n" in err
+    assert status == 0 and [message["role"] for message in found["results"]] == ["user", "assistant"]
+    assert found["results"][0]["content"] == "old dogs" and "headway: started afresh\n" in err
     status, out, err = hold(directory, "", "--json")
     assert status == 0 and err == "" and json.loads(out)["results"] == []
 

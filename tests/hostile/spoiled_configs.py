@@ -71,6 +71,11 @@ def sparse(directory):
         file.truncate(10**12)
 
 
+def beside(content):
+    """A ``generation_config.json`` of that text."""
+    return lambda directory: (directory / "generation_config.json").write_text(content)
+
+
 CODE = {
     "auto_map": {"AutoConfig": "configuration_x.X", "AutoModelForCausalLM": "modeling_x.X"},
     "trust_remote_code": True,
@@ -139,4 +144,9 @@ SPOILED = {
     "a link outside": (linked_out, "found a link to"),
     "a link to itself": (instead(lambda path: path.symlink_to(path)), ""),
     "a terabyte": (sparse, "at most"),
+    "generation: NaN": (beside('{"temperature": NaN}'), "generation_config.json: found NaN"),
+    "generation: 100 000 levels": (beside("[" * 100_000), "generation_config.json: "),
+    "generation: a list": (beside("[1]"), "generation_config.json: found a JSON list"),
+    "generation: LFS pointer": (beside("version https://git-lfs.github.com/spec/v1\n"), "Git LFS pointer"),
+    "modules: not of an encoder": (lambda d: (d / "modules.json").write_text("[]"), "modules.json"),
 }  # fmt: skip

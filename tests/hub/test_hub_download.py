@@ -83,12 +83,6 @@ class Hub:
         if words[0] == "api" and words[4] == "revision":
             listed = [{"rfilename": file} for file in files]
             return self.send(request, 200, json.dumps({"id": name, "sha": commit, "siblings": listed}).encode())
-        if words[0] == "api" and words[4] == "tree":
-            entries = [
-                {"type": "file", "path": file, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
-                for file, content in files.items()
-            ]
-            return self.send(request, 200, json.dumps(entries).encode())
         content = files.get("/".join(words[4:]))
         if content is None:
             return self.send(request, 404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
@@ -207,7 +201,7 @@ def test_what_a_model_is_made_of_is_fetched_once_and_its_commit_told(hub: Hub, d
     hub.asked.clear()
     used = run(USE, tmp_path, hub, "org/plain")
     assert used.stdout == expected + "\n" and used.stderr == "", used.stderr
-    assert hub.asked and not [line for line in hub.asked if "resolve" in line], "nothing is fetched twice"
+    assert hub.asked and not [line for line in hub.asked if line.startswith("GET /org")], "nothing is fetched twice"
     gone = run(USE, tmp_path, "http://127.0.0.1:9", "org/plain")
     assert gone.stdout == expected + "\n" and gone.stderr == "", "without a connection, the cache is used"
 

@@ -1,7 +1,6 @@
 """The layout of sentence-transformers, both ways, and what of it is refused."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -202,7 +201,7 @@ def edit_weights(**weights: torch.Tensor) -> Callable[[Path], None]:
 
 def move_out(directory: Path) -> None:
     shutil.move(directory / "1_Pooling", directory.parent / "elsewhere")
-    os.symlink(directory.parent / "elsewhere", directory / "1_Pooling")
+    (directory / "1_Pooling").symlink_to(directory.parent / "elsewhere")
 
 
 DENSE, MODULES, POOLING = "2_Dense/config.json", "modules.json", "1_Pooling/config.json"

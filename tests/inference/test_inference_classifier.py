@@ -8,7 +8,8 @@ import torch
 
 import headway
 from headway.errors import InputError
-from headway.inference.classifier import Classifier, overlapping
+from headway.inference.classifier import Classifier
+from headway.inference.windows import frame, framed
 
 TEXTS = [
     "the cat sat on a mat, lovely",
@@ -54,8 +55,10 @@ def test_no_texts_no_answers(clf: Classifier):
 
 def test_a_long_text_is_the_mean_of_its_windows(clf: Classifier):
     text = "the cat sat on a lovely mat while awful dogs ran " * 11
-    windows = overlapping(clf.tokenizer.encode(text, special=True), clf.model.config.max_length)
+    windows = framed(clf.tokenizer.encode(text), frame(clf.tokenizer), clf.model.config.max_length)
     assert len(windows) > 2
+    whole = clf.tokenizer.encode(text, special=True)
+    assert all((window[0], window[-1]) == (whole[0], whole[-1]) for window in windows)
     with torch.no_grad():
         expected = torch.stack([clf.model(torch.tensor([window])).softmax(-1)[0] for window in windows]).mean(0)
     assert list(clf(text)["scores"].values()) == pytest.approx(expected.tolist(), abs=1e-5)
@@ -64,7 +67,7 @@ def test_a_long_text_is_the_mean_of_its_windows(clf: Classifier):
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8])
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 23, 24])
 def test_windows_cover_every_token_and_begin_in_the_middle_of_the_one_before(n: int, length: int):
-    windows = overlapping(list(range(n)), length)
+    windows = framed(list(range(n)), ([], []), length)
     assert sorted({token for window in windows for token in window}) == list(range(n))
     assert all(0 < len(window) <= length for window in windows)
     starts = [window[0] for window in windows]

@@ -65,8 +65,13 @@ def _lines(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> list[s
         for number, place in enumerate(answers, start=1):
             if several:
                 lines.append(f"{text}  (place {number} of {len(answers)})" if len(answers) > 1 else text)
-            lines += [f"{answer['score']:.3f}\t{answer['token']}" for answer in place]
+            lines += [f"{answer['score']:.3f}\t{_printable(answer['token'])}" for answer in place]
     return lines
+
+
+def _printable(token: str) -> str:
+    """A token on one line; line breaks and tabs as Python writes them."""
+    return token if token.isprintable() else repr(token)
 
 
 def _as_csv(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> str:

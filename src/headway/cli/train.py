@@ -23,7 +23,8 @@ def train(
     """Train on a file, several, or a folder; returns what the command prints with ``--json``.
 
     ``options`` are those of the command: ``time="5m"``, ``steps=100``, ``seed=0``, ``d_model=128`` and so on, and
-    ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under the input's name.  Raises InputError for input that cannot be used.
+    ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under the input's name.  Raises
+    InputError for input that cannot be used.
     """
     if "from" in options:  # a word of Python's: only **{"from": ...} can give it
         options["from_model"] = options.pop("from")
@@ -45,6 +46,7 @@ def _train(
         raise InputError(f"unknown options: {', '.join(unknown)}; known are {known}.")
     chosen = TrainOptions(**options)
     from headway.reports import write_report
+    from headway.science.seeds import run_seeds
     from headway.training.progress import shown_to
     from headway.training.session import result, run_training
     from headway.training.trainer import Diverged, Interrupted
@@ -53,15 +55,11 @@ def _train(
     held_out = [validation] if isinstance(validation, str | Path) else list(validation)
     progress = shown_to(quiet)
     try:
-        run = run_training(
-            list(inputs),
-            chosen,
-            out=place,
-            validation=held_out,
-            started=started,
-            progress=progress,
-            command=command_line,
-        )
+        given: dict[str, Any] = {"out": place, "validation": held_out, "progress": progress, "command": command_line}
+        if chosen.seeds > 1:
+            run = run_seeds(list(inputs), chosen, **given)
+        else:
+            run = run_training(list(inputs), chosen, started=started, **given)
     except Interrupted:
         write_report(place)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
@@ -88,7 +86,7 @@ def summary(result: dict[str, Any], verdict: str) -> list[str]:
     """What a person is told at the end."""
     names = ("accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
     numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result[name] is not None)
-    use = "classify" if result["task"] == "classification" else "generate"
+    use = {"classification": "classify", "masked_lm": "fill", "embedding": "embed"}.get(result["task"], "generate")
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
         verdict,

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+IGNORED = -100
+"""A target that is none: nothing is asked of its position."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -19,7 +22,7 @@ class Batch:
     mask: torch.Tensor | None
     """Bool (B, T), true where there is a token; None when there is one everywhere."""
     targets: torch.Tensor
-    """What is to be predicted: (B,) classes, or (B, T) tokens."""
+    """What is to be predicted: (B,) classes, or (B, T) tokens, some of which may be `IGNORED`."""
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""

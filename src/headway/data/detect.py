@@ -5,11 +5,12 @@ import statistics
 from dataclasses import dataclass
 
 from headway.data.corpus import Corpus
+from headway.data.dialogues import Dialogues
 from headway.data.rows import missing_column
 from headway.data.table import Table
 from headway.errors import InputError
 
-TASKS = ("language_modeling", "classification")
+TASKS = ("language_modeling", "masked_lm", "classification", "embedding")
 
 TEXT_NAMES = frozenset(
     [
@@ -53,6 +54,9 @@ SURE_LABEL_NAMES = frozenset(["label", "labels", "class"])
 MOST_LABELS = 100
 """A column with more distinct values is a label only when it is named."""
 
+SCORE_NAMES = frozenset(["score", "scores", "similarity", "similarityscore", "sim", "label", "labels", "relatedness"])
+"""Columns that score a pair, where they hold numbers."""
+
 LABEL_CHARACTERS = 40
 """A label is short: its average length in characters is at most this."""
 
@@ -65,6 +69,8 @@ class Detected:
     text_column: str | None
     label_column: str | None
     reasons: list[str]
+    second_column: str | None = None
+    """The other text of each pair (embedding)."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ def detect(
     *,
     text_column: str | None = None,
     label_column: str | None = None,
+    second_column: str | None = None,
     task: str | None = None,
 ) -> Detected:
     """Find the task and the columns of what was read, or check those the user named.
@@ -114,20 +121,27 @@ def detect(
         raise InputError(f"there is no task {task!r}; expected one of {', '.join(TASKS)}.")
     if isinstance(source, Corpus):
         return _detect_corpus(source, text_column, label_column, task)
-    for name in (text_column, label_column):
+    if isinstance(source, Dialogues):
+        return _detect_dialogues(source, text_column or label_column or second_column, task)
+    for name in (text_column, label_column, second_column):
         if name is not None and name not in source.columns:
             raise missing_column(source.name, name, source.columns)
     if text_column is not None and text_column == label_column:
         raise InputError(f"{source.name}: column {text_column!r} cannot be the text and the label at once.")
-    if task == "language_modeling" and label_column is not None:
+    if task in ("language_modeling", "masked_lm") and label_column is not None:
         raise InputError("a language model has no label; leave out --label-column, or use --task classification.")
     columns = [_judge(source, name) for name in source.columns if name]
+    if task == "embedding":
+        return detect_pairs(source.name, columns, text_column, second_column, label_column)
+    if second_column is not None:
+        raise InputError("--second-column is for pairs of texts: use --task embedding.")
     reasons: list[str] = []
     text = text_column or _find_text(source, columns, label_column, reasons)
     if text_column is not None:
         reasons.append(f"column {text!r} is the text, as asked")
-    if task == "language_modeling":
-        return Detected("language_modeling", text, None, [*reasons, "task: language modelling, as asked"])
+    if task in ("language_modeling", "masked_lm"):
+        what = "language modelling" if task == "language_modeling" else "masked language modelling"
+        return Detected(task, text, None, [*reasons, f"task: {what}, as asked"])
     label = label_column or _find_label(source, columns, text, task, reasons)
     if label_column is not None:
         reasons.append(f"column {label!r} is the label, as asked")
@@ -138,6 +152,33 @@ def detect(
     return Detected("classification", text, label, reasons)
 
 
+def detect_pairs(
+    name: str, columns: list[_Column], first: str | None, second: str | None, score: str | None
+) -> Detected:
+    """The two columns of texts, in their order in the file, and the column of scores if there is one."""
+    reasons = []
+    if score is None:
+        scored = [c.name for c in columns if c.numeric and c.key in SCORE_NAMES and c.name not in (first, second)]
+        score = scored[0] if len(scored) == 1 else None
+        if score is not None:
+            reasons.append(f"column {score!r} is taken as the score of each pair (--label-column to change)")
+    texts = [c.name for c in columns if c.text_like and c.name not in (first, second, score)]
+    wanted = [first, second].count(None)
+    if len(texts) < wanted or (len(texts) > wanted and wanted):
+        found = ", ".join(repr(text) for text in texts) or "none"
+        raise InputError(
+            f"{name}: embedding needs two columns of texts; found {found}. "
+            "Name them with --text-column and --second-column."
+        )
+    first = texts.pop(0) if first is None else first
+    second = texts.pop(0) if second is None else second
+    if len({first, second, score}) < 3 and not (score is None and first != second):
+        raise InputError(f"{name}: the two texts and the score must be three different columns.")
+    reasons.append(f"columns {first!r} and {second!r} hold pairs of texts (--text-column, --second-column to change)")
+    reasons.append("task: embedding, as asked: " + ("pairs with scores" if score else "pairs that belong together"))
+    return Detected("embedding", first, score, reasons, second)
+
+
 def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | None, task: str | None) -> Detected:
     column = source.sources[0].column
     for name in (text_column, label_column):
@@ -145,11 +186,24 @@ def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | 
             raise InputError(f"{source.name}: this is running text without columns; there is no column {name!r}.")
         if name is not None and name != column:
             raise missing_column(source.name, name, [column or ""])
+    if task == "embedding":
+        raise InputError(f"{source.name}: this is running text; embedding needs a table with two columns of texts.")
     if task == "classification" or label_column is not None:
         what = "running text" if column is None else f"a table with one column, {column!r}"
         raise InputError(f"{source.name}: this is {what}; classification needs a column of texts and one of labels.")
     why = "running text" if column is None else f"one column, {column!r}: each row is a document"
+    if task == "masked_lm":
+        return Detected(task, column, None, [f"{why}: masked language modelling, as asked"])
     return Detected("language_modeling", column, None, [f"{why}: language modelling"])
+
+
+def _detect_dialogues(source: Dialogues, column: str | None, task: str | None) -> Detected:
+    if column is not None:
+        raise InputError(f"{source.name}: holds conversations, which are read as they are; name no column.")
+    if task not in (None, "language_modeling"):
+        raise InputError(f"{source.name}: holds conversations; they train a language model, not {task}.")
+    why = 'every line has "messages": language modelling of conversations, trained on the replies alone'
+    return Detected("language_modeling", None, None, [why])
 
 
 def _judge(table: Table, name: str) -> _Column:

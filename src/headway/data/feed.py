@@ -2,13 +2,16 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from headway.data.batches import Batch, length_batches, pad
+from headway.data.batches import IGNORED, Batch, length_batches, pad
 from headway.data.windows import Position, Windows, evaluation_windows
+
+Pair = tuple[Sequence[int], Sequence[int]]
+"""Two sequences of ids."""
 
 
 class Feed(Protocol):
@@ -60,14 +63,17 @@ class TextFeed:
 
 
 class RowFeed:
-    """Sequences with one target each, in batches of similar length: ids and mask (B, T), targets (B,)."""
+    """Sequences in batches of similar length: ids and mask (B, T), and targets (B,), one for each sequence.
+
+    Or targets (B, T), one for each token: then those of a sequence are a sequence, and `IGNORED` fills them up.
+    """
 
     def __init__(
         self,
         train: Sequence[Sequence[int]],
-        train_targets: Sequence[int],
+        train_targets: Sequence[Any],
         validation: Sequence[Sequence[int]],
-        validation_targets: Sequence[int],
+        validation_targets: Sequence[Any],
         batch_tokens: int,
         seed: int,
         *,
@@ -109,6 +115,91 @@ class RowFeed:
         return self._latest[1]
 
 
+class FramedFeed(TextFeed):
+    """Windows of running text that look like whole texts: ids (B, T) between ``before`` and ``after``, nothing shifted.
+
+    ``length`` is T; before and after are [CLS] and [SEP], or nothing.  The targets are the ids themselves.
+    """
+
+    def __init__(
+        self,
+        train: np.ndarray,
+        validation: np.ndarray,
+        length: int,
+        batch_tokens: int,
+        seed: int,
+        frame: tuple[list[int], list[int]],
+    ):
+        super().__init__(train, validation, length - len(frame[0]) - len(frame[1]), batch_tokens, seed)
+        self.frame = frame
+        self.size = max(1, batch_tokens // length)
+
+    def next(self, position: Position) -> tuple[Batch, Position]:
+        """A full batch, which may reach into the next epoch."""
+        batch, after = super().next(position)
+        return framed(batch, self.frame), after
+
+    def validation(self) -> Iterator[Batch]:
+        """Non-overlapping windows of the held-out text (or every n-th window)."""
+        return (framed(batch, self.frame) for batch in super().validation())
+
+
+class PairFeed(RowFeed):
+    """Pairs of sequences with a score each: ids and mask (2 P, T), the first texts above the second; targets (P,)."""
+
+    def __init__(
+        self,
+        train: Sequence[Pair],
+        train_scores: Sequence[float],
+        validation: Sequence[Pair],
+        validation_scores: Sequence[float],
+        batch_tokens: int,
+        seed: int,
+        *,
+        max_examples: int | None = None,
+    ):
+        self.pairs, self.scores = train, train_scores
+        self.held_out_pairs, self.held_out_scores = validation, validation_scores
+        both: list[list[int]] = [[*first, *second] for first, second in train]
+        super().__init__(both, [0] * len(both), [], [], batch_tokens, seed, max_examples=max_examples)
+        self._lengths = pair_lengths(train)
+
+    def next(self, position: Position) -> tuple[Batch, Position]:
+        """The batch whose first pair is number ``consumed`` of the epoch."""
+        index = self._batches(position.epoch).get(position.consumed)
+        if index is None:
+            raise ValueError(f"no batch begins at pair {position.consumed} of an epoch; did the data change?")
+        batch = _paired([self.pairs[i] for i in index], [self.scores[i] for i in index])
+        after = Position(position.epoch, position.consumed + len(index))
+        return batch, Position(position.epoch + 1, 0) if after.consumed == len(self.pairs) else after
+
+    def validation(self) -> Iterator[Batch]:
+        """The held-out pairs by length, with little padding."""
+        return pair_batches(self.held_out_pairs, self.held_out_scores, 2 * self.batch_tokens)
+
+    def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
+        return len(length_batches(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens, 0, 0))
+
+
+def framed(batch: Batch, frame: tuple[list[int], list[int]]) -> Batch:
+    """The same sequences (B, T) with ids before and after each; the targets are the ids themselves."""
+    before, after = (torch.tensor(part, dtype=torch.int64).expand(len(batch.ids), -1) for part in frame)
+    ids = torch.cat([before, batch.ids, after], dim=1)
+    return Batch(ids, None, ids)
+
+
+def pair_lengths(pairs: Sequence[Pair]) -> list[int]:
+    """How many tokens each pair takes in a batch: twice its longer text."""
+    return [2 * max(len(first), len(second)) for first, second in pairs]
+
+
+def pair_batches(pairs: Sequence[Pair], scores: Sequence[float], batch_tokens: int) -> Iterator[Batch]:
+    """Every pair once with its score, pairs of similar length together, always in the same order."""
+    for index in length_batches(pair_lengths(pairs), batch_tokens, 0, 0):
+        yield _paired([pairs[i] for i in index], [scores[i] for i in index])
+
+
 def text_batches(tokens: np.ndarray, length: int, size: int, every: int = 1) -> Iterator[Batch]:
     """Non-overlapping windows, ``size`` at a time: every token but the first is a target once; the last is shorter.
 
@@ -123,10 +214,15 @@ def text_batches(tokens: np.ndarray, length: int, size: int, every: int = 1) -> 
     yield _stacked(pairs)
 
 
-def row_batches(sequences: Sequence[Sequence[int]], targets: Sequence[int], batch_tokens: int) -> Iterator[Batch]:
-    """Every sequence once with its target, sequences of similar length together, always in the same order."""
+def row_batches(sequences: Sequence[Sequence[int]], targets: Sequence[Any], batch_tokens: int) -> Iterator[Batch]:
+    """Every sequence once with its target or targets, those of similar length together, always in the same order."""
     for index in length_batches([len(sequence) for sequence in sequences], batch_tokens, 0, 0):
         yield _padded([sequences[i] for i in index], [targets[i] for i in index])
+
+
+def _paired(pairs: list[Pair], scores: list[float]) -> Batch:
+    ids, mask = pad([first for first, _ in pairs] + [second for _, second in pairs])
+    return Batch(ids, None if bool(mask.all()) else mask, torch.tensor(scores, dtype=torch.float32))
 
 
 def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
@@ -134,6 +230,8 @@ def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
     return Batch(ids, None, targets)
 
 
-def _padded(sequences: list[Sequence[int]], targets: list[int]) -> Batch:
+def _padded(sequences: list[Sequence[int]], targets: list[Any]) -> Batch:
     ids, mask = pad(sequences)
-    return Batch(ids, None if bool(mask.all()) else mask, torch.tensor(targets, dtype=torch.int64))
+    each = isinstance(targets[0], int | np.integer)
+    wanted = torch.tensor(targets, dtype=torch.int64) if each else pad(targets, IGNORED)[0]
+    return Batch(ids, None if bool(mask.all()) else mask, wanted)

@@ -10,7 +10,7 @@ from headway.data.rows import BadRows, OpenTable, shorten
 from headway.errors import InputError
 
 
-class _Malformed(ValueError):
+class Malformed(ValueError):
     """One line is wrong; the message says how."""
 
 
@@ -27,7 +27,7 @@ def open_json_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable
     A string is taken as it is, a number as it is written, true and false as those words, null as "", a list or an
     object as JSON.  Raises InputError for a file that is no JSON Lines, and through `bad` for malformed lines.
     """
-    objects = _objects(path, lines, bad)
+    objects = json_objects(path, lines, bad)
     first = next(objects, None)
     if first is None:
         raise InputError(f"{path}: this file has no rows; expected one JSON object per line.")
@@ -43,20 +43,20 @@ def _rows(
     types: dict[str, tuple[str, int]] = {}
     try:
         row = _values(first[1], first[0], columns, types, first[0])
-    except _Malformed as error:
+    except Malformed as error:
         bad.add(first[0], str(error))
     else:
         yield first[0], row
     for line, found in objects:
         try:
             row = _values(found, line, columns, types, first[0])
-        except _Malformed as error:
+        except Malformed as error:
             bad.add(line, str(error))
             continue
         yield line, row
 
 
-def _objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, dict]]:
+def json_objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, dict]]:
     """The object on each line, with the line; blank lines are left out."""
     started = False
     for line, text in enumerate(lines, start=1):
@@ -67,25 +67,25 @@ def _objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[i
         started = True
         try:
             yield line, _parse(text)
-        except _Malformed as error:
+        except Malformed as error:
             bad.add(line, str(error))
 
 
 def _parse(text: str) -> dict:
     if "\0" in text:
-        raise _Malformed(f"a NUL byte at column {text.index(chr(0)) + 1}; expected text. Remove it and run again.")
+        raise Malformed(f"a NUL byte at column {text.index(chr(0)) + 1}; expected text. Remove it and run again.")
     try:
         value = json.loads(
             text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=_Number, parse_float=_Number
         )
     except json.JSONDecodeError as error:
-        raise _Malformed(
+        raise Malformed(
             f"this is not a complete JSON object, one per line ({error.msg} at column {error.colno})."
         ) from None
     except RecursionError:
-        raise _Malformed("this JSON is nested too deeply; expected an object of texts and numbers.") from None
+        raise Malformed("this JSON is nested too deeply; expected an object of texts and numbers.") from None
     if not isinstance(value, dict):
-        raise _Malformed(f'this is {_type(value)}, expected an object such as {{"text": "…"}}.')
+        raise Malformed(f'this is {json_type(value)}, expected an object such as {{"text": "…"}}.')
     if "\\u" in text:
         _check_escapes(value)
     return value
@@ -95,23 +95,24 @@ def _check_escapes(value: dict) -> None:
     """Refuse what only an escape can put into a string: NUL, and half a surrogate pair."""
     for key, cell in value.items():
         if isinstance(cell, str) and re.search("[\0\ud800-\udfff]", cell):
-            raise _Malformed(f"{key!r} has the escape of a NUL or of half a character; expected text. Remove it.")
+            raise Malformed(f"{key!r} has the escape of a NUL or of half a character; expected text. Remove it.")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
-            raise _Malformed(f"the key {key!r} occurs twice; keep one.")
+            raise Malformed(f"the key {key!r} occurs twice; keep one.")
         found[key] = value
     return found
 
 
 def _refuse(word: str) -> None:
-    raise _Malformed(f"{word} is not a JSON value; write null, or leave the row out.")
+    raise Malformed(f"{word} is not a JSON value; write null, or leave the row out.")
 
 
-def _type(value: object) -> str:
+def json_type(value: object) -> str:
+    """What a value of a JSON file is, in words."""
     if isinstance(value, _Number):
         return "a number"
     words = {str: "a string", bool: "true or false", dict: "an object", list: "a list", type(None): "null"}
@@ -124,15 +125,15 @@ def _values(
     """The values of one object as strings, in the order of the columns; `types` learns the type of each column."""
     missing = [name for name in columns if name not in found]
     if missing:
-        raise _Malformed(f"no {missing[0]!r} here, but line {first_line} has it. Add it, or write null.")
+        raise Malformed(f"no {missing[0]!r} here, but line {first_line} has it. Add it, or write null.")
     extra = [name for name in found if name not in columns]
     if extra:
-        raise _Malformed(f"the key {extra[0]!r} is not in line {first_line}. Remove it, or add it to every line.")
-    kinds = {name: _type(found[name]) for name in columns}
+        raise Malformed(f"the key {extra[0]!r} is not in line {first_line}. Remove it, or add it to every line.")
+    kinds = {name: json_type(found[name]) for name in columns}
     for name, kind in kinds.items():
         expected, where = types.get(name, (kind, line))
         if kind not in (expected, "null"):
-            raise _Malformed(
+            raise Malformed(
                 f"{name!r} is {kind} ({shorten(_text(found[name]), 20)}), expected {expected} as in line {where}."
             )
     for name, kind in kinds.items():

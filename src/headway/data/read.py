@@ -1,7 +1,7 @@
 """One reader for every command: files in, a `Corpus` of running text or a `Table` out.
 
 .txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, and folders of .txt.  A table with
-one column is running text: every row is a document.
+one column is running text: every row is a document.  A .jsonl whose objects have a list of "messages" is conversations.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headway.data.corpus import Corpus, Document, Source, file_source, row_chunks
 from headway.data.delimited import open_delimited
+from headway.data.dialogues import holds_dialogues, read_dialogues
 from headway.data.files import Tally, check_encoding, check_path, kind, lines, text_files
 from headway.data.json_lines import open_json_lines
 from headway.data.rows import BadRows, OpenTable, check_policy
@@ -39,6 +40,12 @@ def read(
         raise InputError(f"{texts[0]} is running text, {table} is a table; give inputs of one kind.")
     if texts:
         return _checked(Corpus([file_source(path, encoding) for path in paths]))
+    talks = [path for path in paths if holds_dialogues(path, encoding)]
+    if talks and len(talks) < len(paths):
+        other = next(path for path in paths if path not in talks)
+        raise InputError(f"{talks[0]} holds conversations, {other} does not; give inputs of one kind.")
+    if talks:
+        return read_dialogues(paths, encoding, on_bad_row)
     columns = [_columns(path, encoding, delimiter, on_bad_row) for path in paths]
     for path, found in zip(paths, columns, strict=True):
         if sorted(found) != sorted(columns[0]):

@@ -38,9 +38,9 @@ def decode(
     """Continue every prompt; each step yields the new token of every row that goes on, by row.
 
     A row is over after ``end`` (an id, or any of several; it is not yielded), after ``max_tokens``, or when the caller
-    sends its number back (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is forgotten and the rest read
-    anew, so that no position is further than the model was trained for.  A row gets the same tokens whatever rows are
-    beside it, but for rounding.
+    sends its number back (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is
+    forgotten and the rest read anew, so that no position is further than the model was trained for.  A row gets the
+    same tokens whatever rows are beside it, but for rounding.
     """
     texts = [list(prompt) for prompt in prompts]
     if not all(texts):

@@ -1,56 +1,40 @@
 """A Hugging Face model directory: ``config.json`` and ``model.safetensors``, read and written."""
 
-import json
-import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from safetensors.torch import save_file
+from torch import nn
 
 from headway.errors import InputError
+from headway.hub.build import build, one_line, own_weights
+from headway.hub.config_file import read_config
 from headway.hub.download import locate
 from headway.hub.families import FAMILIES
 from headway.hub.families.family import Family, architecture
 from headway.hub.kept import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
-from headway.hub.table import expand, read_weights, write_weights
+from headway.hub.table import write_weights
+from headway.hub.weights import open_weights
 from headway.models.config import TransformerConfig
+from headway.regular_file import inside
 from headway.storage import write_json, write_whole
-
-UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
-"""What building a model from a hostile ``config.json`` may raise; RuntimeError is torch out of memory."""
+from headway.strict_json import read_object
 
 
-def load_model(path: str | Path) -> nn.Module:
+def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
     """The model in a Hugging Face directory, or of an id of the hub: a bare module in eval mode, in float32.
 
-    Where ``modules.json`` says what follows the model (``hub.sentence_transformers``), that is its head.  Raises
+    Where ``modules.json`` says what follows the model (``hub.sentence_transformers``), that is its head.
+    ``allow_pickle`` reads weights of ``torch.save`` where there are no safetensors (``hub.pickle_import``).  Raises
     InputError naming the file and what is wrong with it.
     """
     directory = locate(path).path
-    theirs = read_json(directory / "config.json")
+    theirs = read_config(directory)
     family = _family(theirs, directory)
-    weights = _read_safetensors(directory / "model.safetensors")
-    try:
-        weights = _with_prefix(weights, family, theirs)
-        model = family.build(theirs, weights.keys())
-    except UNBUILDABLE as error:
-        raise InputError(f"{directory / 'config.json'}: {_one_line(error)}") from None
-    expected = _own_weights(model)
-    try:
-        for name, shape in family.zeros(theirs).items():
-            weights.setdefault(name, torch.zeros(shape))
-        for copy, name in family.copies(theirs).items():
-            weights = _without_copy(weights, copy, name)
-        weights = _without_copies(weights, family, theirs, model)
-        ours = read_weights(family.rows(theirs), weights, expected, model_config(model))
-    except ValueError as error:
-        raise InputError(f"{directory / 'model.safetensors'}: {_one_line(error)}") from None
-    model.load_state_dict(ours, strict=False)
+    with open_weights(directory, allow_pickle=allow_pickle) as stored:
+        model: Any = build(family, theirs, stored, directory / "config.json")
     model.family = family.model_type  # type: ignore[assignment]  # of two that would write the same, the one it had
     model.kept = kept_entries(directory, theirs, family)  # type: ignore[assignment]
     add_modules(model, directory, theirs)
@@ -73,7 +57,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     if changed:
         raise ValueError(f"entries of config.json would change {', '.join(changed)} of the model")
     directory.mkdir(parents=True, exist_ok=True)
-    weights = write_weights(family.rows(theirs), _own_weights(model), model_config(model))
+    weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
     if architecture(theirs, family.classes) == family.bare:
         weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
     write_json(directory / "config.json", {**theirs, **kept[CONFIG], "dtype": "float32"})
@@ -99,7 +83,7 @@ def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
             changed = _changed(model_config(model), family.config(theirs))
             encoder = family.encoder_config(theirs)
         except (ValueError, KeyError) as error:
-            differences.append(f"{family.model_type}: {_one_line(error)}")
+            differences.append(f"{family.model_type}: {one_line(error)}")
             continue
         if encoder is not None:
             changed += [f"the encoder's {name}" for name in _changed(model.encoder_config, encoder)]  # type: ignore
@@ -117,16 +101,8 @@ def model_config(model: nn.Module) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.  Raises InputError naming the file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; expected a model directory with {path.name}") from None
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({str(error).splitlines()[0]})") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: found a JSON {type(value).__name__}, expected an object")
-    return value
+    """A JSON object from a file of a model directory.  Raises InputError naming the file."""
+    return read_object(inside(path.parent, path.name), advice=f"expected a model directory with {path.name}")
 
 
 def _family(theirs: dict[str, Any], directory: Path) -> Family:
@@ -136,74 +112,6 @@ def _family(theirs: dict[str, Any], directory: Path) -> Family:
             return family
     known = ", ".join(family.model_type for family in FAMILIES)
     raise InputError(f"{directory / 'config.json'}: model_type {kind!r} is not one of {known}")
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; expected the model's weights") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as safetensors ({_one_line(error)})") from None
-
-
-def _own_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once: of two names for one tensor, the first."""
-    return dict(model.named_parameters())
-
-
-def _with_prefix(weights: dict[str, Tensor], family: Family, theirs: dict[str, Any]) -> dict[str, Tensor]:
-    """Weights under the names of ``family.rows``, less those that the family ignores.
-
-    Files of a bare model name their weights without the prefix, whatever class the configuration names.
-    """
-    prefix = family.prefix
-    known = {re.sub(r"\d+", "0", part.name) for entry in family.rows(theirs) for part in entry.at(0).theirs}
-    patterns = [re.compile(pattern) for pattern in family.ignores(theirs)]
-    named = {}
-    for name, tensor in weights.items():
-        for old, new in family.renamed.items():
-            name = re.sub(old, new, name)
-        if prefix and re.sub(r"\d+", "0", name) not in known and not name.startswith(prefix):
-            longer = prefix + name
-            if re.sub(r"\d+", "0", longer) in known or any(pattern.fullmatch(longer) for pattern in patterns):
-                name = longer
-        if not any(pattern.fullmatch(name) for pattern in patterns):
-            named[name] = tensor
-    return named
-
-
-def _without_copy(weights: dict[str, Tensor], copy: str, name: str) -> dict[str, Tensor]:
-    """Drop a stored copy of a tensor, after checking it; a copy without its original stands for it."""
-    if copy not in weights:
-        return weights
-    if name in weights and not torch.equal(weights[copy], weights[name]):
-        raise ValueError(f"{copy} differs from {name}, though both are one table in this family")
-    return {name: weights[copy], **{key: tensor for key, tensor in weights.items() if key != copy}}
-
-
-def _without_copies(
-    weights: dict[str, Tensor], family: Family, theirs: dict[str, Any], model: nn.Module
-) -> dict[str, Tensor]:
-    """Drop stored copies of a tied weight, after checking that each is the copy it should be."""
-    own = _own_weights(model)
-    everything = dict(model.named_parameters(remove_duplicate=False))
-    aliases = set(everything) - set(own)
-    rows = list(expand(family.rows(theirs), everything))
-    copies = {part.name for entry in rows for part in entry.theirs if entry.ours in aliases}
-    owners = {part.name for entry in rows for part in entry.theirs if entry.ours.endswith("embedding.tokens.weight")}
-    originals = [weights[name] for name in owners - copies if name in weights]
-    for name in sorted(copies & set(weights)):
-        if not any(torch.equal(weights[name], original) for original in originals):
-            raise ValueError(f"{name} differs from the embedding that config.json says it is tied to")
-    return {name: tensor for name, tensor in weights.items() if name not in copies}
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    if isinstance(error, KeyError):
-        text = f"unknown value {text}"
-    return text.splitlines()[0]
 
 
 def _changed(one: TransformerConfig, other: TransformerConfig) -> list[str]:

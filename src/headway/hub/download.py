@@ -15,8 +15,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ FILES = (
 """All that is fetched beside the weights."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
 SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
+MAIN = "main"
+SECONDS = 10
+"""How long the hub may take to answer."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 EXTRA = "pip install 'headway[hub]'"
 
@@ -90,37 +94,59 @@ def fetch(id: str, revision: str | None = None, *, allow_pickle: bool = False) -
     if found is None:
         raise InputError(f"{id[:200]}: is not the id of a model; expected org/name or org/name@revision")
     name, revision = found["name"], revision or found["revision"]
-    with _discreet(id) as snapshot_download:
+    with _discreet(id) as library:
+        api = library.HfApi(library_name="headway", library_version=__version__)
+        try:
+            folder = _fetch(api, name, revision or MAIN, allow_pickle)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        except Exception as error:  # which ones depends on the version of the library, and of those that it uses
+            raise InputError(f"{name}: {_reason(error, revision)}") from None
+    if not COMMIT.fullmatch(folder.name):
+        raise InputError(f"{name}: found {folder.name[:80]!r} as the commit, expected 40 hexadecimal digits")
+    return Download(folder, name, folder.name)
 
-        def snapshot(revision: str | None, *files: str) -> Path:
-            try:
-                return Path(
-                    snapshot_download(
-                        name,
-                        revision=revision,
-                        allow_patterns=list(files),
-                        library_name="headway",
-                        library_version=__version__,
-                    )
-                )
-            except Exception as error:  # which ones depends on the version of the library, and of those that it uses
-                raise InputError(f"{name}: {_reason(error, revision)}") from None
 
-        folder = snapshot(revision, *FILES)
-        commit = folder.name
-        if not COMMIT.fullmatch(commit):
-            raise InputError(f"{name}: found {commit[:80]!r} as the commit, expected 40 hexadecimal digits")
-        if not _exists(folder / "config.json"):
-            raise InputError(f"{name}: has no config.json, so it is not a model in the layout of transformers")
-        folder = snapshot(commit, *(_shards(folder) if _exists(folder / INDEX) else [FILE]))
-        if not _exists(folder / INDEX) and not _exists(folder / FILE):
-            if not allow_pickle:
-                raise InputError(
-                    f"{name}: has no {FILE}; if it has a pytorch_model.bin: that is a Python pickle, which can run "
-                    "code; should you trust whoever made it, --allow-pickle (allow_pickle=True) fetches it"
-                )
-            folder = snapshot(commit, *PICKLES)
-    return Download(folder, name, commit)
+def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
+    """The folder of a commit in the cache, with all its files that are needed.
+
+    The hub is asked once what there is, and not again if it does not answer: then the folder is what was fetched
+    before, or there is none.
+    """
+
+    def get(file: str, revision: str, **words: Any) -> Path:
+        return Path(api.hf_hub_download(name, file, revision=revision, etag_timeout=SECONDS, **words))
+
+    try:
+        listed = api.model_info(name, revision=revision, timeout=SECONDS)
+    except Exception as error:
+        if _is_answer(error):
+            raise
+        try:
+            return get("config.json", revision, local_files_only=True).parent
+        except Exception:
+            raise error from None
+    files = [entry.rfilename for entry in listed.siblings or ()]
+    if "config.json" not in files:
+        raise InputError("has no config.json, so it is not a model in the layout of transformers")
+    folder = get("config.json", revision).parent  # by its revision, so that the cache remembers which it is
+    if folder.name != listed.sha:  # it has moved on
+        files = [entry.rfilename for entry in api.model_info(name, revision=folder.name, timeout=SECONDS).siblings]
+    for file in _chosen(files, FILES):
+        get(file, folder.name)
+    weights = _shards(folder) if INDEX in files else _chosen(files, (FILE,))
+    if not weights and not allow_pickle:
+        pickles = _chosen(files, PICKLES)
+        advice = f", only {pickles[0]}: a Python pickle, which can run code; " if pickles else ""
+        advice += "if you trust whoever made it, --allow-pickle (allow_pickle=True) fetches it" if pickles else ""
+        raise InputError(f"has no {FILE}{advice}")
+    for file in weights or _chosen(files, PICKLES):
+        get(file, folder.name)
+    return folder
+
+
+def _chosen(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    return [file for file in files if any(fnmatchcase(file, pattern) for pattern in patterns)]
 
 
 def _shards(folder: Path) -> list[str]:
@@ -132,11 +158,12 @@ def _shards(folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _discreet(id: str) -> Iterator[Any]:
-    """The hub's ``snapshot_download``, silent and without telemetry, with progress bars on a terminal alone."""
+    """The hub's library, for a time silent and without telemetry, with progress bars on a terminal alone."""
     before = os.environ.get("HF_HUB_DISABLE_TELEMETRY")
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     try:
-        from huggingface_hub import constants, snapshot_download
+        import huggingface_hub
+        from huggingface_hub import constants
         from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     except ImportError:
         _restore(before)
@@ -150,7 +177,7 @@ def _discreet(id: str) -> Iterator[Any]:
     if hide:
         disable_progress_bars()
     try:
-        yield snapshot_download
+        yield huggingface_hub
     finally:
         if hide:
             enable_progress_bars()
@@ -166,6 +193,13 @@ def _restore(telemetry: str | None) -> None:
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = telemetry
 
 
+def _is_answer(error: Exception) -> bool:
+    """Whether the hub itself said that there is no such thing for us; all else may be otherwise another time."""
+    from huggingface_hub import errors
+
+    return isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError | errors.HFValidationError)
+
+
 def _reason(error: Exception, revision: str | None) -> str:
     """What went wrong, and what to do, in one line."""
     from huggingface_hub import constants, errors
@@ -177,13 +211,12 @@ def _reason(error: Exception, revision: str | None) -> str:
         return f"no such path here, and no such model on {hub}, or a private one; check the name, or set HF_TOKEN"
     if isinstance(error, errors.RevisionNotFoundError):
         return f"has no revision {revision!r} on {hub}; expected a branch, a tag or a commit"
-    if isinstance(error, errors.LocalEntryNotFoundError):
-        cause = error.__cause__
-        if isinstance(cause, errors.OfflineModeIsEnabled):
-            return "no such path, and it was not fetched before; HF_HUB_OFFLINE is set, so it is not fetched now"
-        why = _one_line(cause or error)
-        return f"no such path, and {hub} cannot be reached ({why}); connect, or give the path of a directory"
-    return f"cannot be fetched from {hub} ({_one_line(error)})"
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return "no such path, and it was not fetched before; HF_HUB_OFFLINE is set, so it is not fetched now"
+    if isinstance(error, errors.HfHubHTTPError):
+        return f"cannot be fetched from {hub} ({_one_line(error)})"
+    why = _one_line(error.__cause__ or error)
+    return f"no such path, and {hub} cannot be reached ({why}); connect, or give the path of a directory"
 
 
 def _one_line(error: BaseException) -> str:

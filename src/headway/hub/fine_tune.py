@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headway.hub.directory import family_of
 from headway.hub.families.family import Family
 from headway.hub.kept import CONFIG, LABELS
-from headway.models.heads import MaskedTokenHead
+from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -24,13 +24,18 @@ STANDARD_DEVIATION = 0.02
 def for_classification(model: Encoder, n_classes: int, *, dropout: float = 0.0, seed: int = 0) -> Encoder:
     """Put a classifier of the family's own shape on an encoder of any class, in place, and return the encoder.
 
-    The encoder may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.
+    The encoder may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  A
+    sentence encoder, whose vectors were trained to be pooled, is classified by one matrix on its pooled vectors.
     ``dropout`` is the head's alone; names of classes that came with the encoder are forgotten.  Raises ValueError where
     no family can express the encoder.
     """
     family = encoder_family(model)
-    head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
-    family.reuse(model, head)
+    if isinstance(model.head, PoolingHead) and model.head.pooling == "mean":
+        head = _drawn(lambda: ClassificationHead(model.config, n_classes, dense=False, dropout=dropout), seed)
+        model.pooler = None
+    else:
+        head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
+        family.reuse(model, head)
     for name in (*LABELS, "problem_type"):
         getattr(model, "kept", {}).get(CONFIG, {}).pop(name, None)
     return _with_head(model, head)

@@ -89,7 +89,7 @@ def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
     head = getattr(model, "head", None)
     if not isinstance(model, Encoder) or not isinstance(head, PoolingHead | ClassificationHead):
         return model, None
-    if isinstance(head, ClassificationHead) and not head.normalise:
+    if isinstance(head, ClassificationHead) and (head.dense is not None or head.pooling != "mean"):
         return model, None
     _chain(head)
     bare = copy.copy(model)
@@ -139,9 +139,7 @@ def sequence_length(model: nn.Module) -> int:
 def _chain(head: nn.Module) -> tuple[list[str], nn.Linear | None, str | None]:
     """The steps of a head, its dense layer and the activation after it."""
     if isinstance(head, ClassificationHead):
-        if head.dense is not None or not isinstance(head.norm, nn.Identity):
-            raise ValueError("a classifier on normalised vectors has no dense layer and no norm of its own")
-        return ["Pooling", "Normalize", "Dense"], head.out, None
+        return ["Pooling", *(["Normalize"] if head.normalise else []), "Dense"], head.out, None
     if not isinstance(head, PoolingHead):
         raise ValueError(f"sentence-transformers has no word for a {type(head).__name__}")
     if head.activation not in ACTIVATIONS.values():

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from headway.data.batches import length_batches, pad
 from headway.errors import InputError
+from headway.inference.windows import frame, framed
+from headway.models.ensemble import Ensemble
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 
@@ -19,7 +21,7 @@ class Classifier:
 
     task = "classification"
 
-    def __init__(self, model: Encoder, tokenizer: Tokenizer, labels: Sequence[str]):
+    def __init__(self, model: Encoder | Ensemble, tokenizer: Tokenizer, labels: Sequence[str]):
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
 
     def __call__(self, text: str | Sequence[str]) -> Any:
@@ -45,7 +47,7 @@ class Classifier:
         windows: list[list[int]] = []
         owners: list[int] = []
         for owner, ids in enumerate(self.tokenizer.encode_batch(texts, special=True)):
-            for window in overlapping(ids, self.model.config.max_length):
+            for window in self._windows(texts[owner], ids):
                 windows.append(window)
                 owners.append(owner)
         total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)
@@ -57,10 +59,9 @@ class Classifier:
             count.index_add_(0, rows, torch.ones(len(rows), 1))
         return total / count.clamp(min=1)
 
-
-def overlapping(ids: list[int], length: int) -> list[list[int]]:
-    """``ids`` in windows of at most ``length``, each beginning in the middle of the one before."""
-    if len(ids) <= length:
-        return [ids or [0]]
-    step = max(1, length // 2)
-    return [ids[start : start + length] for start in range(0, len(ids) - length + step, step)]
+    def _windows(self, text: str, ids: list[int]) -> list[list[int]]:
+        """A text's ids, in overlapping windows that each look like a whole text where it is too long for the model."""
+        longest = self.model.config.max_length
+        if len(ids) <= longest:
+            return [ids or [0]]
+        return framed(self.tokenizer.encode(text), frame(self.tokenizer), longest)

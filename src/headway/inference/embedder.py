@@ -37,6 +37,11 @@ class Embedder:
         self._pool = PoolingHead() if model.head is None else None
         self._around = frame(tokenizer)
 
+    def pooled(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """One vector for each sequence of ids: (B, T) -> (B, D), whatever the model's head."""
+        vectors = self.model(ids, mask)
+        return vectors if self._pool is None else self._pool(vectors, mask)
+
     @property
     def width(self) -> int:
         """D, the numbers of a vector."""
@@ -82,9 +87,7 @@ class Embedder:
         total, weight = torch.zeros(len(texts), self.width), torch.zeros(len(texts), 1)
         for index in length_batches([len(w) for w in windows], BATCH_TOKENS, 0, 0) if windows else []:
             ids, mask = pad([windows[i] for i in index])
-            attended = None if bool(mask.all()) else mask
-            vectors = self.model(ids, attended)
-            vectors = (vectors if self._pool is None else self._pool(vectors, attended)).float()
+            vectors = self.pooled(ids, None if bool(mask.all()) else mask).float()
             rows = torch.tensor([owners[i] for i in index])
             share = torch.where(counts[rows] > 1, mask.sum(dim=1), 1).float()[:, None]
             total.index_add_(0, rows, vectors * share)

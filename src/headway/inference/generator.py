@@ -52,14 +52,11 @@ class Generator:
         for ``stream``.  Of a conversation that is too long, the oldest turns are left out, with a warning; never the
         system message.  Raises InputError for a model without a template, and for what is no conversation.
         """
-        return "".join(self.stream_chat(messages, **options))
+        return "".join(self._reply(messages, options))
 
     def stream_chat(self, messages: list[Message], **options: Any) -> Iterator[str]:
         """The reply piece by piece; joined, the pieces equal ``chat``."""
-        pieces, kept = self.reply_to(messages, **options)
-        if len(kept) < len(messages):
-            warnings.warn(forgetting(len(messages) - len(kept)), stacklevel=2)
-        return pieces
+        return self._reply(messages, options)
 
     def reply_to(
         self, messages: list[Message], *, max_tokens: int = 100, **options: Any
@@ -71,6 +68,12 @@ class Generator:
         ends = self.ends | end_of_turn(tokenizer)
         pieces = self._continue(tokenizer, [ids], ends, max_tokens=min(max_tokens, context - len(ids)), **options)
         return (piece for _, piece in pieces if piece), kept
+
+    def _reply(self, messages: list[Message], options: dict[str, Any]) -> Iterator[str]:
+        pieces, kept = self.reply_to(messages, **options)
+        if len(kept) < len(messages):
+            warnings.warn(forgetting(len(messages) - len(kept)), stacklevel=3)
+        return pieces
 
     def _pieces(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
         """Check everything now; give pairs (row, piece of its text) as they come."""

@@ -1,5 +1,6 @@
 """Load what was saved, as the pipeline of its task."""
 
+import re
 from pathlib import Path
 
 from headway.errors import InputError
@@ -9,6 +10,7 @@ from headway.inference.classifier import Classifier
 from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
 from headway.inference.mask_filler import MaskFiller
+from headway.models.ensemble import Ensemble
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Decoder, Encoder
 from headway.text.tokenizer import Tokenizer
@@ -31,12 +33,23 @@ def load(path: str | Path) -> Pipeline:
     if isinstance(model, Decoder):
         return Generator(model, tokenizer)
     if isinstance(model, Encoder) and isinstance(model.head, ClassificationHead):
-        return Classifier(model, tokenizer, _labels(directory, model.head.out.out_features))
+        labels = _labels(directory, model.head.out.out_features)
+        members = _members(directory)
+        return Classifier(Ensemble([load_model(path) for path in members]) if members else model, tokenizer, labels)
     if isinstance(model, Encoder) and isinstance(model.head, MaskedTokenHead):
         return MaskFiller(model, tokenizer)
     if isinstance(model, Encoder) and (model.head is None or isinstance(model.head, PoolingHead)):
         return Embedder(model, tokenizer)
     raise InputError(f"{directory / 'config.json'}: this model answers no task that is known here.")
+
+
+def _members(directory: Path) -> list[Path]:
+    """The runs with other seeds whose answers are averaged (``train --seeds``), if this is a run of that kind."""
+    path = directory / "headway.json"
+    names = read_json(path).get("members", []) if path.exists() else []
+    if not isinstance(names, list) or not all(re.fullmatch(r"seed-\d+", str(name)) for name in names):
+        raise InputError(f"{path}: members: found {str(names)[:80]}, expected names such as seed-0.")
+    return [directory / name for name in names]
 
 
 def _labels(directory: Path, n_classes: int) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from headway.reports.record import Record, not_numbers
 from headway.reports.wording import LOSS_UNITS, LOWER_IS_BETTER, decimal, listing, metric_name, number, short_name
 
-HEADLINES = ("accuracy", "chrf", "bleu", "val_loss")
+HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
 """The metrics by which models are compared; the first one that the model has."""
 
 NORMAL_95 = 1.96

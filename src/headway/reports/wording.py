@@ -13,6 +13,8 @@ LONGEST = 500
 METRICS = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
+    "mrr": "mean reciprocal rank",
+    "spearman": "rank correlation",
     "bleu": "BLEU",
     "chrf": "chrF",
     "val_loss": "validation loss",

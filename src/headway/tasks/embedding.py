@@ -3,7 +3,7 @@
 Letters: P pairs, B = 2 P texts, N held-out pairs, D width.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -55,7 +55,7 @@ class Embedding:
         return contrastive(first, second, same, self.scale, symmetric=self.symmetric), len(first)
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(self, model: Callable[..., Tensor], batches: Iterable[Batch]) -> dict[str, Any]:
         """Over all N held-out pairs at once, however they come in batches.
 
         "pairs": val_loss (nats per pair, each text among all N), accuracy (how often the nearest of all second texts is
@@ -100,6 +100,43 @@ class Embedding:
         return {"val_loss": total / len(first), "accuracy": accuracy, "mrr": mrr}
 
 
+def embedding_baselines(
+    train_texts: Sequence[str],
+    first: Sequence[str],
+    second: Sequence[str],
+    scores: Sequence[float] | None,
+    *,
+    most_rows: int = 100_000,
+) -> list[dict[str, Any]]:
+    """The metrics of cosines of TF-IDF vectors (words, and 2-4 characters within them) on held-out pairs.
+
+    The inverse document frequencies are those of the training texts, of at most ``most_rows`` of them.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_union
+
+    features = make_union(
+        TfidfVectorizer(sublinear_tf=True, token_pattern=r"\S+"),
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True),
+    )
+    name = "words and characters in common (TF-IDF)"
+    try:
+        features.fit(train_texts[:most_rows])
+    except ValueError:  # no word in any text
+        return []
+    one, other = (features.transform(texts) for texts in (first, second))
+    if scores is not None:
+        cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
+        return [{"name": name, "spearman": spearman(cosines, np.asarray(scores))}]
+    ranks = []
+    for row in range(one.shape[0]):
+        cosines = (one[row] @ other.T).toarray()[0]
+        same = [place for place in range(len(first)) if first[place] == first[row] or second[place] == second[row]]
+        ranks.append(int((cosines >= cosines[row]).sum() - (cosines[same] >= cosines[row]).sum() + 1))
+    rank = np.array(ranks)
+    return [{"name": name, "accuracy": float((rank == 1).mean()), "mrr": float((1 / rank).mean())}]
+
+
 def contrastive(first: Tensor, second: Tensor, same: Tensor, scale: float, *, symmetric: bool) -> Tensor:
     """The sum of InfoNCE over pairs of vectors of length 1, (P, D) each.
 
@@ -142,7 +179,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return ((last - counts + last - 1) / 2)[place]
 
 
-def _vectors(model: nn.Module, batch: Batch) -> Tensor:
+def _vectors(model: Callable[..., Tensor], batch: Batch) -> Tensor:
     """Vectors of length 1, (2 P, D)."""
     found = model(batch.ids, batch.mask).float()
     if found.dim() != 2 or len(found) % 2:

@@ -1,4 +1,4 @@
-"""Predict the next token."""
+"""Predict the next token; where targets are masked, some of them."""
 
 import math
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches import IGNORED, Batch
 
 
 class LanguageModeling:
@@ -25,13 +25,14 @@ class LanguageModeling:
         self.label_smoothing = label_smoothing
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of -ln p over all targets, in nats, and their number."""
+        """The sum of -ln p over all targets but those that are ``IGNORED``, in nats, and their number."""
         logits = model(batch.ids, batch.mask).float()  # (B, T, V)
         smoothing = self.label_smoothing if model.training else 0.0
+        targets = batch.targets.flatten()
         loss = F.cross_entropy(
-            logits.flatten(0, 1), batch.targets.flatten(), reduction="sum", label_smoothing=smoothing
+            logits.flatten(0, 1), targets, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED
         )
-        return loss, batch.targets.numel()
+        return loss, int((targets != IGNORED).sum())
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:

@@ -155,15 +155,17 @@ def word_starts(tokenizer: Tokenizer, vocab_size: int | None = None) -> Tensor |
 
 
 def masked_baselines(train_counts: np.ndarray, targets: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
-    """Nats per hidden token of guessing evenly and by frequency.
+    """Nats per hidden token, and accuracy, of guessing evenly and by frequency.
 
     ``train_counts`` (V,): how often each token that can be hidden occurs in training, 0 for the others; one is added to
     each.  ``targets``: the held-out tokens that are hidden.
     """
-    baselines = [{"name": "uniform (ln V)", "val_loss": math.log(len(train_counts))}]
+    n_tokens = len(train_counts)
+    baselines = [{"name": "uniform (ln V)", "val_loss": math.log(n_tokens), "accuracy": 1 / n_tokens}]
     if len(targets):
-        chances = unigrams(train_counts)[np.asarray(targets)]
-        baselines.append({"name": "unigram", "val_loss": float(-np.log(chances).mean())})
+        found, chances = np.asarray(targets), unigrams(train_counts)
+        right = float((found == chances.argmax()).mean())
+        baselines.append({"name": "unigram", "val_loss": float(-np.log(chances[found]).mean()), "accuracy": right})
     return baselines
 
 

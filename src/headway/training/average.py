@@ -5,14 +5,14 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """average ← decay × average + (1 - decay) × weights after every step (Polyak; the exponential kind).
+    """average ← decay × average + (1 - decay) × trained weights after every step (Polyak; the exponential kind).
 
     Early on, the decay is smaller - (1 + n) / (10 + n) after n steps - so that the start is soon forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float):
         self.decay = decay
-        self.parameters = dict(model.named_parameters())
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.values = {name: p.detach().clone() for name, p in self.parameters.items()}
         self.steps = 0
 

@@ -8,8 +8,14 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.directory import load_model, model_config
+from headway.hub.download import locate
+from headway.hub.fingerprint import fingerprint
 from headway.models.dropout import set_dropout
 from headway.models.freeze import freeze
+from headway.models.heads import TokenHead
+from headway.models.lora import add_lora
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.models.vocabulary import train_new_rows
 from headway.text.tokenizer import Tokenizer
 from headway.training.presets import Plan
 
@@ -21,6 +27,8 @@ class Base:
     path: Path
     model: nn.Module
     tokenizer: Tokenizer
+    fingerprint: str
+    """of its files (``hub.fingerprint``)"""
 
     @property
     def config(self) -> Any:
@@ -29,16 +37,48 @@ class Base:
 
 
 def load_base(place: str) -> Base:
-    """The model of a run or of a Hugging Face directory.  Raises InputError when there is none."""
-    path = Path(place)
+    """The model of a run, of a Hugging Face directory or of an id of the hub.  Raises InputError when there is none."""
+    path = locate(place).path
     if not path.is_dir():
         raise InputError(f"--from {place}: no such model directory.")
     model = load_model(path)
-    return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size))
+    return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
 
 
 def prepared_base(model: nn.Module, plan: Plan) -> nn.Module:
-    """A base made ready to be trained as planned: its dropout set, and what stays as it is frozen; in place."""
+    """A base made ready to be trained as planned: its dropout set, and what stays as it is frozen; in place.
+
+    New tokens are trained where all else is frozen.
+    """
     set_dropout(model, plan.config.dropout)
-    freeze(model, plan.freeze)
+    if plan.lora is None:
+        freeze(model, plan.freeze)
+    else:
+        add_lora(model, plan.lora, seed=plan.seed, first=plan.freeze or 0)
+    return train_new_rows(model)
+
+
+def base_decoder(base: Base) -> Decoder:
+    """A base that can go on with a text; one without logits of its own is given its embedding to make them.
+
+    Raises InputError for every other.
+    """
+    if isinstance(base.model, EncoderDecoder):
+        raise InputError(
+            f"{base.path}: is an encoder-decoder, which turns one text into another; it cannot be trained to continue "
+            "texts. Name a decoder with --from."
+        )
+    if not isinstance(base.model, Decoder):
+        raise InputError(
+            f"{base.path}: is not a decoder, so it cannot be trained to continue texts; "
+            "name one that is with --from, or another --task."
+        )
+    model = base.model
+    if not isinstance(model.head, TokenHead):
+        if not model.config.tied:
+            raise InputError(
+                f"{base.path}: has a {type(model.head).__name__} and no matrix for logits over tokens, so it cannot be "
+                "trained to continue texts; name the language model it was made from with --from."
+            )
+        model.head = TokenHead(model.config, model.stack.embedding.tokens)  # type: ignore[arg-type]
     return model

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -67,11 +68,32 @@ def newest_checkpoint(directory: Path) -> tuple[tuple[dict[str, Tensor], dict[st
     return None, problems
 
 
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that are trained, by name: a checkpoint holds no others."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def kept(p: Tensor, value: Tensor) -> Tensor:
+    """What a checkpoint keeps of a tensor that belongs to a parameter: of one with ``trained_rows``, those."""
+    rows = getattr(p, "trained_rows", None)
+    return value if rows is None or value.shape != p.shape else value.detach()[rows]
+
+
+@torch.no_grad()
+def put_back(p: Tensor, value: Tensor, place: Tensor | None = None) -> None:
+    """Give a parameter, or another tensor that belongs to it, what ``kept`` kept of it."""
+    rows, place = getattr(p, "trained_rows", None), p if place is None else place
+    if rows is None or value.shape == p.shape:
+        place.copy_(value)
+    else:
+        place[rows] = value.to(place.device)
+
+
 def optimizer_tensors(model: nn.Module, chosen: list[Optimizer]) -> dict[str, Tensor]:
     """The state of the optimisers as tensors by name: "optimizer.<n>.<parameter>.<what>"."""
     names = {id(p): name for name, p in model.named_parameters()}
     return {
-        f"optimizer.{n}.{names[id(p)]}.{what}": value
+        f"optimizer.{n}.{names[id(p)]}.{what}": kept(p, value)
         for n, optimizer in enumerate(chosen)
         for p, entry in optimizer.state.items()
         for what, value in entry.items()
@@ -86,7 +108,11 @@ def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[
             n, rest = key.removeprefix("optimizer.").split(".", 1)
             name, what = rest.rsplit(".", 1)
             p = parameters[name]
-            chosen[int(n)].state[p][what] = value if value.dim() == 0 else value.to(p.device)
+            if value.dim():  # of a table with some trained rows, the moments of the others are zero
+                whole = torch.zeros_like(p, dtype=value.dtype)
+                put_back(p, value, whole)
+                value = whole
+            chosen[int(n)].state[p][what] = value
 
 
 def _found(directory: Path) -> Iterator[tuple[int, Path]]:

@@ -17,10 +17,13 @@ def option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
 class TrainOptions:
     """Everything a run depends on beside the data.  None means: decided from the data, the machine and the time."""
 
-    task: str | None = option(None, "what to train for", ("language_modeling", "classification"))
+    task: str | None = option(
+        None, "what to train for", ("language_modeling", "masked_lm", "classification", "embedding")
+    )
     from_model: str | None = option(None, "pretrained model to begin from: a run or a Hugging Face directory")
     text_column: str | None = option(None, "column that holds the text")
-    label_column: str | None = option(None, "column that holds the label")
+    label_column: str | None = option(None, "column that holds the label, or the score of a pair (embedding)")
+    second_column: str | None = option(None, "column that holds the second text of each pair (embedding)")
     encoding: str | None = option(None, "encoding of the files, if not UTF-8")
     delimiter: str | None = option(None, "what separates columns, if not found by itself")
     on_bad_row: str = option(
@@ -53,9 +56,14 @@ class TrainOptions:
     clip: float = option(1.0, "longest gradient, 0 for no limit")
     dropout: float | None = option(None, "share of activations dropped in training")
     token_dropout: float | None = option(None, "share of tokens hidden in training (classification)")
+    mask_share: float | None = option(None, "share of tokens to be predicted (masked_lm)")
+    whole_words: bool = option(False, "hide whole words (masked_lm)")
     label_smoothing: float | None = option(None, "share of each target spread over all classes")
     layer_decay: float | None = option(None, "rate of each block over that of the next, with --from")
     freeze: int | None = option(None, "leave the embeddings and so many of the first blocks as they are, with --from")
+    lora: int | None = option(None, "train updates of this rank (LoRA) and leave the weights as they are, with --from")
+    extend_vocab: int | None = option(None, "first learn up to so many new tokens from the data, with --from")
+    frozen: bool = option(False, "fit only a linear classifier on the model's vectors, with --from")
     average: float = option(0.0, "decay of the running average of the weights, such as 0.999; 0 for none")
     patience: int = option(0, "stop after this many evaluations without improvement, 0 for never")
     evaluations: int | None = option(None, "how often to evaluate in the course of the run")
@@ -63,6 +71,8 @@ class TrainOptions:
     precision: str | None = option(None, "arithmetic; by default whichever is faster here", ("float32", "bfloat16"))
     threads: int | None = option(None, "processor threads")
     seed: int = option(0, "all randomness follows from it")
+    split_seed: int | None = option(None, "which rows are held out [default: as the seed says]")
+    seeds: int = option(1, "train this many classifiers with seeds of their own and average their answers")
     tensorboard: bool = option(False, "write TensorBoard files too")
 
     def __post_init__(self) -> None:
@@ -86,11 +96,13 @@ class TrainOptions:
             "batch_tokens",
             "accumulate",
             "threads",
+            "lora",
+            "extend_vocab",
         ):
             _at_least(self, name, 1)
-        for name in ("grow_batch", "evaluations"):
+        for name in ("grow_batch", "evaluations", "seeds"):
             _at_least(self, name, 1)
-        for name in ("clip", "patience", "seed", "weight_decay", "freeze"):
+        for name in ("clip", "patience", "seed", "split_seed", "weight_decay", "freeze"):
             _at_least(self, name, 0)
         if self.seed >= 1 << 63:
             raise InputError(f"--seed is {self.seed}; it must be below 2 to the power of 63.")
@@ -98,14 +110,18 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise InputError(f"--{flag(name)} is {value}; it must be from 0 to below 1.")
+        if self.mask_share is not None and not 0 < self.mask_share <= 0.8:
+            raise InputError(f"--mask-share is {self.mask_share}; it must be above 0 and at most 0.8.")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise InputError(f"--layer-decay is {self.layer_decay}; it must be above 0 and at most 1.")
-        for name in ("layer_decay", "freeze"):
+        for name in ("layer_decay", "freeze", "lora", "extend_vocab"):
             if getattr(self, name) is not None and self.from_model is None:
                 raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
         for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
+        if self.lora is not None and self.optimizer == "muon":
+            raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 10:
             raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
 

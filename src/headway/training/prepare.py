@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headway.data.corpus import Corpus
 from headway.data.detect import Detected, detect
+from headway.data.dialogues import Dialogues
 from headway.data.read import read, text_corpus
 from headway.data.table import Table
 from headway.training.config import TrainOptions
@@ -20,8 +21,14 @@ RUNNING_TEXT = ("language_modeling", "masked_lm")
 def read_input(inputs: Sequence[str | Path], options: TrainOptions) -> tuple[Corpus | Table, Detected]:
     """The files, and what they are for.  Raises InputError for anything that cannot be used."""
     source = read(inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row)
-    found = detect(source, text_column=options.text_column, label_column=options.label_column, task=options.task)
-    if isinstance(source, Table) and found.task in RUNNING_TEXT:
+    found = detect(
+        source,
+        text_column=options.text_column,
+        label_column=options.label_column,
+        second_column=options.second_column,
+        task=options.task,
+    )
+    if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
         source = text_corpus(
             source,
             found.text_column or "",

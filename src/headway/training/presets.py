@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 
+from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.size import parameters
+from headway.nn.lora import SCALE
 from headway.training.config import TrainOptions
 from headway.training.precision import product_rate
 
@@ -30,6 +32,11 @@ TEXT_EPOCHS = 30
 """A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
 SMALLEST = 3e5
 """Parameters: however short its text, a language model is not made smaller than this where time allows more."""
+LORA_RATE = 10.0
+"""The learning rate of low-rank updates over that of whole weights, and without layer decay: full fine-tuning is best
+at 1e-5 to 5e-5, LoRA at 1e-4 to 5e-4 (Hu et al. 2021, appendix D; Biderman et al. 2024)."""
+MOST_LOGITS = 1 << 27
+"""Tokens of a batch times the size of the vocabulary, which a pretrained model brings: 512 MiB of logits."""
 FINE_TUNE_EPOCHS = 4
 """A pretrained model is trained for so many passes over its rows or text."""
 ROW_EPOCHS = 20
@@ -86,6 +93,14 @@ class Plan:
     """the rate of each block over that of the next"""
     freeze: int | None = None
     """how many of the first blocks stay as they are, with the embeddings; None: all are trained"""
+    lora: int | None = None
+    """the rank of the updates that are trained instead of the weights"""
+    frozen: bool = False
+    """whether only a linear classifier is fitted, in closed form, on vectors that stay as they are"""
+    mask_share: float = 0.0
+    """masked_lm: the share of tokens to be predicted"""
+    whole_words: bool = False
+    """masked_lm: whether whole words are hidden"""
 
     @property
     def config(self) -> TransformerConfig:
@@ -264,15 +279,52 @@ def fine_tune_rows_plan(options: TrainOptions, config: TransformerConfig, length
     )
 
 
+def frozen_plan(options: TrainOptions, config: TransformerConfig, n_layers: int, longest: int, why: str) -> Plan:
+    """The plan of a linear classifier on the first ``n_layers`` blocks of a pretrained encoder."""
+    window = config.window[:n_layers] if isinstance(config.window, tuple) else config.window
+    value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, which stay as they are"
+    decision = Decision("way", value, why, "--frozen, --epochs")
+    plan = _fine_tuned(options, config.but(n_layers=n_layers, window=window), [decision])
+    return replace(plan, length=longest, frozen=True, precision="float32", evaluations=1)
+
+
 def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:
-    """The plan of a language model that begins from a pretrained decoder, on a text of ``n_tokens`` tokens."""
+    """The plan of a language model that begins from a pretrained decoder, on a text of ``n_tokens`` tokens.
+
+    Raises InputError for sequences longer than the model reads.
+    """
+    if options.length is not None and options.length > config.max_length:
+        raise InputError(
+            f"--length is {options.length:,}, but {options.from_model} reads {config.max_length:,} tokens at most."
+        )
     length = min(options.length or 256, config.max_length, max(8, n_tokens // 20))
+    most = min(4096, MOST_LOGITS // config.vocab_size) // length * length
     return replace(
         _fine_tuned(options, config, []),
         length=length,
-        batch_tokens=options.batch_tokens or min(4096, max(2 * length, n_tokens // 16 // length * length)),
+        batch_tokens=options.batch_tokens or max(length, min(most, max(2 * length, n_tokens // 16 // length * length))),
         learning_rate=options.learning_rate or 1e-4,
         epochs=options.epochs or (FINE_TUNE_EPOCHS if options.steps is None else None),
+    )
+
+
+def with_lora(plan: Plan, options: TrainOptions) -> Plan:
+    """The plan of a pretrained model for training low-rank updates instead of its weights, where that was asked for."""
+    if options.lora is None:
+        return plan
+    rate = plan.learning_rate if options.learning_rate is not None else LORA_RATE * plan.learning_rate
+    decision = Decision(
+        "trained",
+        f"updates of rank {options.lora} of every matrix in the blocks, at a learning rate of {rate:g}",
+        f"the rest stays as it is; updates count {SCALE:g} times (alpha is {SCALE:g} times the rank)",
+        "--lora, --learning-rate",
+    )
+    return replace(
+        plan,
+        lora=options.lora,
+        learning_rate=rate,
+        layer_decay=1.0 if options.layer_decay is None else options.layer_decay,
+        decisions=[*plan.decisions, asdict(decision)],
     )
 
 

@@ -16,6 +16,8 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.directory import save_model
+from headway.models.lora import merged
+from headway.models.transformer import Encoder
 from headway.storage import write_json
 from headway.text.tokenizer import Tokenizer
 from headway.training.checkpoint import remove_leftovers
@@ -142,19 +144,20 @@ class RunDirectory:
         tokenizer.save(self.path, max_length=max_length)
 
     def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
-        """Write config.json, model.safetensors and generation_config.json."""
+        """Write config.json and model.safetensors, and generation_config.json for a model that writes."""
         ids = {
             "pad_token_id": tokenizer.pad,
             "bos_token_id": tokenizer.cls if tokenizer.end_of_text is None else tokenizer.end_of_text,
             "eos_token_id": tokenizer.sep if tokenizer.end_of_text is None else tokenizer.end_of_text,
         }
         entries: dict[str, Any] = dict(ids)
-        if labels:
+        if isinstance(model, Encoder):
             entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
+        if labels:
             entries |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
             entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
-        save_model(model, self.path, **entries)
-        if not labels:
+        save_model(merged(model), self.path, **entries)
+        if not isinstance(model, Encoder):
             write_json(self.path / "generation_config.json", {"do_sample": True, "temperature": 0.8, **ids})
 
 

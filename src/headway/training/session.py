@@ -15,18 +15,19 @@ from headway.data.detect import Detected
 from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.models.lora import count_parameters
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
-from headway.training.base import load_base
+from headway.training.base import Base, load_base
 from headway.training.budget import Budget, StepBudget, TimeBudget
-from headway.training.checkpoint import newest_checkpoint
+from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import TrainOptions, flag, seconds
 from headway.training.measure import evaluation_seconds, measured
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import read_input
-from headway.training.presets import Plan
+from headway.training.presets import Plan, with_lora
 from headway.training.progress import Silent
-from headway.training.recipes import RECIPES, Ingredients, Recipe
+from headway.training.recipes import Ingredients, Recipe, recipe_for
 from headway.training.run_directory import RunDirectory, machine, now, versions
 from headway.training.trainer import Interrupted, Job, State, train
 
@@ -74,6 +75,7 @@ def run_training(
             prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
             if earlier is None:
                 plan, recipe = prepared.plan, prepared.recipe
+                whole, learning = count_parameters(prepared.model)
                 run.save_tokenizer(recipe.tokenizer, plan.config.max_length)
                 run.update(
                     headway=versions()["headway"],
@@ -86,7 +88,9 @@ def run_training(
                     decisions=plan.decisions,
                     data=recipe.facts,
                     labels=recipe.labels,
-                    parameters=sum(p.numel() for p in prepared.model.parameters()),
+                    base={"path": options.from_model, "fingerprint": prepared.base} if prepared.base else None,
+                    parameters=whole,
+                    trained_parameters=learning,
                     baselines=recipe.baselines,
                     machine=machine(),
                     versions=versions(),
@@ -102,7 +106,13 @@ def run_training(
             progress.say(
                 f"{decision['what']}: {decision['value']} - {decision['why']} ({decision['option']} to change)"
             )
-        _train(run, prepared, options, started, progress)
+        whole, learning = count_parameters(prepared.model)
+        if learning < whole:
+            progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
+        if prepared.recipe.fit(prepared.plan, prepared.model):
+            _finish_fitted(run, prepared, started, progress)
+        else:
+            _train(run, prepared, options, started, progress)
         return run
 
 
@@ -117,6 +127,8 @@ class Prepared:
     task: Task
     limit: float | None
     """seconds for the whole command; None when the run is bounded by steps"""
+    base: str | None = None
+    """the fingerprint of the model that the run begins from"""
 
 
 def _prepare(
@@ -132,14 +144,16 @@ def _prepare(
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
     tokenizer = Tokenizer.load(run.path) if earlier is not None else None
     base = load_base(options.from_model) if options.from_model else None
+    if base is not None and earlier is not None:
+        _check_same_base(earlier, base, run)
     for reason in found.reasons:
         progress.say(reason)
-    recipe = RECIPES[found.task](Ingredients(source, held_out, found, options, base, tokenizer, progress.say))
+    recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress.say))
     _say_data(recipe, progress)
     limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
-        plan = Plan(**earlier["plan"]) if earlier is not None else recipe.plan(left)
+        plan = Plan(**earlier["plan"]) if earlier is not None else with_lora(recipe.plan(left), options)
         model = recipe.build(plan)
     except InputError:
         raise
@@ -148,7 +162,7 @@ def _prepare(
     feed, task = recipe.feed(plan), recipe.task(plan)
     if earlier is None:
         plan = measured(plan, model, feed, task, limit)
-    return Prepared(recipe, plan, model, feed, task, limit)
+    return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
 
 
 def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started: float, progress: Silent) -> None:
@@ -181,12 +195,22 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         raise
     finally:
         progress.close()
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.copy_(job.best[name])
+    for name, p in trained(model).items():
+        put_back(p, job.best[name])
     model.eval()
     keep_best()
     _finish(run, state, started)
+
+
+def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Silent) -> None:
+    """Evaluate and save a model that was fitted without a loop."""
+    metrics = prepared.task.evaluate(prepared.model, prepared.feed.validation())
+    numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
+    run.log("start", time=now())
+    run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **numbers)
+    progress.say("fitted: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
+    run.save_model(prepared.model, prepared.recipe.tokenizer, prepared.recipe.labels)
+    _finish(run, State(best_metrics=metrics, seconds=time.monotonic() - started), started)
 
 
 def _finish(run: RunDirectory, state: State, started: float) -> None:
@@ -262,6 +286,16 @@ def _check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirector
         raise InputError(
             f"{run.path}: holds a run with other options: {listed}. "
             "Give the same options to go on with it, or another directory with --out."
+        )
+
+
+def _check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> None:
+    """An earlier run is taken up only from its own base.  Raises InputError otherwise."""
+    before = (earlier.get("base") or {}).get("fingerprint")
+    if before is not None and before != base.fingerprint:
+        raise InputError(
+            f"{base.path}: has changed since the run in {run.path} began from it; put the model back, or begin anew in "
+            "another directory with --out."
         )
 
 

@@ -19,7 +19,14 @@ from headway.data.windows import Position
 from headway.tasks.task import Task
 from headway.training.average import WeightAverage
 from headway.training.budget import Budget
-from headway.training.checkpoint import optimizer_tensors, restore_optimizers, save_checkpoint
+from headway.training.checkpoint import (
+    kept,
+    optimizer_tensors,
+    put_back,
+    restore_optimizers,
+    save_checkpoint,
+    trained,
+)
 from headway.training.optim import optimizers, set_rate
 from headway.training.precision import autocast
 from headway.training.presets import Plan
@@ -87,7 +94,7 @@ class Job:
     sample: Callable[[], str] | None = None
     """shows what the model can do now"""
     best: dict[str, Tensor] = field(default_factory=dict)
-    """the weights of the best evaluation so far, by name"""
+    """the trained weights of the best evaluation so far, by name"""
 
 
 def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Tensor], dict[str, Any]] | None) -> State:
@@ -188,7 +195,7 @@ def _evaluate(job: Job, state: State, average: WeightAverage | None, progress: S
     better = cost < state.best_loss
     if better:
         state.best_loss, state.best_step, state.best_metrics, state.stale = cost, state.step, metrics, 0
-        job.best = {name: p.detach().clone() for name, p in job.model.named_parameters()}
+        job.best = {name: kept(p, p.detach()).clone() for name, p in trained(job.model).items()}
         job.keep_best()
     else:
         state.stale += 1
@@ -241,11 +248,12 @@ def _count_bad_steps(state: State, norm: float, loss: float, run: RunDirectory) 
 
 
 def _save(job: Job, state: State, chosen: list[torch.optim.Optimizer], average: WeightAverage | None) -> None:
-    tensors: dict[str, Tensor] = {f"model.{name}": p for name, p in job.model.named_parameters()}
+    learning = trained(job.model)
+    tensors: dict[str, Tensor] = {f"model.{name}": kept(p, p.detach()) for name, p in learning.items()}
     tensors |= optimizer_tensors(job.model, chosen)
     tensors |= {f"best.{name}": value for name, value in job.best.items()}
     if average is not None:
-        tensors |= {f"average.{name}": value for name, value in average.state().items()}
+        tensors |= {f"average.{name}": kept(learning[name], value) for name, value in average.state().items()}
     tensors["random"] = torch.get_rng_state()
     plain = {**state.plain(), "average_steps": average.steps if average is not None else 0}
     save_checkpoint(job.run.checkpoints, state.step, tensors, plain)
@@ -258,14 +266,15 @@ def _restore(
     average: WeightAverage | None,
 ) -> State:
     tensors, plain = saved[0], dict(saved[1])
-    with torch.no_grad():
-        for name, p in job.model.named_parameters():
-            p.copy_(tensors[f"model.{name}"])
+    learning = trained(job.model)
+    for name, p in learning.items():
+        put_back(p, tensors[f"model.{name}"])
     job.best = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
     restore_optimizers(job.model, chosen, tensors)
     steps = plain.pop("average_steps")
     if average is not None:
-        average.values = {name: tensors[f"average.{name}"].clone() for name in average.values}
+        for name, p in learning.items():
+            put_back(p, tensors[f"average.{name}"], average.values[name])
         average.steps = steps
     torch.set_rng_state(tensors["random"])
     return State.of(plain)

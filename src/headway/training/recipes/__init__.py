@@ -1,13 +1,31 @@
 """One file for each task that can be trained for."""
 
+from headway.data.dialogues import Dialogues
+from headway.errors import InputError
 from headway.training.recipes.classification import ClassificationRecipe
+from headway.training.recipes.dialogue import DialogueRecipe
+from headway.training.recipes.embedding import EmbeddingRecipe
 from headway.training.recipes.language_modeling import LanguageModelRecipe
+from headway.training.recipes.masked_lm import MaskedLMRecipe
 from headway.training.recipes.recipe import Ingredients, Recipe
 
 RECIPES: dict[str, type[Recipe]] = {
     "classification": ClassificationRecipe,
+    "embedding": EmbeddingRecipe,
     "language_modeling": LanguageModelRecipe,
+    "masked_lm": MaskedLMRecipe,
 }
 """By the name of the task."""
 
-__all__ = ["RECIPES", "Ingredients", "Recipe"]
+
+def recipe_for(given: Ingredients) -> Recipe:
+    """The data made ready for their task.  Raises InputError."""
+    source, held_out = given.source, given.held_out
+    talk = isinstance(source, Dialogues)
+    if held_out is not None and isinstance(held_out, Dialogues) != talk:
+        one, other = (source, held_out) if talk else (held_out, source)
+        raise InputError(f"{one.name} holds conversations, {other.name} does not; they must be of one kind.")
+    return DialogueRecipe(given) if talk else RECIPES[given.found.task](given)
+
+
+__all__ = ["RECIPES", "Ingredients", "Recipe", "recipe_for"]

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
+from headway.models.depth import first_blocks
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
@@ -24,9 +26,11 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
 from headway.training.config import TrainOptions
+from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import Plan, encoder_plan, fine_tune_rows_plan
+from headway.training.presets import Plan, encoder_plan, fine_tune_rows_plan, frozen_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.vocabulary import base_vocabulary
 
 
 class ClassificationRecipe(Recipe):
@@ -48,15 +52,15 @@ class ClassificationRecipe(Recipe):
             warnings += _leak_warning(rows.texts, other.texts)
             train_texts, train_labels, texts, names = rows.texts, rows.labels, other.texts, other.labels
         else:
-            train_index, _ = split_indices(rows.texts, rows.labels, HELD_OUT, self.options.seed)
+            train_index, _ = split_indices(rows.texts, rows.labels, HELD_OUT, split_seed(asdict(self.options)))
             train_texts, train_labels = _pick(rows, train_index)
-            texts, names = held_out_rows(rows, self.options.seed)
+            texts, names = held_out_rows(rows, split_seed(asdict(self.options)))
         self.labels = rows.classes
         number = {label: i for i, label in enumerate(self.labels)}
         self.train_targets = [number[label] for label in train_labels]
         self.targets = [number[label] for label in names]
-        tokenizer = given.tokenizer or (self.base.tokenizer if self.base else None)
-        self.tokenizer = tokenizer or _row_tokenizer(train_texts, self.options)
+        vocabulary = base_vocabulary(given, train_texts)
+        self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train_texts, self.options)
         train, validation = (self.tokenizer.encode_batch(part, special=True) for part in (train_texts, texts))
         self.longest = self.options.length or _longest([len(ids) for ids in train])
         if self.base is not None:
@@ -74,11 +78,15 @@ class ClassificationRecipe(Recipe):
             "train": f"{len(train):,} rows",
             "validation": f"{len(validation):,} rows{whence}",
             "warnings": warnings,
+            **vocabulary.facts,
         }
         self.baselines = classification_baselines(train_texts, self.train_targets, texts, self.targets, self.labels)
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = [len(ids) for ids in self.train]
+        if self.base is not None and (why := self._why_frozen()):
+            depth = kept_blocks(self.base.config.n_layers)
+            return frozen_plan(self.options, self.base.config, depth, self.longest, why)
         if self.base is not None:
             return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
         return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
@@ -89,8 +97,28 @@ class ClassificationRecipe(Recipe):
             head = ClassificationHead(config, classes, norm=lambda: make_norm(config), dropout=config.dropout)
             return initialise(Encoder(config, head), plan.seed)
         encoder: Any = self.base.model
+        if plan.frozen:
+            encoder.pooler, encoder.head = None, frozen_head(encoder, classes)
+            return first_blocks(encoder, config.n_layers)
         model = for_classification(encoder, classes, dropout=config.dropout, seed=plan.seed)
         return prepared_base(model, plan)
+
+    def _why_frozen(self) -> str:
+        """The reason for a linear classifier alone, or nothing."""
+        if self.options.frozen:
+            return "--frozen"
+        asked = any(
+            value is not None for value in (self.options.epochs, self.options.steps, self.options.learning_rate)
+        )
+        if asked or len(self.train) >= FEW_ROWS * len(self.labels):
+            return ""
+        return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
+
+    def fit(self, plan: Plan, model: nn.Module) -> bool:
+        if plan.frozen:
+            encoder: Any = model
+            fit_frozen(encoder, self.tokenizer, self.labels, self.train, self.train_targets)
+        return plan.frozen
 
     def feed(self, plan: Plan) -> Feed:
         return RowFeed(
@@ -138,6 +166,12 @@ def _leak_warning(train: list[str], held_out: list[str]) -> list[str]:
         return []
     share = f"{len(both):,} of {len(held_out):,} validation rows ({len(both) / len(held_out):.0%})"
     return [f"{share} also occur in training: scores on them will be too high"]
+
+
+def split_seed(options: dict[str, Any]) -> int:
+    """What decides which rows are held out, of a run's options as they are recorded."""
+    chosen = options.get("split_seed")
+    return int(options.get("seed", 0) if chosen is None else chosen)
 
 
 def held_out_rows(rows: Labelled, seed: int) -> tuple[list[str], list[str]]:

@@ -21,11 +21,12 @@ from headway.tasks.ngram import ngram_baselines
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.base import prepared_base
+from headway.training.base import base_decoder, prepared_base
 from headway.training.config import TrainOptions
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import Plan, decoder_plan, fine_tune_text_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.vocabulary import base_vocabulary
 
 
 class LanguageModelRecipe(Recipe):
@@ -37,13 +38,11 @@ class LanguageModelRecipe(Recipe):
             raise TypeError("a language model needs running text")
         held_out = held_out if isinstance(held_out, Corpus) else None
         self.options, self.base, self.labels = given.options, given.base, []
-        if self.base is not None and not isinstance(self.base.model, Decoder):
-            raise InputError(
-                f"{self.base.path}: is not a decoder, so it cannot be trained to continue texts; "
-                "name one that is with --from, or another --task."
-            )
+        if self.base is not None:
+            base_decoder(self.base)
         train_text, validation_text = text_parts(corpus, held_out)
-        tokenizer = given.tokenizer or (self.base.tokenizer if self.base else None)
+        vocabulary = base_vocabulary(given, (text for text, _ in train_text))
+        tokenizer = vocabulary.tokenizer
         if tokenizer is None:
             tokenizer = text_tokenizer(corpus, train_text, given.options)
             if tokenizer.sampled:
@@ -55,7 +54,7 @@ class LanguageModelRecipe(Recipe):
         self.validation = encode_text(validation_text, tokenizer, held_out_print, part)
         n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in validation_text)
         self.bytes_per_token = n_bytes / max(1, len(self.validation))
-        self.facts = text_facts(corpus, held_out, len(self.train), len(self.validation))
+        self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
         self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size)
 
     def plan(self, seconds: float | None) -> Plan:
@@ -132,11 +131,11 @@ def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validati
 
 
 def encode_text(chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str) -> np.ndarray:
-    """Tokens of running text, mapped from the cache."""
+    """Tokens of running text, mapped from the cache; between documents is what ends a text, or else what begins one."""
     return tokenised(
         chunks,
         tokenizer.encode_batch,
-        end_of_text=tokenizer.end_of_text,
+        end_of_text=tokenizer.begin_of_text if tokenizer.end_of_text is None else tokenizer.end_of_text,
         vocab_size=tokenizer.vocab_size,
         key=cache_key(fingerprint, tokenizer.to_json(), part, HELD_OUT),
         directory=cache_directory(),

@@ -64,6 +64,10 @@ class Recipe(ABC):
     def task(self, plan: Plan) -> Task:
         """Loss and metrics."""
 
+    def fit(self, plan: Plan, model: nn.Module) -> bool:
+        """Fit the model without a loop, where the plan wants that; whether it was so."""
+        return False
+
     def sampler(self, model: nn.Module) -> Callable[[], str] | None:
         """What shows at each evaluation what the model can do now, or None."""
         return None

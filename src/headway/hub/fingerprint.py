@@ -1,0 +1,47 @@
+"""Whether a model directory holds the same model as before."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import BinaryIO
+
+from headway.errors import InputError
+from headway.regular_file import open_regular
+
+SAMPLE = 4096
+"""Bytes read of each tensor."""
+LONGEST_HEADER = 1 << 27
+
+
+def fingerprint(directory: Path) -> str:
+    """SHA-256 of ``config.json`` and of what the files of weights say they hold, in hexadecimal.
+
+    Of weights it takes the header, which has every name, type and shape, and the first bytes of every tensor: training
+    changes all of those, and a file of gigabytes is told in a moment.  Raises InputError for what cannot be read.
+    """
+    digest = hashlib.sha256()
+    weights = sorted(directory.glob("*.safetensors")) or sorted(directory.glob("pytorch_model*.bin"))
+    for path in (directory / "config.json", *weights):
+        try:
+            with open_regular(path, "expected a model") as file:
+                digest.update(f"\n{path.name}\n".encode())
+                if path.suffix == ".safetensors":
+                    _add_weights(digest, file)
+                else:
+                    while block := file.read(1 << 20):
+                        digest.update(block)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: cannot be read ({error}).") from None
+    return digest.hexdigest()
+
+
+def _add_weights(digest: "hashlib._Hash", file: BinaryIO) -> None:
+    size = int.from_bytes(file.read(8), "little")
+    if size > LONGEST_HEADER:
+        raise ValueError(f"a header of {size} bytes")
+    header = file.read(size)
+    digest.update(header)
+    places = [entry["data_offsets"] for name, entry in json.loads(header).items() if name != "__metadata__"]
+    for start, end in sorted(places):
+        file.seek(8 + size + start)
+        digest.update(file.read(min(SAMPLE, end - start)))

@@ -1,0 +1,20 @@
+"""A model cut off after its first blocks: the vectors in the middle of an encoder often serve other tasks best."""
+
+from torch import nn
+
+from headway.models.transformer import Encoder
+
+
+def first_blocks(model: Encoder, n_blocks: int) -> Encoder:
+    """Keep the first ``n_blocks`` blocks of an encoder, in place; the norm after the last stays.
+
+    Raises ValueError unless 1 ≤ n_blocks ≤ the number there is.
+    """
+    config = model.config
+    if not 1 <= n_blocks <= config.n_layers:
+        raise ValueError(f"{n_blocks} blocks cannot be kept: the model has {config.n_layers}")
+    window = config.window[:n_blocks] if isinstance(config.window, tuple) else config.window
+    model.config = model.stack.config = config.but(n_layers=n_blocks, window=window)
+    model.stack.blocks = nn.ModuleList(list(model.stack.blocks)[:n_blocks])
+    model.stack.windows, model.stack.bases = model.stack.windows[:n_blocks], model.stack.bases[:n_blocks]
+    return model

@@ -1,0 +1,103 @@
+"""Room for more tokens in a model that is there.
+
+Letters: N old tokens, M new size, D width.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.config import TransformerConfig
+from headway.models.heads import TokenHead
+from headway.models.transformer import Stack
+
+
+def resize_vocabulary(model: nn.Module, n: int, rows: Mapping[int, Sequence[int]]) -> nn.Module:
+    """Grow every table of tokens of a model to ``n`` rows, in place: embeddings, output matrices and their biases.
+
+    ``rows`` says for a new token of which old ones it was made: its row is the mean of theirs.  For a token made of
+    none, and for rows that are not named, it is the mean of all old rows, with which a new token changes the chances of
+    the others least (Hewitt 2021).  A row that is there already may be named too: tables often have more rows than
+    their tokenizer has tokens.  Tables that are one stay one, and every configuration that the model keeps says the new
+    size.  The tables remember as ``new_rows`` which rows are new.  Raises ValueError for a model whose tables are of
+    different sizes, for fewer rows than there are, and for an id outside the vocabulary.
+    """
+    tables, heads = _tables(model)
+    sizes = {len(table.weight) for table in tables} | {head.out_features for head in heads}
+    if len(sizes) != 1:
+        raise ValueError(f"tables of {sorted(sizes)} tokens cannot be grown to one size")
+    old = sizes.pop()
+    if n < old:
+        raise ValueError(f"{n} tokens are fewer than the {old} of the model")
+    strange = [number for number, parts in rows.items() if not 0 <= number < n or not all(0 <= p < old for p in parts)]
+    if strange:
+        raise ValueError(f"token {strange[0]} and its parts {list(rows[strange[0]])} are not of {n} tokens")
+    wanted = {**{number: () for number in range(old, n)}, **rows}
+    grown: dict[int, nn.Parameter] = {}
+
+    def larger(p: Tensor) -> nn.Parameter:
+        if id(p) not in grown:
+            grown[id(p)] = nn.Parameter(_grown(p.detach(), n, wanted), requires_grad=p.requires_grad)
+            grown[id(p)].new_rows = sorted(wanted)  # type: ignore[attr-defined]
+        return grown[id(p)]
+
+    for table in tables:
+        table.weight, table.num_embeddings = larger(table.weight), n
+    for head in heads:
+        head.weight, head.out_features = larger(head.weight), n
+        if head.bias is not None:
+            head.bias = larger(head.bias)
+    for module in model.modules():
+        for name in ("config", "encoder_config"):
+            config = getattr(module, name, None)
+            if isinstance(config, TransformerConfig):
+                setattr(module, name, config.but(vocab_size=n))
+    return model
+
+
+def train_new_rows(model: nn.Module) -> nn.Module:
+    """Of tables that are frozen, train the rows of new tokens all the same: nobody has trained them yet; in place.
+
+    The gradient of the other rows is zero, so that an optimiser without decay leaves them as they are.
+    ``trained_rows`` says which are trained.
+    """
+    tables, heads = _tables(model)
+    for p in dict.fromkeys([*(table.weight for table in tables), *(p for head in heads for p in head.parameters())]):
+        new = getattr(p, "new_rows", None)
+        if not new or p.requires_grad:
+            continue
+        p.requires_grad_(True)
+        p.trained_rows = new  # type: ignore[attr-defined]
+        p.register_hook(_only(torch.tensor(new)))
+    return model
+
+
+def _only(rows: Tensor):
+    def change(gradient: Tensor) -> Tensor:
+        kept = rows.to(gradient.device)
+        if gradient.is_sparse:
+            gradient = gradient.coalesce()
+            index, values = gradient.indices(), gradient.values()
+            near = torch.isin(index[0], kept)
+            return torch.sparse_coo_tensor(index[:, near], values[near], gradient.shape, is_coalesced=True)
+        return torch.zeros_like(gradient).index_copy_(0, kept, gradient.index_select(0, kept))
+
+    return change
+
+
+def _tables(model: nn.Module) -> tuple[list[nn.Embedding], list[nn.Linear]]:
+    """The token embeddings, and the matrices that give logits over tokens."""
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    found = [getattr(stack.embedding, "tokens", None) for stack in stacks]
+    tables = [table for table in found if isinstance(table, nn.Embedding)]
+    return tables, [module.matrix for module in model.modules() if isinstance(module, TokenHead)]
+
+
+def _grown(old: Tensor, n: int, wanted: Mapping[int, Sequence[int]]) -> Tensor:
+    """(N, D) -> (M, D), or (N,) -> (M,)."""
+    table = torch.cat([old, old.new_empty(n - len(old), *old.shape[1:])])
+    middle = old.mean(dim=0)
+    for number, parts in wanted.items():
+        table[number] = old[list(parts)].mean(dim=0) if parts else middle
+    return table

@@ -1,0 +1,54 @@
+"""Low-rank updates of a linear layer (LoRA; Hu et al. 2021).
+
+Letters: I what a layer reads, O what it gives, R rank, P matrices that are stacked in one layer.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SCALE = 2.0
+"""What an update is multiplied by: alpha / R with alpha = 2 R, whatever the rank."""
+
+
+class LowRankLinear(nn.Linear):
+    """A linear layer that stays as it is, and an update of low rank that is trained: W x + SCALE · B A x.
+
+    A layer may be several matrices on top of each other (queries, keys and values; a gate and what it gates), ``sizes``
+    of them in rows.  Each has an update of its own: ``down`` (P R, I) holds their A one below the other, and of ``up``
+    (O, R) each matrix's rows are its B.  A is normal with variance 1 / I; B is zero, so that training starts at the
+    layer as it was.  The weights of ``linear`` are taken over, not copied, and frozen.
+    """
+
+    def __init__(self, linear: nn.Linear, rank: int, sizes: tuple[int, ...], generator: torch.Generator | None = None):
+        super().__init__(linear.in_features, linear.out_features, bias=False, device="meta")
+        largest = min(linear.in_features, *sizes)
+        if not 1 <= rank <= largest:
+            raise ValueError(f"the rank {rank} must be from 1 to {largest}, the smaller side of the matrices")
+        if sum(sizes) != linear.out_features:
+            raise ValueError(f"matrices of {sizes} rows are not the {linear.out_features} rows of the layer")
+        self.weight, self.bias = linear.weight, linear.bias
+        self.weight.requires_grad_(False)
+        if self.bias is not None:
+            self.bias.requires_grad_(False)
+        self.rank, self.sizes = rank, sizes
+        down = torch.empty(len(sizes) * rank, linear.in_features)
+        down.normal_(0.0, linear.in_features**-0.5, generator=generator)
+        self.down = nn.Parameter(down.to(self.weight.device, self.weight.dtype))
+        self.up = nn.Parameter(self.weight.new_zeros(linear.out_features, rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., I) -> (..., O)."""
+        low = F.linear(x, self.down).split(self.rank, dim=-1)  # P of (..., R)
+        updates = [F.linear(part, up) for part, up in zip(low, self.up.split(self.sizes), strict=True)]
+        update = updates[0] if len(updates) == 1 else torch.cat(updates, dim=-1)  # (..., O)
+        return F.linear(x, self.weight, self.bias) + SCALE * update
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """A plain layer that gives the same."""
+        pairs = zip(self.up.split(self.sizes), self.down.split(self.rank), strict=True)
+        update = torch.cat([up @ down for up, down in pairs])  # (O, I)
+        plain = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
+        plain.weight, plain.bias = nn.Parameter(self.weight + SCALE * update), self.bias
+        return plain

@@ -1,0 +1,83 @@
+"""The same run with several seeds: mean and spread of what it reaches, and one model that averages their answers."""
+
+import json
+import shutil
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.inference.evaluation import evaluate
+from headway.storage import write_json
+from headway.training.config import TrainOptions, seconds
+from headway.training.prepare import read_input
+from headway.training.progress import Silent
+from headway.training.run_directory import RunDirectory
+from headway.training.session import DEFAULT_TIME, run_training
+
+COMPARED = ("val_loss", "accuracy", "macro_f1")
+
+
+def run_seeds(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    *,
+    out: Path,
+    validation: Sequence[str | Path] = (),
+    progress: Silent,
+    command: Sequence[str] = (),
+) -> RunDirectory:
+    """Train ``options.seeds`` classifiers, each with its share of the time, in ``out/seed-0`` and so on.
+
+    All hold out the same rows.  ``out`` then is the directory of the best of them, as other programs read it, and its
+    headway.json names all ``members``, whose probabilities are averaged here.  Raises InputError for another task.
+    """
+    _, found = read_input(inputs, options)
+    if found.task != "classification":
+        raise InputError("--seeds is for classification: several seeds give several classifiers, averaged.")
+    run = RunDirectory(out)
+    before = run.read()
+    if before is not None and (before.get("finished") or "members" not in before):
+        if "members" not in before:
+            raise InputError(f"{out}: holds another run; name another directory with --out.")
+        progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
+        return run
+    names = [f"seed-{options.seed + i}" for i in range(options.seeds)]
+    split = options.seed if options.split_seed is None else options.split_seed
+    time = None if options.steps is not None else f"{seconds(options.time or DEFAULT_TIME) / options.seeds:.3f}s"
+    members = []
+    for i, name in enumerate(names):
+        progress.say(f"seed {options.seed + i} ({i + 1} of {options.seeds})")
+        one = replace(options, seeds=1, seed=options.seed + i, split_seed=split, time=time)
+        members.append(
+            run_training(inputs, one, out=out / name, validation=validation, progress=progress, command=command)
+        )
+    return _combined(run, members, names)
+
+
+def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str]) -> RunDirectory:
+    """The directory of all: the best member's files, and what they reach together."""
+    best = min(members, key=lambda member: member.facts["metrics"]["val_loss"])
+    for path in best.path.iterdir():
+        if path.name in ("checkpoints", "report.html"):
+            continue
+        if path.is_dir():
+            shutil.copytree(path, run.path / path.name, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(path, run.path / path.name)
+    each = {key: [member.facts["metrics"][key] for member in members] for key in COMPARED}
+    facts: dict[str, Any] = json.loads((best.path / "headway.json").read_text(encoding="utf-8"))
+    facts["members"] = names
+    facts["seeds"] = {
+        key: {"mean": statistics.fmean(values), "spread": max(values) - min(values), "values": values}
+        for key, values in each.items()
+    }
+    for key in ("steps", "tokens", "seconds", "training_seconds"):
+        facts[key] = sum(member.facts[key] for member in members)
+    write_json(run.path / "headway.json", facts)
+    run.facts = facts
+    together = evaluate(run.path)
+    run.update(metrics={key: value for key, value in together.items() if key not in ("task", "on", "examples")})
+    return run

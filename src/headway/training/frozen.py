@@ -1,0 +1,78 @@
+"""A linear classifier on the vectors of a pretrained encoder that stays as it is: for few labelled rows.
+
+The vectors are those after two thirds of the blocks, pooled by their mean and brought to length 1: the last blocks of a
+published encoder serve what it was trained for, the middle ones serve other tasks better.  Where the labels are words,
+they are examples too: a few plain sentences with the label in them ("this is positive") join the rows.  The classifier
+is multinomial logistic regression.  Rows by rows this is done in seconds, and the model on disk is a directory that
+sentence-transformers reads.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.data.batches import length_batches, pad
+from headway.models.heads import ClassificationHead, pool
+from headway.models.transformer import Encoder
+from headway.text.tokenizer import Tokenizer
+
+FEW_ROWS = 100
+"""A class with fewer rows than this, on average, makes ``train --from`` choose this way by itself."""
+DEPTH = 2 / 3
+"""The share of the blocks that is kept."""
+TEMPLATES = ("{}", "this is {}", "it was {}", "a {} text", "This text is {}.", "This sentence is {}.")
+LABEL_WEIGHT = 16.0
+"""How many rows the sentences of one label count for together."""
+INVERSE_PENALTY = 3.0
+"""scikit-learn's C: chosen with ``LABEL_WEIGHT`` on rows of the customer reviews' training file."""
+
+
+def kept_blocks(n_layers: int) -> int:
+    """How many of an encoder's blocks are used."""
+    return max(1, round(n_layers * DEPTH))
+
+
+def frozen_head(model: Encoder, n_classes: int) -> ClassificationHead:
+    """The classifier to be fitted: one matrix on mean vectors of length 1."""
+    return ClassificationHead(model.config, n_classes, dense=False, normalise=True)
+
+
+def fit_frozen(model: Encoder, tokenizer: Tokenizer, labels: Sequence[str], rows: list[list[int]], targets: list[int]):
+    """Fit the classifier of a model that ``frozen_head`` made, in place.  ``rows`` are ids, ``targets`` classes."""
+    from sklearn.linear_model import LogisticRegression
+
+    texts, classes = label_texts(labels)
+    sentences = tokenizer.encode_batch(texts, special=True)
+    x = vectors(model, [*rows, *sentences])
+    weights = np.concatenate([np.ones(len(rows)), np.full(len(texts), LABEL_WEIGHT / len(TEMPLATES))])
+    fitted = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(x, [*targets, *classes], sample_weight=weights)
+    matrix, bias = fitted.coef_, fitted.intercept_
+    if len(labels) == 2:  # one logit for both: half of it for each gives the same probabilities
+        matrix, bias = np.concatenate([-matrix, matrix]) / 2, np.concatenate([-bias, bias]) / 2
+    head: Any = model.head
+    with torch.no_grad():
+        head.out.weight.copy_(torch.from_numpy(matrix))
+        head.out.bias.copy_(torch.from_numpy(bias))
+
+
+def label_texts(labels: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Sentences with each label in them, and their classes; none unless every label has a word in it."""
+    words = [" ".join(re.findall(r"[^\W\d_]+", label)).lower() for label in labels]
+    if any(len(word) < 3 or word.startswith("label") for word in words) or len(set(words)) < len(words):
+        return [], []
+    return [t.format(word) for word in words for t in TEMPLATES], [i for i in range(len(words)) for _ in TEMPLATES]
+
+
+@torch.no_grad()
+def vectors(model: Encoder, rows: list[list[int]], batch_tokens: int = 2048) -> np.ndarray:
+    """The normalised mean vector of each row of ids: (N, D) float32."""
+    model.eval()
+    found = np.zeros((len(rows), model.config.d_model), dtype=np.float32)
+    for index in length_batches([len(row) for row in rows], batch_tokens, 0, 0):
+        ids, mask = pad([rows[i] for i in index])
+        x = pool(model.stack(ids, mask), mask, "mean")  # (B, D)
+        found[index] = torch.nn.functional.normalize(x, dim=-1).numpy()
+    return found

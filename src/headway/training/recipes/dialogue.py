@@ -1,0 +1,232 @@
+"""Reply to what is said: language modelling of conversations, trained on the replies alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from headway.data.batches import IGNORED
+from headway.data.dialogues import REPLY, ROLES, Dialogues, Message, without_oldest_turn
+from headway.data.feed import Feed, RowFeed
+from headway.data.split import split_indices
+from headway.errors import InputError
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
+from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.ngram import token_counts, unigrams
+from headway.tasks.task import Task
+from headway.text.chat import with_chat
+from headway.text.chat_ids import encode_chat, encode_prompt
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.base import base_decoder
+from headway.training.config import TrainOptions
+from headway.training.prepare import HELD_OUT
+from headway.training.presets import Plan, decoder_plan, fine_tune_text_plan
+from headway.training.recipes.classification import split_seed
+from headway.training.recipes.language_modeling import LanguageModelRecipe, bpe_size
+from headway.training.recipes.recipe import Ingredients
+from headway.training.recipes.vocabulary import base_vocabulary
+
+LONGEST = 1024
+"""Tokens: conversations are not read further than this unless ``--length`` says so."""
+
+
+class DialogueRecipe(LanguageModelRecipe):
+    """A decoder, from scratch or from a base, on conversations in the form that a chat template gives them.
+
+    The template is the base's; without one it is the usual one, whose two tokens are added to the tokenizer.  Each
+    conversation is a sequence of its own.  What is not a reply is read, and nothing is asked of it.
+    """
+
+    def __init__(self, given: Ingredients):
+        source, held_out = given.source, given.held_out
+        if not isinstance(source, Dialogues) or not (held_out is None or isinstance(held_out, Dialogues)):
+            raise TypeError("conversations are needed")
+        self.options, self.base, self.labels = given.options, given.base, []
+        if self.base is not None:
+            base_decoder(self.base)
+        index, held = split_dialogues(source, split_seed(asdict(self.options)))
+        if isinstance(held_out, Dialogues):
+            index, held = np.arange(len(source)), np.arange(len(held_out))
+        other = held_out if isinstance(held_out, Dialogues) else source
+        texts = [message["content"] for i in index for message in source.conversations[i]]
+        vocabulary = base_vocabulary(given, texts, chat=True)
+        self.tokenizer = vocabulary.tokenizer or with_chat(_tokenizer(texts, self.options))
+        parts = [_encoded(self.tokenizer, source, index), _encoded(self.tokenizer, other, held)]
+        self.longest = self.options.length or _longest([len(ids) for ids, _ in parts[0]])
+        if self.base is not None:
+            self.longest = min(self.longest, self.base.config.max_length)
+        train = _fitted(self.tokenizer, source, index, parts[0], self.longest)
+        validation = _fitted(self.tokenizer, other, held, parts[1], self.longest)
+        if not train.ids or not validation.ids:
+            raise InputError(f"{source.name}: no reply begins within {self.longest:,} tokens; give more with --length.")
+        self.train_examples, self.validation_examples = train, validation
+        self.first = other.conversations[int(held[0])]
+        whence = f" ({held_out.name})" if held_out is not None else " (10 %, duplicates on one side)"
+        self.facts = {
+            "inputs": [str(path) for path in source.paths],
+            "fingerprint": source.fingerprint,
+            "train": f"{len(train.ids):,} conversations with {train.n_targets:,} tokens of replies",
+            "validation": f"{len(validation.ids):,} conversations with {validation.n_targets:,}{whence}",
+            "warnings": train.warnings(self.longest),
+            **vocabulary.facts,
+        }
+        self.baselines = _baselines(train, validation, self.tokenizer.vocab_size)
+
+    def plan(self, seconds: float | None) -> Plan:
+        n_tokens = sum(map(len, self.train_examples.ids))
+        if self.base is None:
+            options = replace(self.options, length=self.longest)
+            return decoder_plan(options, self.tokenizer.vocab_size, n_tokens, seconds, options.steps)
+        plan = fine_tune_text_plan(self.options, self.base.config, n_tokens, seconds)
+        size = self.options.batch_tokens or max(plan.batch_tokens, self.longest)
+        return replace(plan, length=self.longest, batch_tokens=size)
+
+    def feed(self, plan: Plan) -> Feed:
+        train, validation = self.train_examples, self.validation_examples
+        return RowFeed(train.ids, train.targets, validation.ids, validation.targets, plan.batch_tokens, plan.seed)
+
+    def task(self, plan: Plan) -> Task:
+        return dialogue_task(self.tokenizer, self.validation_examples, plan.label_smoothing)
+
+    def sampler(self, model: nn.Module) -> Callable[[], str]:
+        """A reply to the beginning of the first held-out conversation, always drawn with the same seed."""
+        number = next(i for i, message in enumerate(self.first) if message["role"] == REPLY)
+        said, tokenizer, reader = self.first[:number], self.tokenizer, model
+        prompt = encode_prompt(tokenizer, said)[-self.longest + 1 :]
+        last = {targets[-1] for targets in self.validation_examples.targets} & tokenizer.special_ids
+        ends = last if tokenizer.end_of_text is None else {*last, tokenizer.end_of_text}
+
+        def sample() -> str:
+            decoder: Any = reader
+            steps = decode(
+                decoder,
+                [prompt],
+                Sampling(temperature=0.8),
+                max_tokens=80,
+                context=decoder.config.max_length,
+                end=ends,
+                forbidden=sorted(tokenizer.special_ids - ends),
+                seed=1,
+            )
+            reply = tokenizer.decode([step[0] for step in steps]).strip()
+            question = said[-1]["content"].strip() if said else ""
+            return f"{question[-200:]}\n> {reply}"
+
+        return sample
+
+
+@dataclass
+class Examples:
+    """Conversations as inputs and targets of the same length; targets are ``IGNORED`` where no reply is next."""
+
+    ids: list[list[int]]
+    targets: list[list[int]]
+    n_conversations: int
+    """how many there were"""
+    n_long: int
+    """how many were longer than is read"""
+    n_lost: int
+    """tokens of replies that were left out with the oldest turns, or cut off"""
+
+    @property
+    def n_targets(self) -> int:
+        """Tokens of replies."""
+        return sum(target != IGNORED for targets in self.targets for target in targets)
+
+    def warnings(self, longest: int) -> list[str]:
+        """Lines about what is not read."""
+        if not self.n_long:
+            return []
+        share = self.n_lost / max(1, self.n_lost + self.n_targets)
+        none = self.n_conversations - len(self.ids)
+        without = f", {none:,} have no reply left" if none else ""
+        return [
+            f"{self.n_long:,} of {self.n_conversations:,} conversations exceed {longest:,} tokens: their oldest turns "
+            f"are left out ({share:.1%} of all tokens of replies{without}; --length to change)"
+        ]
+
+
+def split_dialogues(source: Dialogues, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the conversations to train on, and of those that a run with this seed holds out."""
+    texts = ["\n".join(message["content"] for message in talk) for talk in source.conversations]
+    return split_indices(texts, [""] * len(texts), HELD_OUT, seed)
+
+
+def dialogue_examples(tokenizer: Tokenizer, source: Dialogues, index: Sequence[int] | np.ndarray, longest: int):
+    """Some conversations of a file, those longer than ``longest`` tokens without their oldest turns.
+
+    Raises InputError, with the line, for one that the chat template cannot show.
+    """
+    return _fitted(tokenizer, source, index, _encoded(tokenizer, source, index), longest)
+
+
+def dialogue_task(tokenizer: Tokenizer, validation: Examples, label_smoothing: float = 0.0) -> LanguageModeling:
+    """The task whose bits per byte are those of the replies."""
+    replies = [[target for target in targets if target != IGNORED] for targets in validation.targets]
+    n_bytes = sum(len(tokenizer.decode(reply).encode("utf-8", "surrogatepass")) for reply in replies)
+    return LanguageModeling(max(1, n_bytes) / max(1, validation.n_targets), label_smoothing)
+
+
+Encoded = tuple[list[int], list[bool]]
+"""The ids of a conversation, and which belong to replies."""
+
+
+def _encoded(tokenizer: Tokenizer, source: Dialogues, index: Sequence[int] | np.ndarray) -> list[Encoded]:
+    return [_encode(tokenizer, source.conversations[i], source, int(i)) for i in index]
+
+
+def _encode(tokenizer: Tokenizer, messages: list[Message], source: Dialogues, number: int) -> Encoded:
+    try:
+        return encode_chat(tokenizer, messages)
+    except InputError as error:
+        raise InputError(f"{source.name}, {source.place(number)}: {error}") from None
+
+
+def _fitted(
+    tokenizer: Tokenizer, source: Dialogues, index: Sequence[int] | np.ndarray, encoded: list[Encoded], longest: int
+) -> Examples:
+    """Inputs and targets.  A conversation loses its oldest turns until it fits; if one turn is too long, its end."""
+    found = Examples([], [], len(encoded), 0, 0)
+    for number, (ids, reply) in zip(index, encoded, strict=True):
+        kept, known = list(source.conversations[number]), sum(reply[1:])
+        if len(ids) > longest + 1:
+            found.n_long += 1
+        while len(ids) > longest + 1 and (shorter := without_oldest_turn(kept)) is not None:
+            kept = shorter
+            ids, reply = _encode(tokenizer, kept, source, int(number))
+        ids, reply = ids[: longest + 1], reply[: longest + 1]
+        found.n_lost += known - sum(reply[1:])
+        if any(reply[1:]):
+            found.ids.append(ids[:-1])
+            pairs = zip(ids[1:], reply[1:], strict=True)
+            found.targets.append([token if is_reply else IGNORED for token, is_reply in pairs])
+    return found
+
+
+def _longest(lengths: list[int]) -> int:
+    """A length that holds nearly every conversation: 1.5 × the 99th percentile, a multiple of 16, at most LONGEST."""
+    return int(min(LONGEST, max(32, -(-1.5 * np.percentile(lengths, 99) // 16) * 16)))
+
+
+def _tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
+    kind = options.tokenizer or "bpe"
+    if kind == "wordpiece":
+        raise InputError("--tokenizer wordpiece does not keep spaces; for conversations use bpe, word or char.")
+    vocab = options.vocab
+    if vocab is None and kind == "bpe":
+        vocab = bpe_size(sum(map(len, texts)))
+    return train_tokenizer([*texts, "\n".join([*ROLES, ""])], kind, vocab, role="decoder")
+
+
+def _baselines(train: Examples, validation: Examples, vocab_size: int) -> list[dict[str, Any]]:
+    """Nats per token of replies of guessing evenly, and by how often each token is in replies."""
+    parts = [np.array([t for targets in part.targets for t in targets if t != IGNORED]) for part in (train, validation)]
+    chances = unigrams(token_counts(parts[0], vocab_size))
+    return [
+        {"name": "uniform (ln V)", "val_loss": float(np.log(vocab_size))},
+        {"name": "unigram", "val_loss": float(-np.log(chances[parts[1]]).mean())},
+    ]

@@ -1,0 +1,182 @@
+"""Fill in hidden tokens of running text."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+
+import numpy as np
+from torch import nn
+
+from headway.data.batches import Batch
+from headway.data.cache import cache_directory, cache_key, tokenised
+from headway.data.corpus import Corpus
+from headway.data.feed import Feed, FramedFeed, framed, text_batches
+from headway.errors import InputError
+from headway.hub.fine_tune import for_masked_tokens
+from headway.models.config import TransformerConfig
+from headway.models.heads import MaskedTokenHead
+from headway.models.initialise import initialise
+from headway.models.size import parameters
+from headway.models.transformer import Encoder
+from headway.tasks.masked_lm import MaskedLM, masked_baselines, word_starts
+from headway.tasks.ngram import token_counts
+from headway.tasks.task import Task
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.base import prepared_base
+from headway.training.config import TrainOptions
+from headway.training.prepare import HELD_OUT
+from headway.training.presets import Decision, Plan, decoder_plan, fine_tune_text_plan
+from headway.training.recipes.language_modeling import bpe_size, text_facts, text_parts
+from headway.training.recipes.recipe import Ingredients, Recipe
+
+MASK_SHARE = 0.15
+"""The share of tokens to be predicted."""
+
+
+class MaskedLMRecipe(Recipe):
+    """An encoder with a masked-token head, from scratch or from a base, on running text in packed windows.
+
+    From scratch it has ModernBERT's layout, in the size that the rule for language models gives.  Documents follow each
+    other with [SEP] between them; every window begins with [CLS] and ends with [SEP], as a text does later.
+    """
+
+    def __init__(self, given: Ingredients):
+        corpus, held_out = given.source, given.held_out
+        if not isinstance(corpus, Corpus):
+            raise TypeError("a masked language model needs running text")
+        held_out = held_out if isinstance(held_out, Corpus) else None
+        self.options, self.base, self.labels = given.options, given.base, []
+        tokenizer = given.tokenizer
+        if self.base is not None:
+            if not isinstance(self.base.model, Encoder) or self.base.tokenizer.mask is None:
+                raise InputError(
+                    f"{self.base.path}: is not an encoder with a [MASK], so it cannot be trained to fill in tokens; "
+                    "name one that is with --from, or another --task."
+                )
+            tokenizer = tokenizer or self.base.tokenizer
+        train_text, validation_text = text_parts(corpus, held_out)
+        self.tokenizer = tokenizer or _tokenizer(corpus, train_text, self.options)
+        self.train = encode_documents(train_text, self.tokenizer, corpus.fingerprint, "train")
+        held_out_print = corpus.fingerprint if held_out is None else held_out.fingerprint
+        part = "validation" if held_out is None else "all"
+        self.validation = encode_documents(validation_text, self.tokenizer, held_out_print, part)
+        self.facts = text_facts(corpus, held_out, len(self.train), len(self.validation))
+        longest = self.base.config.max_length if self.base is not None else 1 << 20
+        self.length = max(4, self.options.length or min(256, longest, max(16, len(self.train) // 20)))
+        self.baselines = self._baselines()
+
+    def plan(self, seconds: float | None) -> Plan:
+        options = replace(self.options, length=self.length)
+        if self.base is not None:
+            plan = fine_tune_text_plan(options, self.base.config, len(self.train), seconds)
+        else:
+            plan = decoder_plan(options, self.tokenizer.vocab_size, len(self.train), seconds, options.steps)
+            plan = _with_encoder(plan, options)
+        share = self.options.mask_share or MASK_SHARE
+        what = "whole words" if self.options.whole_words else "tokens"
+        why = "measured: see benchmarks" if self.options.mask_share is None else "as asked"
+        decision = Decision("hidden", f"{share:.0%} of the {what}", why, "--mask-share, --whole-words")
+        decisions = [*plan.decisions, asdict(decision)]
+        return replace(plan, mask_share=share, whole_words=self.options.whole_words, decisions=decisions)
+
+    def build(self, plan: Plan) -> nn.Module:
+        if self.base is not None and isinstance(self.base.model, Encoder):
+            return prepared_base(for_masked_tokens(self.base.model, seed=plan.seed), plan)
+        config = plan.config
+        model = Encoder(config)
+        model.head = MaskedTokenHead(config, model.stack.embedding.tokens, activation="gelu", dense_bias=False)
+        return initialise(model, plan.seed)
+
+    def feed(self, plan: Plan) -> Feed:
+        feed = FramedFeed(
+            self.train, self.validation, plan.length, plan.batch_tokens, plan.seed, frame_of(self.tokenizer)
+        )
+        feed.every = plan.validation_every
+        return feed
+
+    def task(self, plan: Plan) -> Task:
+        return task_of(self.tokenizer, plan.mask_share, whole_words=plan.whole_words)
+
+    def _baselines(self) -> list[dict[str, object]]:
+        """Measured on the very tokens that evaluation hides."""
+        task = task_of(self.tokenizer, self.options.mask_share or MASK_SHARE, whole_words=self.options.whole_words)
+        counts = token_counts(self.train, self.tokenizer.vocab_size)[task.ordinary.numpy()]
+        place = np.zeros(self.tokenizer.vocab_size, dtype=np.int64)
+        place[task.ordinary.numpy()] = np.arange(len(counts))
+        targets = task.held_out_targets(held_out_batches(self.validation, self.tokenizer, self.length))
+        return masked_baselines(counts, place[targets])
+
+
+def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """What stands before and after a window: [CLS] and [SEP], where the tokenizer has them."""
+    first, last = ([] if number is None else [number] for number in (tokenizer.cls, tokenizer.sep))
+    return first, last
+
+
+def task_of(tokenizer: Tokenizer, share: float, *, whole_words: bool) -> MaskedLM:
+    """The task with this tokenizer's tokens.  Raises InputError where they do not tell where words begin."""
+    starts = word_starts(tokenizer) if whole_words else None
+    if whole_words and starts is None:
+        raise InputError("--whole-words: the tokens of this tokenizer do not tell where a word begins; leave it out.")
+    mask = tokenizer.mask
+    if mask is None:
+        raise InputError("the tokenizer has no [MASK], so nothing can be hidden.")
+    return MaskedLM(mask, tokenizer.special_ids, tokenizer.vocab_size, share=share, starts_word=starts)
+
+
+def held_out_batches(tokens: np.ndarray, tokenizer: Tokenizer, length: int, every: int = 1) -> Iterator[Batch]:
+    """Non-overlapping windows of ``length`` tokens, the frame counted; of which every n-th."""
+    frame = frame_of(tokenizer)
+    room = length - len(frame[0]) - len(frame[1])
+    return (framed(batch, frame) for batch in text_batches(tokens, room, 32, every))
+
+
+def encode_documents(
+    chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str
+) -> np.ndarray:
+    """Tokens of running text with [SEP] between documents, mapped from the cache."""
+    return tokenised(
+        chunks,
+        tokenizer.encode_batch,
+        end_of_text=tokenizer.sep,
+        vocab_size=tokenizer.vocab_size,
+        key=cache_key(fingerprint, tokenizer.to_json(), part, HELD_OUT, "between", tokenizer.sep),
+        directory=cache_directory(),
+    )
+
+
+def _tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: TrainOptions) -> Tokenizer:
+    kind = options.tokenizer or "bpe"
+    vocab = options.vocab
+    if vocab is None and kind in ("bpe", "wordpiece"):
+        vocab = bpe_size(corpus.n_characters)
+    source = corpus.chunks() if kind == "char" else train_text
+    return train_tokenizer((text for text, _ in source), kind, vocab, role="encoder")
+
+
+def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
+    """The plan of a language model with an encoder in ModernBERT's layout of the same width and layers."""
+    before = plan.config
+    config = TransformerConfig(
+        vocab_size=before.vocab_size,
+        d_model=before.d_model,
+        n_layers=before.n_layers,
+        n_heads=before.n_heads,
+        d_ff=max(32, round(8 * before.d_model / 3 / 32) * 32),  # with its gate as many parameters as 4 times the width
+        max_length=before.max_length,
+        positions="rotary",
+        norm="layernorm",
+        norm_parameters="weight",
+        activation="gelu",
+        gated=True,
+        tied=True,
+        bias=("head",),
+        embedding_norm=True,
+        first_norm=False,
+        dropout=before.dropout if options.dropout is not None else 0.0,  # other tokens are hidden in every pass
+    )
+    count = parameters(config, wiring="encoder")["total"]
+    shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
+    decisions = [decision for decision in plan.decisions if decision["what"] != "dropout"]
+    decisions[0] = {**decisions[0], "value": f"{count / 1e6:.2f} M parameters: {shape}"}
+    return replace(plan, model=asdict(config), decisions=decisions)

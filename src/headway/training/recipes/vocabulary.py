@@ -1,0 +1,58 @@
+"""The tokenizer of a base, with new tokens where they are wanted, and a model that has room for them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headway.errors import InputError
+from headway.models.vocabulary import resize_vocabulary
+from headway.text.chat import with_chat
+from headway.text.extend import extend
+from headway.text.parts import made_of
+from headway.text.tokenizer import Tokenizer
+from headway.training.base import Base
+from headway.training.recipes.recipe import Ingredients
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokenizer of a run that begins from a base, None without one, and what to record of how it was made."""
+
+    tokenizer: Tokenizer | None
+    facts: dict[str, Any]
+
+
+def base_vocabulary(given: Ingredients, texts: Iterable[str], *, chat: bool = False) -> Vocabulary:
+    """The tokenizer for a run: that of a run taken up again, or the base's, with ``--extend-vocab`` new tokens.
+
+    ``texts`` are those of the training part; ``chat`` gives a tokenizer without a chat template the usual one.  The
+    base's model grows with it (``make_room``).  Without a base, the tokenizer is that of the run taken up again, if it
+    is one.  Raises InputError for a tokenizer that cannot be grown.
+    """
+    base, wanted = given.base, given.options.extend_vocab
+    if base is None:
+        return Vocabulary(given.tokenizer, {})
+    if given.tokenizer is not None or wanted is None:
+        tokenizer = given.tokenizer or (with_chat(base.tokenizer) if chat else base.tokenizer)
+        make_room(base, tokenizer)
+        return Vocabulary(tokenizer, {})
+    try:
+        grown = extend(base.tokenizer, texts, wanted)
+    except InputError as error:
+        raise InputError(f"--extend-vocab: {base.path}: {error}") from None
+    tokenizer = with_chat(grown.tokenizer) if chat else grown.tokenizer
+    make_room(base, tokenizer)
+    before, after = grown.tokens_per_word_before, grown.tokens_per_word_after
+    given.say(
+        f"learnt {len(grown.added):,} new tokens: {before:.3f} tokens per word before, {after:.3f} after "
+        "(--extend-vocab to change)"
+    )
+    facts = {"added_tokens": len(grown.added), "tokens_per_word_before": before, "tokens_per_word_after": after}
+    return Vocabulary(tokenizer, facts)
+
+
+def make_room(base: Base, tokenizer: Tokenizer) -> None:
+    """Grow the tables of the base's model to what the tokenizer needs; each new row as ``resize_vocabulary`` says."""
+    rows = made_of(base.tokenizer, tokenizer)
+    if rows:
+        resize_vocabulary(base.model, max(base.config.vocab_size, tokenizer.vocab_size), rows)

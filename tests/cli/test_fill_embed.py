@@ -1,0 +1,167 @@
+"""``headway fill`` and ``headway embed``: results, files, pipes, refusals."""
+
+import csv
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import headway
+from headway.hub.directory import save_model
+from headway.models.config import TransformerConfig
+from headway.models.heads import MaskedTokenHead
+from headway.models.transformer import Encoder
+from headway.text.train import train_tokenizer
+
+WORDS = ["the cat sat on a mat while old dogs ran past red doors"] * 9
+OPEN = "the [MASK] sat on a mat"
+TEXTS = ["the cat sat", "", 'old "dogs"', "red doors ran"]
+
+
+def save(directory: Path, *, masked: bool) -> Path:
+    tokenizer = train_tokenizer(WORDS, "wordpiece", 80, role="encoder")
+    torch.manual_seed(3)
+    config = TransformerConfig(
+        tokenizer.vocab_size, d_model=24, n_layers=2, n_heads=3, max_length=16, norm="layernorm",
+        norm_parameters="weight", activation="gelu", embedding_norm=True, first_norm=False, tied=True,
+    )  # fmt: skip
+    model = Encoder(config)
+    if masked:
+        model.head = MaskedTokenHead(config, model.stack.embedding.tokens, activation="gelu", dense_bias=False)
+    save_model(model, directory)
+    tokenizer.save(directory, max_length=16)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("masked"), masked=True)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("encoder"), masked=False)
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return path
+
+
+def last_line(out: str) -> dict:
+    return json.loads(out.splitlines()[-1])
+
+
+def test_fill_a_text(masked: Path, in_process: Callable):
+    status, out, _ = in_process("fill", masked, OPEN, "--json", "--k", "3")
+    found = last_line(out)
+    assert status == 0 and set(found) == {"task", "seconds", "results"} and found["task"] == "masked_lm"
+    assert found["results"] == [headway.load(masked)(OPEN, k=3)]
+    status, out, _ = in_process("fill", masked, OPEN, "--k", "3")
+    assert [line.split("\t")[1] for line in out.splitlines()] == [a["token"] for a in found["results"][0]]
+
+
+def test_fill_a_file_into_files(masked: Path, tmp_path: Path, in_process: Callable):
+    texts = [OPEN, "a [MASK] and <mask>"]
+    (tmp_path / "open.txt").write_text("\n".join(texts))
+    expected = headway.load(masked)(texts, k=2)
+    assert in_process("fill", masked, tmp_path / "open.txt", "--k", "2", "--to", tmp_path / "out.jsonl")[0] == 0
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert found == [{"text": text, "result": result} for text, result in zip(texts, expected, strict=True)]
+    assert in_process("fill", masked, tmp_path / "open.txt", "--k", "2", "--to", tmp_path / "out.csv")[0] == 0
+    rows = list(csv.DictReader((tmp_path / "out.csv").open()))
+    assert [row["token"] for row in rows] == [a["token"] for p in [expected[0], *expected[1]] for a in p]
+    assert [row["place"] for row in rows] == ["1", "1", "1", "1", "2", "2"]
+    out = in_process("fill", masked, tmp_path / "open.txt")[1]
+    assert "(place 2 of 2)" in out
+
+
+def test_embed_to_standard_output(encoder: Path, lines: Path, in_process: Callable):
+    vectors = headway.load(encoder)(TEXTS)
+    status, out, _ = in_process("embed", encoder, lines, "--json")
+    found = last_line(out)
+    assert status == 0 and set(found) == {"task", "seconds", "results"} and found["task"] == "embedding"
+    np.testing.assert_allclose(found["results"], vectors, atol=1e-6)
+    out = in_process("embed", encoder, lines)[1]
+    np.testing.assert_allclose([list(map(float, row.split("\t"))) for row in out.splitlines()], vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("ending", ["npy", "jsonl", "csv"])
+def test_embed_to_a_file(encoder: Path, lines: Path, tmp_path: Path, in_process: Callable, ending: str):
+    to = tmp_path / f"out.{ending}"
+    status, out, _ = in_process("embed", encoder, lines, "--to", to)
+    assert status == 0 and out == f"4 results in {to}\n"
+    if ending == "npy":
+        vectors = np.load(to, allow_pickle=False)
+        assert vectors.dtype == np.float32
+    elif ending == "jsonl":
+        rows = [json.loads(line) for line in to.read_text().splitlines()]
+        assert [row["text"] for row in rows] == TEXTS
+        vectors = np.array([row["vector"] for row in rows])
+    else:
+        table = list(csv.reader(to.open()))
+        assert [row[0] for row in table] == ["text", *TEXTS]
+        vectors = np.array([row[1:] for row in table[1:]], dtype=float)
+    np.testing.assert_allclose(vectors, headway.load(encoder)(TEXTS), atol=1e-6)
+
+
+def test_a_table_by_its_column(encoder: Path, tmp_path: Path, in_process: Callable):
+    path = tmp_path / "table.csv"
+    path.write_text("id,body\n1,the cat\n2,old dogs\n")
+    assert len(last_line(in_process("embed", encoder, path, "--text-column", "body", "--json")[1])["results"]) == 2
+    status, _, err = in_process("embed", encoder, path)
+    assert status == 2 and "--text-column" in err
+
+
+def test_similarity_and_nearest(encoder: Path, lines: Path, in_process: Callable, tmp_path: Path):
+    emb = headway.load(encoder)
+    found = last_line(in_process("embed", encoder, lines, "--similarity", "--json")[1])
+    np.testing.assert_allclose(found["results"], emb.similarity(TEXTS), atol=1e-6)
+    out = in_process("embed", encoder, lines, "--similarity")[1]
+    assert [row.split("\t")[i] for i, row in enumerate(out.splitlines())] == ["1.000"] * 4
+    words = ("embed", encoder, lines, "--nearest", "the cat", "--k", "2")
+    found = last_line(in_process(*words, "--json")[1])
+    assert found["results"] == emb.nearest("the cat", TEXTS, k=2)
+    assert [line.split("\t")[1] for line in in_process(*words)[1].splitlines()] == [a["text"] for a in found["results"]]
+    assert in_process(*words, "--to", tmp_path / "near.csv")[0] == 0
+    rows = list(csv.DictReader((tmp_path / "near.csv").open()))
+    assert [(row["text"], int(row["index"])) for row in rows] == [(a["text"], a["index"]) for a in found["results"]]
+
+
+def test_standard_input(encoder: Path, masked: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"the cat\nold dogs\n")))
+    assert len(last_line(in_process("embed", encoder, "-", "--json")[1])["results"]) == 2
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"the [MASK]\n")))
+    assert len(last_line(in_process("fill", masked, "-", "--json")[1])["results"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fill", "{masked}", "no open place"], "[MASK]"),
+        (["fill", "{masked}", OPEN, "--k", "0"], "k is 0"),
+        (["fill", "{masked}", OPEN, "--to", "out.txt"], ".csv or .jsonl"),
+        (["fill", "{encoder}", OPEN], "fill needs a masked language model"),
+        (["fill", "{masked}", "missing.csv"], "there is no such file"),
+        (["embed", "{masked}", "the cat"], "embed needs an encoder"),
+        (["embed", "{encoder}", "{lines}", "--to", "out.txt"], ".npy, .jsonl or .csv"),
+        (["embed", "{encoder}", "{lines}", "--to", "{lines}"], "is the file that is read"),
+        (["embed", "{encoder}", "{lines}", "--to", "/no/where/out.npy"], "cannot be written"),
+        (["embed", "{encoder}", "{lines}", "--nearest", "a", "--similarity"], "one of them"),
+        (["embed", "{encoder}", "{lines}", "--nearest", "a", "--k", "0"], "k is 0"),
+        (["embed", "{encoder}", "{lines}", "--nearest", "a", "--to", "out.npy"], ".jsonl or .csv"),
+    ],
+)
+def test_what_cannot_be_done_is_one_plain_line(
+    words: list[str], said: str, masked: Path, encoder: Path, lines: Path, in_process: Callable
+):
+    places = {"masked": masked, "encoder": encoder, "lines": lines}
+    status, out, err = in_process(*(word.format(**places) if word.startswith("{") else word for word in words))
+    assert status == 2 and out == "" and said in err and err.count("\n") == 1

@@ -1,0 +1,221 @@
+"""Masked language models and embeddings, trained from a file, measured again, used, taken up again."""
+
+import csv
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import headway
+from headway.data.feed import FramedFeed, PairFeed
+from headway.data.windows import Position
+from headway.errors import InputError
+from headway.inference.embedder import Embedder
+from headway.inference.evaluation import evaluate
+from headway.inference.mask_filler import MaskFiller
+
+TOPICS = {
+    "cats": ["cat", "kitten", "purr", "tail"],
+    "money": ["bank", "stock", "share", "coin"],
+    "bikes": ["bike", "ride", "wheel", "path"],
+    "music": ["song", "tune", "band", "choir"],
+    "sea": ["ship", "sail", "wave", "port"],
+}
+
+
+def facts(run: Path) -> dict:
+    return json.loads((run / "headway.json").read_text(encoding="utf-8"))
+
+
+def write_pairs(path: Path, *, scored: bool = False, n: int = 160) -> Path:
+    choose = random.Random(3)
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["anchor", "positive", *(["score"] if scored else [])])
+        for number in range(n):
+            words = choose.sample(TOPICS[choose.choice(list(TOPICS))], 4)
+            first, second = f"the {words[0]} and the {words[1]} {number}", f"a {words[2]} or a {words[3]} {number + n}"
+            rows.writerow([first, second, *(["1.0"] if scored else [])])
+            if scored:
+                other = choose.choice(TOPICS[choose.choice(list(TOPICS))])
+                rows.writerow([first, f"a {other} again", "0.0" if other not in words else "0.5"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def masked_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "masked"
+    options = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 60}
+    headway.train(corpus, task="masked_lm", out=out, quiet=True, threads=1, precision="float32", **options)
+    return out
+
+
+def test_a_masked_language_model_learns_and_is_measured_again(masked_run: Path, corpus: Path):
+    found = facts(masked_run)
+    metrics, baselines = found["metrics"], {entry["name"]: entry for entry in found["baselines"]}
+    assert found["task"] == "masked_lm" and found["plan"]["mask_share"] == 0.15
+    assert metrics["val_loss"] < baselines["uniform (ln V)"]["val_loss"]
+    assert set(metrics) == {"val_loss", "perplexity", "accuracy"}
+    for inputs in ([], [corpus]):
+        again = evaluate(masked_run, inputs)
+        assert {name: again[name] for name in metrics} == pytest.approx(metrics, abs=1e-6)
+        assert again["examples"] > 0
+
+
+def test_it_fills_in_words_with_both_spellings(masked_run: Path):
+    fill = headway.load(masked_run)
+    assert isinstance(fill, MaskFiller)
+    assert fill("the [MASK] sat on a mat") == fill("the <mask> sat on a mat")
+    assert not (masked_run / "generation_config.json").exists()
+    config = json.loads((masked_run / "config.json").read_text())
+    assert config["architectures"] == ["ModernBertForMaskedLM"] and config["cls_token_id"] is not None
+
+
+@pytest.mark.parametrize("tokenizer", ["bpe", "wordpiece", "word"])
+def test_whole_words_and_other_shares(tokenizer: str, corpus: Path, tmp_path: Path, tiny: dict):
+    options = {**tiny, "steps": 2, "tokenizer": tokenizer, "mask_share": 0.3, "whole_words": True}
+    headway.train(corpus, task="masked_lm", out=tmp_path / "run", quiet=True, **options)
+    plan = facts(tmp_path / "run")["plan"]
+    assert plan["mask_share"] == 0.3 and plan["whole_words"]
+    metrics = facts(tmp_path / "run")["metrics"]
+    again = evaluate(tmp_path / "run")
+    assert again["val_loss"] == pytest.approx(metrics["val_loss"], abs=1e-6)
+
+
+def test_a_run_taken_up_again_draws_what_it_would_have_drawn(
+    corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable
+):
+    """The checkpoint at the end of 20 steps is that of a run which was stopped and taken up at an earlier one."""
+    from headway.training import trainer
+
+    words = ("train", corpus, "--task", "masked_lm", "--quiet", "--evaluations", "2", *tiny_words)
+    assert in_process(*words, "--out", tmp_path / "whole")[0] == 0
+    before = trainer.SAVE_EVERY
+    trainer.SAVE_EVERY = -1.0  # a checkpoint at every step
+    try:
+        assert in_process(*words, "--out", tmp_path / "parts")[0] == 0
+    finally:
+        trainer.SAVE_EVERY = before
+    run = tmp_path / "parts"
+    names = sorted((run / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
+    shutil.rmtree(names[-1])
+    kept = json.loads((run / "headway.json").read_text())
+    (run / "headway.json").write_text(json.dumps({**kept, "finished": False}))
+    assert in_process(*words, "--out", run)[0] == 0
+    assert facts(run)["metrics"] == facts(tmp_path / "whole")["metrics"]
+    assert (run / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+
+
+def test_a_masked_language_model_goes_on_from_a_base(masked_run: Path, corpus: Path, tmp_path: Path):
+    headway.train(
+        corpus, task="masked_lm", from_model=str(masked_run), steps=2, length=16, out=tmp_path / "run", quiet=True,
+        threads=1, precision="float32",
+    )  # fmt: skip
+    assert facts(tmp_path / "run")["metrics"]["val_loss"] < 1.2 * facts(masked_run)["metrics"]["val_loss"]
+
+
+def test_a_decoder_is_no_base(lm_run: Path, corpus: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="not an encoder"):
+        headway.train(corpus, task="masked_lm", from_model=str(lm_run), steps=2, out=tmp_path / "run", quiet=True)
+
+
+def test_a_tables_text_column_is_running_text(rows: Path, tmp_path: Path, tiny: dict):
+    headway.train(rows, task="masked_lm", out=tmp_path / "run", quiet=True, **{**tiny, "steps": 2})
+    assert facts(tmp_path / "run")["task"] == "masked_lm"
+
+
+def test_windows_are_framed_and_every_token_is_in_one():
+    import numpy as np
+
+    tokens = np.arange(10, 71, dtype=np.uint16)
+    feed = FramedFeed(tokens, tokens, 11, 33, 3, ([2], [3]))
+    batch, after = feed.next(Position())
+    assert batch.ids.shape == (3, 11) and (batch.ids[:, 0] == 2).all() and (batch.ids[:, -1] == 3).all()
+    assert after == Position(0, 3) and batch.mask is None
+    seen = torch.cat([batch.ids[:, 1:-1].flatten() for batch in feed.validation()])
+    assert seen.tolist() == tokens[:-1].tolist()
+    assert len(list(feed.validation())) == feed.validation_batches()
+
+
+def test_pairs_are_stacked_first_texts_above_second():
+    pairs = [([5, 6], [7]), ([8], [9, 10, 11]), ([12], [13])]
+    feed = PairFeed(pairs, [1.0, 0.5, 0.0], pairs, [1.0, 0.5, 0.0], 4, 0)
+    seen, position = {}, Position()
+    while position.epoch == 0:
+        batch, position = feed.next(position)
+        half = len(batch.ids) // 2
+        for row, score in enumerate(batch.targets.tolist()):
+            kept = [[int(i) for i in batch.ids[r] if i] for r in (row, half + row)]
+            seen[score] = tuple(kept)
+    assert seen == {1.0: ([5, 6], [7]), 0.5: ([8], [9, 10, 11]), 0.0: ([12], [13])}
+    assert len(list(feed.validation())) == feed.validation_batches()
+
+
+@pytest.mark.parametrize("scored", [False, True])
+def test_training_on_pairs_improves_the_ranking_of_held_out_pairs(scored: bool, tmp_path: Path, tiny: dict):
+    source = write_pairs(tmp_path / "pairs.csv", scored=scored)
+    options = {**tiny, "steps": 40, "batch_tokens": 512, "learning_rate": 5e-3}
+    headway.train(source, task="embedding", out=tmp_path / "run", quiet=True, **options)
+    found = facts(tmp_path / "run")
+    metric = "spearman" if scored else "mrr"
+    events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    first = next(event for event in events if event["event"] == "evaluation")
+    assert found["metrics"][metric] > first[metric]
+    assert found["metrics"][metric] > found["baselines"][0][metric]
+    again = evaluate(tmp_path / "run")
+    assert again[metric] == pytest.approx(found["metrics"][metric], abs=1e-6)
+    assert again["val_loss"] == pytest.approx(found["metrics"]["val_loss"], rel=1e-5)
+    emb = headway.load(tmp_path / "run")
+    assert isinstance(emb, Embedder)
+    assert emb("the cat").shape == (16,)
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert ("rank correlation" if scored else "mean reciprocal rank") in report
+
+
+def test_an_embedding_goes_on_from_a_base_of_another_task(masked_run: Path, tmp_path: Path):
+    source = write_pairs(tmp_path / "pairs.csv")
+    headway.train(
+        source, task="embedding", from_model=str(masked_run), steps=10, out=tmp_path / "run", quiet=True, threads=1,
+        precision="float32", learning_rate=3e-3,
+    )  # fmt: skip
+    found = facts(tmp_path / "run")
+    before = next(entry for entry in found["baselines"] if entry["name"] == "the model before training")
+    assert found["metrics"]["val_loss"] < before["val_loss"]
+    assert (tmp_path / "run" / "modules.json").exists()
+
+
+BAD: dict[str, tuple[str, dict[str, object], str]] = {
+    "one column of texts": ("a,b\nthe cat,1\nold dogs,2\n", {}, "two columns of texts"),
+    "three columns of texts": ("a,b,c\nthe cat,old dogs,red doors\nmats,rats,cats\n", {}, "--second-column"),
+    "an empty text": ("a,b\nthe cat,old dogs\nmats,rats\n,cats\n", {}, "on-bad-row"),
+    "no number": ("a,b,label\nx y,p q,good\nz w,r s,bad\n", {"label_column": "label"}, "number as score"),
+    "one score": ("a,b,score\nx y,p q,1\nz w,r s,1\n", {}, "every pair has the score"),
+    "a column that is missing": ("a,b\nthe cat,old dogs\nmats,rats\n", {"second_column": "c"}, "'c'"),
+    "one column twice": ("a,b\nthe cat,dogs\nmats,rats\n", {"text_column": "a", "second_column": "a"}, "different"),
+}
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_tables_that_hold_no_pairs(problem: str, tmp_path: Path, tiny: dict):
+    text, options, said = BAD[problem]
+    header, _, rows = text.partition("\n")
+    (tmp_path / "pairs.csv").write_text(f"{header}\n{rows * 5}")
+    with pytest.raises(InputError, match=said):
+        headway.train(tmp_path / "pairs.csv", task="embedding", out=tmp_path / "run", quiet=True, **{**tiny, **options})
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_of_other_tasks(corpus: Path, rows: Path, tmp_path: Path, tiny: dict):
+    with pytest.raises(InputError, match="two columns of texts"):
+        headway.train(corpus, task="embedding", out=tmp_path / "run", quiet=True, **tiny)
+    with pytest.raises(InputError, match="--task embedding"):
+        headway.train(rows, second_column="label", out=tmp_path / "run", quiet=True, **tiny)
+    with pytest.raises(InputError, match="mask-share"):
+        headway.train(corpus, task="masked_lm", mask_share=0.9, out=tmp_path / "run", quiet=True, **tiny)
+    with pytest.raises(InputError, match="whole-words"):
+        options = {**tiny, "tokenizer": "char", "whole_words": True}
+        headway.train(corpus, task="masked_lm", out=tmp_path / "run", quiet=True, **options)
