@@ -210,11 +210,11 @@ def test_help_is_status_zero(words: list[str], in_process: Callable):
 def test_every_option_of_train_has_help(in_process: Callable):
     from dataclasses import fields
 
-    from headway.training.config import TrainOptions
+    from headway.training.config import TrainOptions, flag
 
     out = in_process("train", "--help")[1]
     for field in fields(TrainOptions):
-        assert f"--{field.name.replace('_', '-')}" in out and field.metadata["help"]
+        assert f"--{flag(field.name)} " in out and field.metadata["help"]
 
 
 def test_an_output_that_is_not_utf8_still_shows_the_text(lm_run: Path):

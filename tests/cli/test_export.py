@@ -97,6 +97,15 @@ def test_other_families(kind: str, tmp_path: Path):
     assert json.loads((tmp_path / "out" / "config.json").read_text())["architectures"] == [kind]
 
 
+def test_pickles_are_read_when_that_is_allowed(lm_run: Path, tmp_path: Path, in_process: Callable):
+    source = shutil.copytree(lm_run, tmp_path / "run", ignore=shutil.ignore_patterns("model.safetensors"))
+    torch.save(load_file(lm_run / "model.safetensors"), source / "pytorch_model.bin")
+    assert in_process("export", source, "--out", tmp_path / "out")[0] == 2
+    status, _, err = in_process("export", source, "--out", tmp_path / "out", "--allow-pickle")
+    assert status == 0, err
+    assert (tmp_path / "out" / "model.safetensors").exists() and "pytorch_model.bin" not in names(tmp_path / "out")
+
+
 def test_a_model_of_images_has_no_tokenizer(tmp_path: Path):
     import transformers
 

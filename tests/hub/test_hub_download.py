@@ -171,9 +171,10 @@ for word in sys.argv[1:]:
 """
 USE = """
 import sys, torch, headway
-pipe = headway.load(sys.argv[1])
-assert torch.equal(*(next(m.parameters()) for m in (pipe.model, headway.load_model(sys.argv[1]))))
-print(pipe("the", temperature=0, max_tokens=7))
+for name in sys.argv[1:]:
+    pipe = headway.load(name)
+    assert torch.equal(*(next(m.parameters()) for m in (pipe.model, headway.load_model(name))))
+    print(pipe("the", temperature=0, max_tokens=7))
 """
 
 
@@ -199,11 +200,10 @@ def test_what_a_model_is_made_of_is_fetched_once_and_its_commit_told(hub: Hub, d
 
     expected = headway.load(directory)("the", temperature=0, max_tokens=7)
     hub.asked.clear()
-    used = run(USE, tmp_path, hub, "org/plain")
-    assert used.stdout == expected + "\n" and used.stderr == "", used.stderr
+    assert run(FETCH, tmp_path, hub, "org/plain", "org/shards").stdout
     assert hub.asked and not [line for line in hub.asked if line.startswith("GET /org")], "nothing is fetched twice"
-    gone = run(USE, tmp_path, "http://127.0.0.1:9", "org/plain")
-    assert gone.stdout == expected + "\n" and gone.stderr == "", "without a connection, the cache is used"
+    gone = run(USE, tmp_path, "http://127.0.0.1:9", "org/plain", "org/shards")
+    assert gone.stdout == f"{expected}\n" * 2 and gone.stderr == "", "without a connection, the cache is used"
 
 
 def test_what_cannot_be_fetched_is_said_in_one_line(hub: Hub, tmp_path: Path):

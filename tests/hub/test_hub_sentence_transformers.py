@@ -37,6 +37,7 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
     "dense": lambda: PoolingHead(normalise=False, dense=nn.Linear(24, 7), activation="tanh"),
     "dense, then length 1": lambda: PoolingHead(dense=nn.Linear(24, 7, bias=False)),
     "classes": lambda: ClassificationHead(CONFIG, 3, dense=False, normalise=True),
+    "classes of vectors of any length": lambda: ClassificationHead(CONFIG, 3, pooling="first", dense=False),
     "classes without a bias": lambda: ClassificationHead(CONFIG, 3, dense=False, normalise=True, out_bias=False),
 }
 

@@ -20,8 +20,9 @@ from headway.errors import InputError
     help="hf: a directory that transformers loads.  The others are not there yet.",
 )
 @click.option("--out", help="The directory to write. [default: exports/ and the name of RUN]")
+@click.option("--allow-pickle", is_flag=True, help="Read weights of torch.save, if you trust whoever made them.")
 @output_options
-def command(run: str, kind: str, out: str | None, as_json: bool, quiet: bool) -> None:
+def command(run: str, kind: str, out: str | None, allow_pickle: bool, as_json: bool, quiet: bool) -> None:
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) as a directory of its own.
 
     It holds config.json, model.safetensors, the tokenizer's files, generation_config.json and the names of labels;
@@ -36,7 +37,7 @@ def command(run: str, kind: str, out: str | None, as_json: bool, quiet: bool) ->
     from headway.inference.parity import BOUND, INPUTS, LINES
 
     with interruptible():
-        found = export(run, out or default_out(run))
+        found = export(run, out or default_out(run), allow_pickle=allow_pickle)
     parity = found.parity
     result = {
         "task": found.task,

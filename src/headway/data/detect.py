@@ -10,7 +10,7 @@ from headway.data.rows import missing_column
 from headway.data.table import Table
 from headway.errors import InputError
 
-TASKS = ("language_modeling", "masked_lm", "classification", "embedding")
+TASKS = ("language_modeling", "classification", "masked_lm", "embedding")
 
 TEXT_NAMES = frozenset(
     [

@@ -30,7 +30,7 @@ def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
     ``allow_pickle`` reads weights of ``torch.save`` where there are no safetensors (``hub.pickle_import``).  Raises
     InputError naming the file and what is wrong with it.
     """
-    directory = locate(path).path
+    directory = locate(path, allow_pickle=allow_pickle).path
     theirs = read_config(directory)
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:

@@ -27,7 +27,7 @@ from headway.hub.families.family import Json, class_names
 from headway.hub.safetensors_file import SafetensorsFile
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooling, PoolingHead
-from headway.models.transformer import Encoder
+from headway.models.transformer import Embeddings, Encoder
 from headway.regular_file import inside
 from headway.storage import write_json, write_whole
 from headway.strict_json import parse_object, read_object, read_text
@@ -89,7 +89,8 @@ def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
     head = getattr(model, "head", None)
     if not isinstance(model, Encoder) or not isinstance(head, PoolingHead | ClassificationHead):
         return model, None
-    if isinstance(head, ClassificationHead) and (head.dense is not None or head.pooling != "mean"):
+    of_texts = isinstance(model.stack.embedding, Embeddings)  # a classifier of images has no dense layer either
+    if isinstance(head, ClassificationHead) and not (head.normalise or (head.dense is None and of_texts)):
         return model, None
     _chain(head)
     bare = copy.copy(model)
@@ -139,6 +140,8 @@ def sequence_length(model: nn.Module) -> int:
 def _chain(head: nn.Module) -> tuple[list[str], nn.Linear | None, str | None]:
     """The steps of a head, its dense layer and the activation after it."""
     if isinstance(head, ClassificationHead):
+        if head.dense is not None or not isinstance(head.norm, nn.Identity):
+            raise ValueError("a classifier on normalised vectors has no dense layer and no norm of its own")
         return ["Pooling", *(["Normalize"] if head.normalise else []), "Dense"], head.out, None
     if not isinstance(head, PoolingHead):
         raise ValueError(f"sentence-transformers has no word for a {type(head).__name__}")

@@ -62,7 +62,7 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
         )
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     if isinstance(pipe, Generator) and isinstance(source, Dialogues):
-        index = split_dialogues(source, split_seed(before))[1] if same else range(len(source))
+        index = split_dialogues(source, split_seed(before))[1].tolist() if same else range(len(source))
         metrics = _dialogue_metrics(pipe, source, index, _length(pipe, facts))
     elif isinstance(pipe, Generator):
         if not isinstance(source, Corpus):

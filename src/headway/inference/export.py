@@ -42,16 +42,17 @@ class Export:
         return self.parity.passed or not self.parity.checked
 
 
-def export(source: str | Path, out: str | Path) -> Export:
+def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -> Export:
     """Write a run, a Hugging Face directory or a hub id as a Hugging Face directory, and compare it as others read it.
 
     ``out`` appears whole, or not at all when the answers or the ids differ.  Checkpoints, log and report stay behind.
+    ``allow_pickle`` reads weights of ``torch.save`` where there are no safetensors; safetensors are written.
     Raises InputError for a source that cannot be read, and for an ``out`` that holds anything but an earlier export.
     """
     place = Path(out)
-    directory = locate(source).path
+    directory = locate(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
-    model = load_model(directory)
+    model = load_model(directory, allow_pickle=allow_pickle)
     tokenizer = None
     if getattr(model, "patches", None) is None:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)

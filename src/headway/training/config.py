@@ -18,7 +18,7 @@ class TrainOptions:
     """Everything a run depends on beside the data.  None means: decided from the data, the machine and the time."""
 
     task: str | None = option(
-        None, "what to train for", ("language_modeling", "masked_lm", "classification", "embedding")
+        None, "what to train for", ("language_modeling", "classification", "masked_lm", "embedding")
     )
     from_model: str | None = option(None, "pretrained model to begin from: a run or a Hugging Face directory")
     text_column: str | None = option(None, "column that holds the text")
@@ -42,6 +42,7 @@ class TrainOptions:
     layers: int | None = option(None, "how many blocks")
     heads: int | None = option(None, "attention heads of each block")
     batch_tokens: int | None = option(None, "tokens of a batch")
+    batch_size: int | None = option(None, "sequences of a batch at most, for texts of different lengths")
     accumulate: int = option(1, "batches for each step")
     grow_batch: int = option(1, "grow the batch to this many times its size in the course of training")
     optimizer: str | None = option(None, "how weights are changed", ("adam", "adamw", "muon"))
@@ -56,7 +57,7 @@ class TrainOptions:
     clip: float = option(1.0, "longest gradient, 0 for no limit")
     dropout: float | None = option(None, "share of activations dropped in training")
     token_dropout: float | None = option(None, "share of tokens hidden in training (classification)")
-    mask_share: float | None = option(None, "share of tokens to be predicted (masked_lm)")
+    mask_share: float | None = option(None, "share of tokens to be predicted (masked_lm) [default: 0.3, with --from 0.15]")
     whole_words: bool = option(False, "hide whole words (masked_lm)")
     label_smoothing: float | None = option(None, "share of each target spread over all classes")
     layer_decay: float | None = option(None, "rate of each block over that of the next, with --from")
@@ -64,6 +65,7 @@ class TrainOptions:
     lora: int | None = option(None, "train updates of this rank (LoRA) and leave the weights as they are, with --from")
     extend_vocab: int | None = option(None, "first learn up to so many new tokens from the data, with --from")
     frozen: bool = option(False, "fit only a linear classifier on the model's vectors, with --from")
+    contrastive: bool = option(False, "bring the vectors into order by pairs of rows, then as --frozen")
     average: float = option(0.0, "decay of the running average of the weights, such as 0.999; 0 for none")
     patience: int = option(0, "stop after this many evaluations without improvement, 0 for never")
     evaluations: int | None = option(None, "how often to evaluate in the course of the run")
@@ -94,6 +96,7 @@ class TrainOptions:
             "layers",
             "heads",
             "batch_tokens",
+            "batch_size",
             "accumulate",
             "threads",
             "lora",
@@ -120,6 +123,8 @@ class TrainOptions:
         for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
+        if self.frozen and self.lora is not None:
+            raise InputError("--frozen and --lora were both given; the model is left as it is, or updated.")
         if self.lora is not None and self.optimizer == "muon":
             raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 10:

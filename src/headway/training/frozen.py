@@ -40,15 +40,25 @@ def frozen_head(model: Encoder, n_classes: int) -> ClassificationHead:
     return ClassificationHead(model.config, n_classes, dense=False, normalise=True)
 
 
-def fit_frozen(model: Encoder, tokenizer: Tokenizer, labels: Sequence[str], rows: list[list[int]], targets: list[int]):
-    """Fit the classifier of a model that ``frozen_head`` made, in place.  ``rows`` are ids, ``targets`` classes."""
+def with_label_rows(
+    tokenizer: Tokenizer, labels: Sequence[str], rows: list[list[int]], targets: list[int]
+) -> tuple[list[list[int]], list[int]]:
+    """Rows of ids and their classes, followed by those of the sentences that are made of the labels."""
+    texts, classes = label_texts(labels)
+    return [*rows, *tokenizer.encode_batch(texts, special=True)], [*targets, *classes]
+
+
+def fit_frozen(model: Encoder, labels: Sequence[str], rows: list[list[int]], targets: list[int], n_rows: int) -> None:
+    """Fit the classifier of a model with a ``frozen_head``, in place.
+
+    ``rows`` are ids and ``targets`` classes; the first ``n_rows`` are data, the others made of labels.
+    """
     from sklearn.linear_model import LogisticRegression
 
-    texts, classes = label_texts(labels)
-    sentences = tokenizer.encode_batch(texts, special=True)
-    x = vectors(model, [*rows, *sentences])
-    weights = np.concatenate([np.ones(len(rows)), np.full(len(texts), LABEL_WEIGHT / len(TEMPLATES))])
-    fitted = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(x, [*targets, *classes], sample_weight=weights)
+    x = vectors(model, rows)
+    weights = np.full(len(rows), LABEL_WEIGHT / len(TEMPLATES))
+    weights[:n_rows] = 1.0
+    fitted = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(x, targets, sample_weight=weights)
     matrix, bias = fitted.coef_, fitted.intercept_
     if len(labels) == 2:  # one logit for both: half of it for each gives the same probabilities
         matrix, bias = np.concatenate([-matrix, matrix]) / 2, np.concatenate([-bias, bias]) / 2

@@ -97,6 +97,8 @@ class Plan:
     """the rank of the updates that are trained instead of the weights"""
     frozen: bool = False
     """whether only a linear classifier is fitted, in closed form, on vectors that stay as they are"""
+    contrastive: bool = False
+    """whether the vectors are tuned by pairs of rows before that"""
     mask_share: float = 0.0
     """masked_lm: the share of tokens to be predicted"""
     whole_words: bool = False
@@ -243,7 +245,8 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
     return Plan(
         model=asdict(config),
         length=longest,
-        batch_tokens=options.batch_tokens or (1024 if len(lengths) < 20_000 else 2048),
+        batch_tokens=_batch_tokens(options, longest, 1024 if len(lengths) < 20_000 else 2048),
+        max_examples=options.batch_size,
         optimizer=options.optimizer or "adamw",
         learning_rate=options.learning_rate or 1e-3,
         weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
@@ -264,6 +267,11 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
     )
 
 
+def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
+    """Tokens of a batch of rows; with a number of rows alone, as many as they can have."""
+    return options.batch_tokens or (usual if options.batch_size is None else options.batch_size * longest)
+
+
 def fine_tune_rows_plan(options: TrainOptions, config: TransformerConfig, lengths: list[int], longest: int) -> Plan:
     """The plan of a classifier that begins from a pretrained encoder, on texts with these ``lengths`` in tokens."""
     epochs = FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2
@@ -272,20 +280,24 @@ def fine_tune_rows_plan(options: TrainOptions, config: TransformerConfig, length
     return replace(
         _fine_tuned(options, config, [] if options.epochs or options.steps else [decision]),
         length=longest,
-        batch_tokens=options.batch_tokens or 512,
+        batch_tokens=_batch_tokens(options, longest, 512),
+        max_examples=options.batch_size,
         learning_rate=options.learning_rate or 1e-4,
         token_dropout=options.token_dropout or 0.0,
         epochs=options.epochs or (epochs if options.steps is None else None),
     )
 
 
-def frozen_plan(options: TrainOptions, config: TransformerConfig, n_layers: int, longest: int, why: str) -> Plan:
+def frozen_plan(
+    options: TrainOptions, config: TransformerConfig, n_layers: int, longest: int, *, contrastive: bool, why: str
+) -> Plan:
     """The plan of a linear classifier on the first ``n_layers`` blocks of a pretrained encoder."""
     window = config.window[:n_layers] if isinstance(config.window, tuple) else config.window
-    value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, which stay as they are"
-    decision = Decision("way", value, why, "--frozen, --epochs")
+    how = "which are first brought into order by pairs of rows" if contrastive else "which stay as they are"
+    value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, {how}"
+    decision = Decision("way", value, why, "--frozen, --contrastive, --epochs")
     plan = _fine_tuned(options, config.but(n_layers=n_layers, window=window), [decision])
-    return replace(plan, length=longest, frozen=True, precision="float32", evaluations=1)
+    return replace(plan, length=longest, frozen=True, contrastive=contrastive, precision="float32", evaluations=1)
 
 
 def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:

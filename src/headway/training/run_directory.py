@@ -16,6 +16,7 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.directory import save_model
+from headway.hub.kept import CONFIG, GENERATION
 from headway.models.lora import merged
 from headway.models.transformer import Encoder
 from headway.storage import write_json
@@ -144,12 +145,12 @@ class RunDirectory:
         tokenizer.save(self.path, max_length=max_length)
 
     def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
-        """Write config.json and model.safetensors, and generation_config.json for a model that writes."""
-        ids = {
-            "pad_token_id": tokenizer.pad,
-            "bos_token_id": tokenizer.cls if tokenizer.end_of_text is None else tokenizer.end_of_text,
-            "eos_token_id": tokenizer.sep if tokenizer.end_of_text is None else tokenizer.end_of_text,
-        }
+        """Write config.json and model.safetensors, and generation_config.json for a model that writes.
+
+        What a base said of how to generate is kept, and the tokens that it names where the tokenizer names none.
+        """
+        known = getattr(model, "kept", {}).get(GENERATION, {})
+        ids = _token_ids(tokenizer, {**getattr(model, "kept", {}).get(CONFIG, {}), **known})
         entries: dict[str, Any] = dict(ids)
         if isinstance(model, Encoder):
             entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
@@ -158,7 +159,28 @@ class RunDirectory:
             entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
         save_model(merged(model), self.path, **entries)
         if not isinstance(model, Encoder):
-            write_json(self.path / "generation_config.json", {"do_sample": True, "temperature": 0.8, **ids})
+            write_json(self.path / GENERATION, {"do_sample": True, "temperature": 0.8, **known, **ids})
+
+
+def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
+    """The ids that fill a batch, begin a text and end one; ``known`` are those of the base.
+
+    A base may have several ends of text, and the tokenizer's among them.
+    """
+
+    def first(*choices: int | None) -> int | None:
+        return next((choice for choice in choices if choice is not None), None)
+
+    found: dict[str, Any] = {
+        "pad_token_id": tokenizer.pad,
+        "bos_token_id": first(tokenizer.begin_of_text, tokenizer.cls, tokenizer.end_of_text),
+        "eos_token_id": first(tokenizer.end_of_text, tokenizer.sep),
+    }
+    found = {key: known.get(key) if value is None else value for key, value in found.items()}
+    ends = known.get("eos_token_id")
+    if isinstance(ends, list) and found["eos_token_id"] in ends:
+        found["eos_token_id"] = ends
+    return found
 
 
 def machine() -> dict[str, Any]:

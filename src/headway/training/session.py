@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ def run_training(
         whole, learning = count_parameters(prepared.model)
         if learning < whole:
             progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
-        if prepared.recipe.fit(prepared.plan, prepared.model):
+        if prepared.recipe.fit(prepared.plan, prepared.model, _shower(progress)):
             _finish_fitted(run, prepared, started, progress)
         else:
             _train(run, prepared, options, started, progress)
@@ -200,6 +200,17 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     model.eval()
     keep_best()
     _finish(run, state, started)
+
+
+def _shower(progress: Silent) -> Callable[[float, float], None]:
+    """What shows how far a fit is."""
+    began = time.monotonic()
+
+    def show(share: float, loss: float) -> None:
+        used = time.monotonic() - began
+        progress.step(share, 0, loss, used * (1 / max(share, 1e-9) - 1), 0.0)
+
+    return show
 
 
 def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Silent) -> None:

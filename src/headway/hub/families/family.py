@@ -129,7 +129,7 @@ class Family(ABC):
         """
         model.pooler = None
         old = model.head
-        if isinstance(old, ClassificationHead):
+        if isinstance(old, ClassificationHead) and old.dense is not None:
             head.pooling, head.activation, head.dense, head.norm = old.pooling, old.activation, old.dense, old.norm
 
 

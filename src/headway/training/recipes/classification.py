@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -26,7 +26,8 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
 from headway.training.config import TrainOptions
-from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks
+from headway.training.contrastive import tune_vectors
+from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import Plan, encoder_plan, fine_tune_rows_plan, frozen_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
@@ -86,7 +87,9 @@ class ClassificationRecipe(Recipe):
         lengths = [len(ids) for ids in self.train]
         if self.base is not None and (why := self._why_frozen()):
             depth = kept_blocks(self.base.config.n_layers)
-            return frozen_plan(self.options, self.base.config, depth, self.longest, why)
+            few = len(self.train) < FEW_ROWS * len(self.labels)
+            contrastive = self.options.contrastive or (few and not self.options.frozen)
+            return frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
         if self.base is not None:
             return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
         return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
@@ -105,19 +108,21 @@ class ClassificationRecipe(Recipe):
 
     def _why_frozen(self) -> str:
         """The reason for a linear classifier alone, or nothing."""
-        if self.options.frozen:
-            return "--frozen"
-        asked = any(
-            value is not None for value in (self.options.epochs, self.options.steps, self.options.learning_rate)
-        )
+        if self.options.frozen or self.options.contrastive:
+            return "--contrastive" if self.options.contrastive else "--frozen"
+        names = ("epochs", "steps", "learning_rate", "lora", "extend_vocab", "freeze", "layer_decay")
+        asked = any(getattr(self.options, name) is not None for name in names)
         if asked or len(self.train) >= FEW_ROWS * len(self.labels):
             return ""
         return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
 
-    def fit(self, plan: Plan, model: nn.Module) -> bool:
+    def fit(self, plan: Plan, model: nn.Module, show: Callable[[float, float], None]) -> bool:
         if plan.frozen:
             encoder: Any = model
-            fit_frozen(encoder, self.tokenizer, self.labels, self.train, self.train_targets)
+            rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
+            if plan.contrastive:
+                tune_vectors(encoder, rows, targets, plan.seed, show)
+            fit_frozen(encoder, self.labels, rows, targets, len(self.train))
         return plan.frozen
 
     def feed(self, plan: Plan) -> Feed:

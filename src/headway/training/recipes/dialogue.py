@@ -80,14 +80,17 @@ class DialogueRecipe(LanguageModelRecipe):
         n_tokens = sum(map(len, self.train_examples.ids))
         if self.base is None:
             options = replace(self.options, length=self.longest)
-            return decoder_plan(options, self.tokenizer.vocab_size, n_tokens, seconds, options.steps)
+            plan = decoder_plan(options, self.tokenizer.vocab_size, n_tokens, seconds, options.steps)
+            return replace(plan, max_examples=options.batch_size)
         plan = fine_tune_text_plan(self.options, self.base.config, n_tokens, seconds)
         size = self.options.batch_tokens or max(plan.batch_tokens, self.longest)
-        return replace(plan, length=self.longest, batch_tokens=size)
+        return replace(plan, length=self.longest, batch_tokens=size, max_examples=self.options.batch_size)
 
     def feed(self, plan: Plan) -> Feed:
         train, validation = self.train_examples, self.validation_examples
-        return RowFeed(train.ids, train.targets, validation.ids, validation.targets, plan.batch_tokens, plan.seed)
+        held_out = validation.ids, validation.targets
+        most = plan.max_examples
+        return RowFeed(train.ids, train.targets, *held_out, plan.batch_tokens, plan.seed, max_examples=most)
 
     def task(self, plan: Plan) -> Task:
         return dialogue_task(self.tokenizer, self.validation_examples, plan.label_smoothing)

@@ -26,6 +26,7 @@ from headway.training.presets import Decision, Plan, encoder_plan, fine_tune_row
 from headway.training.recipes.classification import cut_warning, shortened
 from headway.training.recipes.language_modeling import bpe_size
 from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.vocabulary import base_vocabulary
 
 LONGEST = 128
 """Tokens of a text, unless --length says otherwise."""
@@ -75,8 +76,8 @@ class EmbeddingRecipe(Recipe):
         self.kind = "pairs" if pairs.scores is None else "scores"
         if self.kind == "pairs" and len(held_out) < 2:
             raise InputError(f"{table.name}: {len(held_out)} held-out pair; ranking needs two or more. Add rows.")
-        tokenizer = given.tokenizer or (self.base.tokenizer if self.base else None)
-        self.tokenizer = tokenizer or _tokenizer([*train.first, *train.second], self.options)
+        vocabulary = base_vocabulary(given, [*train.first, *train.second])
+        self.tokenizer = vocabulary.tokenizer or _tokenizer([*train.first, *train.second], self.options)
         longest = self.options.length or LONGEST
         self.longest = longest if self.base is None else min(longest, self.base.config.max_length)
         rows = [self.tokenizer.encode_batch(texts, special=True) for texts in (train.first, train.second)]
@@ -95,6 +96,7 @@ class EmbeddingRecipe(Recipe):
             "train": f"{len(train):,} pairs",
             "validation": f"{len(held_out):,} pairs{whence}",
             "warnings": warnings,
+            **vocabulary.facts,
         }
         texts = [*train.first, *train.second]
         self.baselines = embedding_baselines(texts, held_out.first, held_out.second, held_out.scores)

@@ -64,8 +64,11 @@ class Recipe(ABC):
     def task(self, plan: Plan) -> Task:
         """Loss and metrics."""
 
-    def fit(self, plan: Plan, model: nn.Module) -> bool:
-        """Fit the model without a loop, where the plan wants that; whether it was so."""
+    def fit(self, plan: Plan, model: nn.Module, show: Callable[[float, float], None]) -> bool:
+        """Fit the model without the training loop, where the plan wants that; whether it was so.
+
+        ``show`` is told the share that is done and a loss.
+        """
         return False
 
     def sampler(self, model: nn.Module) -> Callable[[], str] | None:

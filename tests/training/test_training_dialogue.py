@@ -1,0 +1,291 @@
+"""Conversations: read and checked, rendered by a template, trained on their replies alone, and spoken with afterwards."""
+
+import json
+import math
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from bases import WORDS, make_base, tokenizer
+
+import headway
+from headway.data.batches import IGNORED
+from headway.data.detect import detect
+from headway.data.dialogues import Dialogues
+from headway.data.read import read
+from headway.errors import InputError
+from headway.inference.evaluation import evaluate
+from headway.tasks.language_modeling import LanguageModeling
+from headway.text.chat import DEFAULT_TEMPLATE, with_chat
+from headway.text.chat_ids import encode_chat
+from headway.text.tokenizer import Tokenizer
+from headway.training import trainer
+from headway.training.recipes.dialogue import dialogue_examples
+
+TINY = {"steps": 8, "batch_tokens": 256, "threads": 1, "precision": "float32", "evaluations": 2, "quiet": True}
+SHAPE = {"d_model": 16, "layers": 2, "heads": 2}
+
+
+def say(*contents: str, system: str | None = None) -> dict[str, Any]:
+    roles = [("user", "assistant")[i % 2] for i in range(len(contents))]
+    said = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+    return {"messages": ([] if system is None else [{"role": "system", "content": system}]) + said}
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """101 conversations in which replies repeat what was said, of one to four turns."""
+    choose, rows = random.Random(3), []
+    for number in range(101):
+        contents = []
+        for _ in range(choose.randint(1, 4)):
+            words = choose.choices(WORDS, k=choose.randint(2, 7))
+            contents += [" ".join(words), " ".join(words[::-1])]
+        rows.append({"id": number, **say(*contents, system="repeat" if number % 3 == 0 else None)})
+    return write(tmp_path_factory.mktemp("talk") / "talk.jsonl", rows)
+
+
+@pytest.fixture(scope="module")
+def talk_run(talk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "talk"
+    headway.train(talk, out=out, **SHAPE, **TINY)
+    return out
+
+
+def test_they_are_found_by_themselves(talk: Path):
+    source = read(talk)
+    assert isinstance(source, Dialogues) and len(source) == len(source.conversations) == 101
+    assert source.conversations[0][0] == {"role": "system", "content": "repeat"}
+    assert source.place(7) == "line 8" and len(source.fingerprint) == 64
+    found = detect(source)
+    assert found.task == "language_modeling" and "replies alone" in found.reasons[0]
+    for task in ("classification", "masked_lm", "embedding"):
+        with pytest.raises(InputError, match=f"they train a language model, not {task}"):
+            detect(source, task=task)
+    with pytest.raises(InputError, match="name no column"):
+        detect(source, text_column="messages")
+
+
+def test_a_text_called_messages_is_a_text(tmp_path: Path):
+    source = read(write(tmp_path / "a.jsonl", [{"messages": "hello there"}, {"messages": "and again"}]))
+    assert not isinstance(source, Dialogues)
+
+
+GOOD = say("a", "b")
+BAD = [
+    ({"messages": []}, "the conversation is empty"),
+    ({"messages": "hello"}, "'messages' is a string, expected a list"),
+    ({"text": "hello"}, "no 'messages' here"),
+    (say("a", "b", "c"), "the last message is of the role 'user'; a conversation ends with a reply"),
+    ({"messages": [{"role": "assistant", "content": "b"}]}, "a reply and nothing before it"),
+    (
+        {"messages": [{"role": "user", "content": "a"}, {"role": "bot", "content": "b"}]},
+        "message 2 has the role 'bot'; ",
+    ),
+    ({"messages": [{"role": "user", "content": "a"}, {"content": "b"}]}, "message 2 has the role null"),
+    (
+        {"messages": [{"role": "user", "content": ["a"]}, *say("a", "b")["messages"]]},
+        "message 1: its content is a list",
+    ),
+    ({"messages": ["a", "b"]}, "message 1 is a string, expected an object"),
+    (say("a", "  "), "message 2 is an empty reply"),
+    ({"messages": [*GOOD["messages"][:1], {"role": "assistant", "content": None, "tool_calls": [1]}]}, "'tool_calls'"),
+    (say("a", "b\0"), "message 2 has the escape of a NUL"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), BAD)
+def test_what_is_wrong_is_said_with_its_line(row: Any, message: str, tmp_path: Path):
+    path = write(tmp_path / "a.jsonl", [GOOD, GOOD, row, GOOD])
+    with pytest.raises(InputError) as raised:
+        read(path)
+    assert "line 3: " in str(raised.value) and message in str(raised.value)
+    source = read(path, on_bad_row="skip")
+    assert isinstance(source, Dialogues) and len(source) == 3 and source.skipped[0][0] == 3
+
+
+def test_files_of_two_kinds_are_not_mixed(talk: Path, corpus: Path, tmp_path: Path):
+    rows = write(tmp_path / "rows.jsonl", [{"text": "a", "label": "b"}])
+    with pytest.raises(InputError, match="holds conversations"):
+        read([talk, rows])
+    for one, other in ((talk, corpus), (corpus, talk)):
+        with pytest.raises(InputError, match=r"talk\.jsonl holds conversations, .*corpus\.txt does not"):
+            headway.train(one, validation=other, out=tmp_path / "run", **TINY)
+    assert not (tmp_path / "run").exists()
+
+
+def dialogues(*talks: dict[str, Any], tmp_path: Path) -> Dialogues:
+    source = read(write(tmp_path / "some.jsonl", list(talks)))
+    assert isinstance(source, Dialogues)
+    return source
+
+
+def test_targets_are_the_replies_and_what_ends_them(tmp_path: Path):
+    words = with_chat(tokenizer())
+    source = dialogues(say("the cat", "sat on", "a mat", "red doors", system="be old"), tmp_path=tmp_path)
+    found = dialogue_examples(words, source, [0], 200)
+    ids, reply = encode_chat(words, source.conversations[0])
+    assert found.ids == [ids[:-1]] and (found.n_long, found.n_lost) == (0, 0)
+    wanted = [target for target in found.targets[0] if target != IGNORED]
+    assert words.decode(wanted, skip_special=False) == "sat on<|im_end|>red doors<|im_end|>"
+    assert found.n_targets == len(wanted) == sum(reply)
+    places = [place for place, target in enumerate(found.targets[0]) if target != IGNORED]
+    assert all(ids[place + 1] == found.targets[0][place] for place in places)
+
+
+def test_of_long_conversations_the_oldest_turns_are_left_out(tmp_path: Path):
+    words = with_chat(tokenizer())
+    turns = ["the cat sat", "old dogs ran", "on a mat", "past red doors", "and", "sang"]
+    source = dialogues(say(*turns, system="be kind"), say("a", "b"), tmp_path=tmp_path)
+    whole, last = (
+        dialogue_examples(words, dialogues(say(*some, system="be kind"), tmp_path=tmp_path), [0], 999)
+        for some in (turns, turns[2:])
+    )
+    length = len(last.ids[0])
+    found = dialogue_examples(words, source, [0, 1], length)
+    assert found.ids[0] == last.ids[0] and found.targets[0] == last.targets[0]
+    assert found.n_long == 1 and found.n_lost == whole.n_targets - last.n_targets
+    [warning] = found.warnings(length)
+    assert f"1 of 2 conversations exceed {length} tokens: their oldest turns are left out" in warning
+    assert f"{found.n_lost / (found.n_lost + found.n_targets):.1%}" in warning
+    alone = dialogues(say("the cat", "old dogs ran past red doors " * 20), tmp_path=tmp_path)
+    cut = dialogue_examples(words, alone, [0], 61)
+    assert len(cut.ids[0]) == len(cut.targets[0]) == 61 and cut.targets[0][-1] != IGNORED and cut.n_lost > 0
+    nothing = dialogue_examples(words, dialogues(say("the cat " * 90, "sat"), tmp_path=tmp_path), [0], 61)
+    assert nothing.ids == [] and "1 have no reply left" in nothing.warnings(61)[0]
+
+
+class Fixed(torch.nn.Module):
+    """Logits that depend on the ids alone."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.table = torch.nn.Embedding(size, size)
+
+    def forward(self, ids: torch.Tensor, mask: Any = None) -> torch.Tensor:
+        return self.table(ids)
+
+
+def test_the_loss_counts_replies_alone(talk: Path):
+    from headway.data.feed import row_batches
+
+    words = with_chat(tokenizer())
+    source = read(talk)
+    assert isinstance(source, Dialogues)
+    found = dialogue_examples(words, source, range(11), 300)
+    model, task = Fixed(words.vocab_size), LanguageModeling(label_smoothing=0.1)
+    total, count, by_hand = 0.0, 0, 0.0
+    with torch.no_grad():
+        for batch in row_batches(found.ids, found.targets, 500):
+            assert batch.ids.shape == batch.targets.shape
+            loss, n = task.loss(model.eval(), batch)
+            total, count = total + loss.item(), count + n
+        for ids, targets in zip(found.ids, found.targets, strict=True):
+            for token, target in zip(ids, targets, strict=True):
+                if target != IGNORED:
+                    by_hand -= F.log_softmax(model.table.weight[token], dim=-1)[target].item()
+    assert count == found.n_targets
+    assert total == pytest.approx(by_hand, rel=1e-5)
+    metrics = task.evaluate(model, row_batches(found.ids, found.targets, 500))
+    assert metrics["val_loss"] == pytest.approx(by_hand / count, rel=1e-5)
+    assert metrics["perplexity"] == pytest.approx(math.exp(by_hand / count), rel=1e-4)
+
+
+def test_from_scratch_it_can_be_spoken_with(talk: Path, talk_run: Path, in_process: Any):
+    facts = json.loads((talk_run / "headway.json").read_text())
+    assert facts["task"] == "language_modeling" and "conversations with" in facts["data"]["train"]
+    assert [line["name"] for line in facts["baselines"]] == ["uniform (ln V)", "unigram"]
+    words = Tokenizer.load(talk_run)
+    assert words.chat_template == DEFAULT_TEMPLATE
+    assert words.tokens[words.end_of_text or 0] == "<|im_end|>"
+    written = json.loads((talk_run / "config.json").read_text())
+    assert written["vocab_size"] == words.vocab_size and written["eos_token_id"] == words.end_of_text
+    assert json.loads((talk_run / "generation_config.json").read_text())["eos_token_id"] == words.end_of_text
+    pipe = headway.load(talk_run)
+    reply = pipe.chat([{"role": "user", "content": "the cat"}], max_tokens=7, seed=1)
+    assert isinstance(reply, str) and "<|im" not in reply
+    status, out, _ = in_process("generate", talk_run, "the cat", "--chat", "--max-tokens", 5, "--json", "--seed", 1)
+    assert status == 0 and json.loads(out.splitlines()[-1])["results"][0] == {"role": "user", "content": "the cat"}
+    theirs = transformers.AutoTokenizer.from_pretrained(talk_run)
+    messages = say("the cat", "sat on")["messages"]
+    ids = theirs.apply_chat_template(messages, tokenize=True, return_dict=True)["input_ids"]
+    assert ids == encode_chat(words, messages)[0]
+
+
+def test_evaluate_reproduces_its_loss(talk: Path, talk_run: Path, tmp_path: Path):
+    facts = json.loads((talk_run / "headway.json").read_text())
+    found = evaluate(talk_run)
+    for name in ("val_loss", "bits_per_byte"):
+        assert found[name] == pytest.approx(facts["metrics"][name], abs=1e-5)
+    assert f"with {found['examples']:,}" in facts["data"]["validation"]
+    other = evaluate(talk_run, [write(tmp_path / "other.jsonl", [say("the cat", "sat on a mat")])])
+    assert other["examples"] == len(Tokenizer.load(talk_run).encode("sat on a mat")) + 1
+
+
+def test_from_a_base_whose_vocabulary_grows(talk: Path, tmp_path: Path):
+    """Two tokens for the template, and more that were asked for; updates of low rank, and the new rows."""
+    base = make_base("gpt2", tmp_path / "base")
+    options = {**TINY, "from_model": str(base), "extend_vocab": 71, "lora": 3}
+    headway.train(talk, out=tmp_path / "run", **options)
+    words, old = Tokenizer.load(tmp_path / "run"), tokenizer()
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    assert words.vocab_size == old.vocab_size + facts["data"]["added_tokens"] + 2
+    assert words.tokens[-2:] == ["<|im_start|>", "<|im_end|>"]
+    assert facts["plan"]["model"]["vocab_size"] == max(331, words.vocab_size)
+    assert headway.load(tmp_path / "run").chat([{"role": "user", "content": "the cat"}], max_tokens=5) is not None
+    from safetensors.torch import load_file
+
+    before, after = (
+        next(p for name, p in load_file(place / "model.safetensors").items() if "wte" in name)
+        for place in (base, tmp_path / "run")
+    )
+    assert torch.equal(before[: old.vocab_size], after[: old.vocab_size])
+    assert not torch.equal(after[words.vocab_size - 1], after[words.vocab_size - 2]), "the new rows were trained"
+    [checkpoint] = (tmp_path / "run" / "checkpoints").iterdir()
+    tensors = load_file(checkpoint / "tensors.safetensors")
+    table = next(p for name, p in tensors.items() if name.startswith("model.") and "embedding" in name)
+    assert len(table) == words.vocab_size - old.vocab_size
+
+
+def test_a_base_with_a_template_keeps_it(talk: Path, talk_run: Path, tmp_path: Path):
+    headway.train(talk, out=tmp_path, from_model=str(talk_run), **TINY)
+    before, after = Tokenizer.load(talk_run), Tokenizer.load(tmp_path)
+    assert after.vocab_size == before.vocab_size and after.chat_template == before.chat_template
+
+
+def test_a_template_that_refuses_is_said_with_the_line(tmp_path: Path):
+    words = tokenizer().with_template("{{ raise_exception('no') if messages | length > 2 }}", {}, [])
+    source = dialogues(say("a", "b"), say("a", "b", "c", "d"), tmp_path=tmp_path)
+    with pytest.raises(InputError, match=r"some\.jsonl, line 2: chat template"):
+        dialogue_examples(words, source, [1], 99)
+
+
+def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(
+    talk: Path, talk_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    honest, seen = trainer.accumulation, []
+
+    def stopping(*given: Any) -> int:
+        seen.append(1)
+        if len(seen) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return honest(*given)
+
+    monkeypatch.setattr(trainer, "accumulation", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        headway.train(talk, out=tmp_path, **SHAPE, **TINY)
+    monkeypatch.setattr(trainer, "accumulation", honest)
+    headway.train(talk, out=tmp_path, **SHAPE, **TINY)
+    one, other = (json.loads((place / "headway.json").read_text()) for place in (talk_run, tmp_path))
+    assert (one["metrics"], one["train_loss"]) == (other["metrics"], other["train_loss"])
+    assert (talk_run / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
