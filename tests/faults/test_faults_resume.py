@@ -148,6 +148,24 @@ def test_killed_and_taken_up_again(
     assert not [path.name for path in out.rglob("*") if path.name.endswith(".tmp")]
 
 
+def test_killed_in_the_middle_of_fine_tuning(
+    lm_run: Path,
+    corpus: Path,
+    tmp_path: Path,
+    headway_command: Callable[..., subprocess.CompletedProcess],
+):
+    """Updates of low rank and rows of new tokens are all that a checkpoint holds; the rest comes from the base."""
+    options = {"lora": 3, "extend_vocab": 29, "steps": 12, "batch_tokens": 256, "threads": 1, "precision": "float32"}
+    options |= {"average": 0.9, "dropout": 0.1, "evaluations": 3}
+    base = {"from_model": str(lm_run)}
+    headway.train(corpus, out=tmp_path / "alone", quiet=True, **base, **options)
+    command = ("train", corpus, "--from", lm_run, "--out", tmp_path / "killed", *words(options))
+    killed = headway_command(*command, script=OFTEN + AT_STEP.format(event="step", step=7))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    headway.train(corpus, out=tmp_path / "killed", quiet=True, **base, **options)
+    assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
+
+
 def test_killed_again_and_again(
     corpus: Path,
     tmp_path: Path,

@@ -36,6 +36,7 @@ def test_times_that_mean_nothing(text: str):
         ("time", 90, "a text"),
         *((name, 0, "1 or more") for name in ("steps", "vocab", "length", "d_model", "layers", "heads", "threads")),
         *((name, 0, "1 or more") for name in ("batch_tokens", "accumulate", "grow_batch", "evaluations")),
+        *((name, 0, "1 or more") for name in ("lora", "extend_vocab")),
         *((name, -1, "0 or more") for name in ("clip", "patience", "seed", "weight_decay")),
         *((name, math.nan, "0 or more") for name in ("clip", "weight_decay")),
         *((name, 1.0, "0 to below 1") for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup")),
@@ -59,6 +60,20 @@ def test_bad_values(name: str, value: object, allowed: str):
     assert f"--{name.replace('_', '-')} is {value!r}" in message or f"--{name.replace('_', '-')} is {value}" in message
     assert allowed in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["lora", "extend_vocab", "freeze", "layer_decay"])
+def test_what_is_for_fine_tuning_needs_a_base(name: str):
+    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is for fine-tuning; say from which model"):
+        TrainOptions(**{name: 1})
+    assert getattr(TrainOptions(**{name: 1, "from_model": "runs/a"}), name) == 1
+
+
+def test_low_rank_updates_go_with_adam_and_a_model_that_is_trained():
+    with pytest.raises(InputError, match="--lora goes with --optimizer adam or adamw"):
+        TrainOptions(lora=3, from_model="runs/a", optimizer="muon")
+    with pytest.raises(InputError, match="--frozen and --lora were both given"):
+        TrainOptions(lora=3, from_model="runs/a", frozen=True)
 
 
 def test_time_and_steps_exclude_each_other():

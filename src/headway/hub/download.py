@@ -137,9 +137,9 @@ def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
     weights = _shards(folder) if INDEX in files else _chosen(files, (FILE,))
     if not weights and not allow_pickle:
         pickles = _chosen(files, PICKLES)
-        advice = f", only {pickles[0]}: a Python pickle, which can run code; " if pickles else ""
-        advice += "if you trust whoever made it, --allow-pickle (allow_pickle=True) fetches it" if pickles else ""
-        raise InputError(f"has no {FILE}{advice}")
+        found = f", only {pickles[0]}: a Python pickle, which can run code. If you trust its maker, " if pickles else ""
+        advice = f"`headway export {name} --to hf --allow-pickle --out NEW` converts it" if pickles else ""
+        raise InputError(f"has no {FILE}{found}{advice}")
     for file in weights or _chosen(files, PICKLES):
         get(file, folder.name)
     return folder

@@ -115,8 +115,8 @@ def open_weights(directory: str | Path, *, allow_pickle: bool = False) -> Weight
     if not allow_pickle:
         raise InputError(
             f"{single}: no such file, but {pickles[0].name} is there: a Python pickle, which can run code. "
-            "If you trust whoever made it, --allow-pickle (allow_pickle=True) reads its tensors in a process of "
-            "limited means; better get the model's safetensors file"
+            "If you trust whoever made it, `headway export DIRECTORY --to hf --allow-pickle --out NEW` reads its "
+            "tensors in a process of limited means and writes safetensors; better get the model's safetensors file"
         )
     return _open_pickles(directory, pickles)
 

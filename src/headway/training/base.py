@@ -45,6 +45,11 @@ def load_base(place: str) -> Base:
     return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
 
 
+def take_stack(base: Base, path: Path) -> None:
+    """Give a base the embeddings and blocks of another model of its configuration; its head and pooler stay."""
+    base.model.stack.load_state_dict(load_model(path).stack.state_dict())  # type: ignore[union-attr, operator]
+
+
 def prepared_base(model: nn.Module, plan: Plan) -> nn.Module:
     """A base made ready to be trained as planned: its dropout set, and what stays as it is frozen; in place.
 

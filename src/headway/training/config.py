@@ -57,13 +57,14 @@ class TrainOptions:
     clip: float = option(1.0, "longest gradient, 0 for no limit")
     dropout: float | None = option(None, "share of activations dropped in training")
     token_dropout: float | None = option(None, "share of tokens hidden in training (classification)")
-    mask_share: float | None = option(None, "share of tokens to be predicted (masked_lm) [default: 0.3, with --from 0.15]")
+    mask_share: float | None = option(None, "share of tokens to predict (masked_lm) [default: 0.3, with --from 0.15]")
     whole_words: bool = option(False, "hide whole words (masked_lm)")
     label_smoothing: float | None = option(None, "share of each target spread over all classes")
     layer_decay: float | None = option(None, "rate of each block over that of the next, with --from")
     freeze: int | None = option(None, "leave the embeddings and so many of the first blocks as they are, with --from")
     lora: int | None = option(None, "train updates of this rank (LoRA) and leave the weights as they are, with --from")
     extend_vocab: int | None = option(None, "first learn up to so many new tokens from the data, with --from")
+    adapt: bool = option(False, "first train the model to fill in masked tokens of the same texts, with --from")
     frozen: bool = option(False, "fit only a linear classifier on the model's vectors, with --from")
     contrastive: bool = option(False, "bring the vectors into order by pairs of rows, then as --frozen")
     average: float = option(0.0, "decay of the running average of the weights, such as 0.999; 0 for none")
@@ -120,6 +121,11 @@ class TrainOptions:
         for name in ("layer_decay", "freeze", "lora", "extend_vocab"):
             if getattr(self, name) is not None and self.from_model is None:
                 raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
+        for name in ("frozen", "contrastive", "adapt"):
+            if getattr(self, name) and self.from_model is None:
+                raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
+        if (self.frozen or self.contrastive) and self.adapt:
+            raise InputError("--adapt trains the whole model, which --frozen and --contrastive do not; choose one.")
         for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")

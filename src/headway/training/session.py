@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.models.lora import count_parameters
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
-from headway.training.base import Base, load_base
+from headway.training.base import Base, load_base, take_stack
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import TrainOptions, flag, seconds
@@ -34,6 +34,12 @@ from headway.training.trainer import Interrupted, Job, State, train
 DEFAULT_TIME = "5m"
 ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
+ADAPTED = "adapted"
+"""The folder of the run that learns the texts before their labels (``--adapt``)."""
+ADAPTING = 0.4
+"""The share of the time that it may take."""
+ADAPTING_EPOCHS = 10
+"""The most passes over the texts that it takes (Gururangan et al. 2020 take up to 100)."""
 
 
 def run_training(
@@ -70,6 +76,8 @@ def run_training(
             progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
             return run
     run.create()
+    if options.adapt:
+        _adapt(inputs, found, options, out, validation, started, progress)
     with run.locked():
         try:
             prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
@@ -116,6 +124,38 @@ def run_training(
         return run
 
 
+def _adapt(
+    inputs: Sequence[str | Path],
+    found: Detected,
+    options: TrainOptions,
+    out: Path,
+    validation: Sequence[str | Path],
+    started: float,
+    progress: Silent,
+) -> None:
+    """Train the base to fill in tokens of the same texts, as a run of its own in ``out/adapted``.
+
+    Labels are not read.  It is over within ADAPTING of the time, or takes as many steps as the run itself.
+    """
+    if found.task != "classification":
+        raise InputError("--adapt is for classification: the texts are learnt first, then their labels.")
+    time_left = None
+    if options.steps is None:
+        time_left = f"{max(5.0, ADAPTING * (seconds(options.time or DEFAULT_TIME) - time.monotonic() + started)):.3f}s"
+    alone = TrainOptions(
+        task="masked_lm",
+        from_model=options.from_model,
+        text_column=found.text_column,
+        **{name: getattr(options, name) for name in ("encoding", "delimiter", "on_bad_row", "length", "threads")},
+        **{name: getattr(options, name) for name in ("steps", "precision", "seed", "whole_words", "mask_share")},
+        time=time_left,
+        epochs=ADAPTING_EPOCHS,
+    )
+    progress.say("first the texts are learnt without their labels (--adapt)")
+    run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
+    progress.say("now their labels")
+
+
 @dataclass
 class Prepared:
     """A run with everything decided and nothing trained."""
@@ -144,6 +184,8 @@ def _prepare(
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
     tokenizer = Tokenizer.load(run.path) if earlier is not None else None
     base = load_base(options.from_model) if options.from_model else None
+    if base is not None and options.adapt:
+        take_stack(base, run.path / ADAPTED)
     if base is not None and earlier is not None:
         _check_same_base(earlier, base, run)
     for reason in found.reasons:

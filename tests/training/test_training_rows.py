@@ -1,0 +1,223 @@
+"""Classifiers from a pretrained encoder: rates by layer, tables by rows, few rows, frozen vectors, adapting, seeds."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import headway
+from headway.errors import InputError
+from headway.hub.directory import load_model, save_model
+from headway.models.config import TransformerConfig
+from headway.models.depth import first_blocks
+from headway.models.ensemble import Ensemble
+from headway.models.freeze import freeze
+from headway.models.heads import PoolingHead
+from headway.models.initialise import initialise
+from headway.models.transformer import Encoder
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.contrastive import pair_loss
+from headway.training.frozen import TEMPLATES, kept_blocks, label_texts
+from headway.training.optim import RowAdam, optimizers
+
+QUICK = {"threads": 1, "precision": "float32", "quiet": True}
+BERT = {
+    "norm": "layernorm", "norm_order": "post", "norm_parameters": "both", "positions": "learned", "gated": False,
+    "activation": "gelu", "bias": ("qkv", "out", "ff", "head"), "embedding_norm": True, "segments": 2,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def base(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence encoder in BERT's layout that has seen nothing yet."""
+    folder = tmp_path_factory.mktemp("bases") / "sentences"
+    words = train_tokenizer(rows.read_text(encoding="utf-8").splitlines(), "word", 60, role="encoder")
+    config = TransformerConfig(words.vocab_size, d_model=20, n_heads=2, n_layers=3, d_ff=28, max_length=64, **BERT)
+    model = initialise(Encoder(config, PoolingHead("mean")), seed=1, zero_out=False)
+    save_model(model, folder)
+    words.save(folder, max_length=64)
+    return folder
+
+
+def test_a_table_trained_by_rows_is_adam_on_the_rows_that_are_read():
+    ids = torch.tensor([[1, 4, 4], [2, 1, 7]])
+    tables = [nn.Embedding(11, 3, sparse=sparse) for sparse in (True, False)]
+    start = tables[0].weight.detach().clone()
+    tables[1].load_state_dict(tables[0].state_dict())
+    chosen = [RowAdam(tables[0].parameters(), lr=0.1, betas=(0.9, 0.99), eps=1e-8)]
+    chosen.append(torch.optim.Adam(tables[1].parameters(), lr=0.1, betas=(0.9, 0.99), eps=1e-8))
+    for _ in range(4):
+        for table, optimizer in zip(tables, chosen, strict=True):
+            optimizer.zero_grad()
+            (table(ids) ** 3).sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(tables[0].weight, tables[1].weight, atol=1e-6, rtol=1e-5)
+    unread = [row for row in range(11) if row not in (1, 2, 4, 7)]
+    assert torch.equal(tables[0].weight[unread], start[unread])
+
+
+def test_each_block_has_a_part_of_the_rate_of_the_next(base: Path):
+    model = load_model(base)
+    model.head = nn.Linear(20, 2)
+    chosen = optimizers(model, "adamw", 1e-3, 0.1, layer_decay=0.5)
+    rate = {id(p): group["peak"] for o in chosen for group in o.param_groups for p in group["params"]}
+    named = {name: rate[id(p)] for name, p in model.named_parameters()}
+    assert named["head.weight"] == named["stack.blocks.2.attention.layer.qkv.weight"] == 1e-3
+    assert named["stack.blocks.1.feedforward.norm.bias"] == 5e-4
+    assert named["stack.blocks.0.feedforward.layer.up.weight"] == 2.5e-4
+    assert named["stack.embedding.tokens.weight"] == 1.25e-4
+    assert len(rate) == len(list(model.parameters()))
+
+
+def test_frozen_parts_are_given_to_no_optimiser(base: Path):
+    model = freeze(load_model(base), 2)
+    chosen = optimizers(model, "adamw", 1e-3, 0.1)
+    trained = {id(p) for o in chosen for group in o.param_groups for p in group["params"]}
+    names = [name for name, p in model.named_parameters() if id(p) in trained]
+    assert names and all(name.startswith(("stack.blocks.2.", "pooler")) for name in names)
+    with pytest.raises(ValueError, match="7 blocks cannot be frozen"):
+        freeze(model, 7)
+
+
+def test_the_first_blocks_compute_what_they_computed_in_the_whole(base: Path):
+    ids = torch.tensor([[5, 6, 7, 8]])
+    model, seen = load_model(base), []
+    model.head = None
+    model.stack.blocks[1].register_forward_hook(lambda module, given, result: seen.append(result))
+    model(ids)
+    cut = first_blocks(model, 2)
+    assert cut.config.n_layers == 2 and torch.equal(cut(ids), seen[0])
+    with pytest.raises(ValueError, match="5 blocks cannot be kept"):
+        first_blocks(cut, 5)
+
+
+def test_an_ensemble_answers_with_the_mean_of_probabilities():
+    class Fixed(nn.Module):
+        config = None
+
+        def __init__(self, *odds: float):
+            super().__init__()
+            self.logits = torch.tensor(odds).log()
+
+        def forward(self, ids, mask=None):
+            return self.logits.expand(len(ids), -1)
+
+    answer = Ensemble([Fixed(0.9, 0.1), Fixed(0.5, 0.5)])(torch.zeros(3, 2, dtype=torch.long))
+    torch.testing.assert_close(answer.softmax(-1), torch.tensor([[0.7, 0.3]]).expand(3, 2))
+
+
+def test_sentences_are_made_of_labels_that_are_words():
+    texts, classes = label_texts(["negative", "Very_Positive"])
+    assert len(texts) == 2 * len(TEMPLATES) and classes == [0] * len(TEMPLATES) + [1] * len(TEMPLATES)
+    assert "this is negative" in texts and "this is very positive" in texts
+    for labels in (["0", "1"], ["LABEL_0", "LABEL_1"], ["a", "b"], ["good", "GOOD!"]):
+        assert label_texts(labels) == ([], [])
+
+
+def test_pairs_of_one_label_are_drawn_together_and_others_apart():
+    x = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
+    near = math.sqrt(0.5)
+    expected = ((near - 1) ** 2 * 2 + 0.0**2 * 2 + near**2 * 2) / 6  # pairs 0-2 agree, 0-1 and 1-2 do not
+    assert pair_loss(x, torch.tensor([0, 1, 0])).item() == pytest.approx(expected, abs=1e-6)
+
+
+def few(rows: Path, path: Path, n: int = 24) -> Path:
+    lines = rows.read_text(encoding="utf-8").splitlines()[: n + 1]
+    path.write_text("\n".join(line.replace(",neg", ",negative").replace(",pos", ",positive") for line in lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("way", [{}, {"frozen": True}])
+def test_few_rows_become_a_linear_classifier_by_itself(way: dict, base: Path, rows: Path, tmp_path: Path):
+    data, out = few(rows, tmp_path / "few.csv"), tmp_path / "run"
+    found = headway.train(data, from_model=str(base), out=out, **way, **QUICK)
+    facts = json.loads((out / "headway.json").read_text(encoding="utf-8"))
+    assert facts["plan"]["frozen"] and facts["plan"]["contrastive"] is not bool(way)
+    assert found["steps"] == 0 and any("linear classifier" in entry["value"] for entry in facts["decisions"])
+    again = headway.load(out)
+    assert set(again("a lovely mat")["scores"]) == {"negative", "positive"}
+    assert load_model(out).config.n_layers == kept_blocks(3) == 2
+    from headway.inference.evaluation import evaluate
+
+    assert evaluate(out)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
+    kinds = [entry["type"].rpartition(".")[2] for entry in json.loads((out / "modules.json").read_text())]
+    assert kinds == ["Transformer", "Pooling", "Normalize", "Dense"]
+    if way:  # the blocks that stay are those of the base
+        ours, theirs = load_model(out).stack.state_dict(), load_model(base).stack.state_dict()
+        assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):
+    from sklearn.linear_model import LogisticRegression
+
+    from headway.training.frozen import fit_frozen, frozen_head, vectors
+
+    model, words = load_model(base), Tokenizer.load(base)
+    model.head = frozen_head(model, 3)
+    ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
+    targets = [0, 1, 2, 0, 1, 2]
+    fit_frozen(model, ["a", "b", "c"], ids, targets, len(ids))
+    expected = LogisticRegression(C=3.0, max_iter=1000).fit(vectors(model, ids), targets)
+    with torch.no_grad():
+        found = torch.cat([model(torch.tensor([row])).softmax(-1) for row in ids])
+    np.testing.assert_allclose(found.numpy(), expected.predict_proba(vectors(model, ids)), atol=1e-5)
+
+
+def test_a_whole_model_is_tuned_from_a_base_and_saved_as_a_sentence_classifier(base: Path, rows: Path, tmp_path: Path):
+    found = headway.train(rows, from_model=str(base), steps=12, out=tmp_path, **QUICK)
+    plan = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))["plan"]
+    assert plan["base"] == str(base) and plan["layer_decay"] == 0.9 and not plan["frozen"]
+    ours, theirs = load_model(tmp_path), load_model(base)
+    assert ours.head.dense is None and ours.head.pooling == "mean" and not ours.head.normalise
+    moved = [not torch.equal(a, b) for a, b in zip(ours.stack.parameters(), theirs.stack.parameters(), strict=True)]
+    assert sum(moved) > len(moved) / 2
+    from headway.inference.evaluation import evaluate
+
+    assert evaluate(tmp_path)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
+
+
+def test_texts_are_learnt_before_their_labels(base: Path, rows: Path, tmp_path: Path):
+    headway.train(rows, from_model=str(base), steps=3, adapt=True, out=tmp_path, **QUICK)
+    first = json.loads((tmp_path / "adapted" / "headway.json").read_text(encoding="utf-8"))
+    assert first["task"] == "masked_lm" and first["finished"]
+    assert load_model(tmp_path).head.pooling == "mean", "the head is that of the base, not of what was learnt between"
+
+
+def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
+    found = headway.train(rows, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
+    facts = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))
+    assert facts["members"] == ["seed-0", "seed-1"]
+    values = facts["seeds"]["val_loss"]["values"]
+    assert facts["seeds"]["val_loss"]["mean"] == pytest.approx(sum(values) / 2) and values[0] != values[1]
+    both = headway.load(tmp_path)
+    text = "the old cat is awful"
+    each = [headway.load(tmp_path / name)(text)["scores"]["neg"] for name in facts["members"]]
+    assert both(text)["scores"]["neg"] == pytest.approx(sum(each) / 2, abs=1e-5)
+    assert found["val_loss"] <= max(values)
+    again = headway.train(rows, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
+    assert again["val_loss"] == found["val_loss"]
+
+
+REFUSED = {
+    "no base": ({"frozen": True}, "--frozen is for fine-tuning"),
+    "adapting nothing": ({"adapt": True}, "--adapt is for fine-tuning"),
+    "both": ({"adapt": True, "frozen": True, "from_model": "x"}, "choose one"),
+    "a size": ({"d_model": 8, "from_model": "x"}, "--d-model cannot be chosen with --from"),
+    "a rate that grows": ({"layer_decay": 1.5, "from_model": "x"}, "--layer-decay is 1.5"),
+    "nothing there": ({"from_model": "no/such/place/here"}, "--from no/such/place/here"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_is_refused(what: str, rows: Path, tmp_path: Path):
+    options, said = REFUSED[what]
+    with pytest.raises(InputError, match=said):
+        headway.train(rows, steps=1, out=tmp_path / "run", **options, **QUICK)
+    assert not (tmp_path / "run").exists()
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
