@@ -20,6 +20,7 @@ from headway.text.chat import with_chat
 from headway.text.extend import extend
 from headway.text.parts import made_of
 from headway.text.tokenizer import Tokenizer
+from headway.training import optim
 
 N = V + 6
 ROWS = {V: [5, 7], V + 1: [11], 300: [13, 17, 19], V + 3: []}
@@ -108,6 +109,30 @@ def test_frozen_tables_train_the_new_rows_alone(bases: dict[str, Path]):
         for name, p in trained.items():
             changed = (p != before[name]).any(dim=-1).nonzero()[:, 0].tolist()
             assert changed and min(changed) >= V
+
+
+def test_of_a_large_table_too(bases: dict[str, Path], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Large tables have gradients with entries for the rows that were read alone; a batch may have no new token."""
+    monkeypatch.setattr(optim, "LARGE_TABLE", 7)
+    base = str(bases["llama"])
+    headway.train(corpus, out=tmp_path, from_model=base, extend_vocab=3, lora=2, **{**OPTIONS, "batch_tokens": 61})
+    name, old = "model.embed_tokens.weight", tokenizer().vocab_size
+    before, after = (load_file(place / "model.safetensors")[name] for place in (bases["llama"], tmp_path))
+    assert torch.equal(before[:old], after[:old]) and torch.equal(before[old + 3 :], after[old + 3 :])
+    assert not torch.equal(before[old : old + 3], after[old : old + 3])
+    model = resize_vocabulary(load_model(bases["llama"]), N, {V: [5, 7]}).requires_grad_(False)
+    train_new_rows(model)
+    chosen = optim.optimizers(model, "adamw", 0.1, 0.1, by_rows=True)
+    table = model.stack.embedding.tokens.weight  # type: ignore[union-attr]
+    for ids in ([5, 7, 11], [5, V, 11]):
+        was = table.detach().clone()
+        model(torch.tensor([ids])).logsumexp(dim=-1).sum().backward()
+        assert table.grad is not None and table.grad.is_sparse
+        for optimizer in chosen:
+            optimizer.step()
+            optimizer.zero_grad()
+        changed = (table != was).any(dim=-1).nonzero()[:, 0].tolist()
+        assert changed == [V for number in ids if number == V]
 
 
 TEXTS = ["underground overground wandering free the wombles of wimbledon common are we"] * 20

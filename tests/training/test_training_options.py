@@ -72,8 +72,9 @@ def test_what_is_for_fine_tuning_needs_a_base(name: str):
 def test_low_rank_updates_go_with_adam_and_a_model_that_is_trained():
     with pytest.raises(InputError, match="--lora goes with --optimizer adam or adamw"):
         TrainOptions(lora=3, from_model="runs/a", optimizer="muon")
-    with pytest.raises(InputError, match="--frozen and --lora were both given"):
-        TrainOptions(lora=3, from_model="runs/a", frozen=True)
+    for name in ("frozen", "contrastive"):
+        with pytest.raises(InputError, match=f"--{name} and --lora were both given"):
+            TrainOptions(lora=3, from_model="runs/a", **{name: True})
 
 
 def test_time_and_steps_exclude_each_other():

@@ -121,10 +121,16 @@ def test_sentences_are_made_of_labels_that_are_words():
 
 
 def test_pairs_of_one_label_are_drawn_together_and_others_apart():
-    x = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
-    near = math.sqrt(0.5)
-    expected = ((near - 1) ** 2 * 2 + 0.0**2 * 2 + near**2 * 2) / 6  # pairs 0-2 agree, 0-1 and 1-2 do not
-    assert pair_loss(x, torch.tensor([0, 1, 0])).item() == pytest.approx(expected, abs=1e-6)
+    x = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0], [0.0, 0.5]])
+    near = math.exp(math.sqrt(0.5) / 0.1)  # of 0 and 2, of 1 and 2, of 3 and 2; 1 and 3 are one direction
+    far, same = math.exp(0.0), math.exp(1.0 / 0.1)
+    first = -math.log(near / (far + near + far))  # row 0 looks for 2
+    third = -math.log(near / (near + near + near))  # row 2 looks for 0
+    second = -math.log(same / (far + near + same))  # rows 1 and 3 look for each other
+    expected = (first + third + 2 * second) / 4
+    assert pair_loss(x, torch.tensor([0, 1, 0, 1])).item() == pytest.approx(expected, rel=1e-5)
+    lone = pair_loss(x, torch.tensor([0, 1, 0, 2])).item()
+    assert lone == pytest.approx((first + third) / 2, rel=1e-5), "a row whose label no other has is left out"
 
 
 def few(rows: Path, path: Path, n: int = 24) -> Path:

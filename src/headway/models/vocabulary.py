@@ -80,7 +80,8 @@ def _only(rows: Tensor):
             gradient = gradient.coalesce()
             index, values = gradient.indices(), gradient.values()
             near = torch.isin(index[0], kept)
-            return torch.sparse_coo_tensor(index[:, near], values[near], gradient.shape, is_coalesced=True)
+            kept_part = index[:, near], values[near]
+            return torch.sparse_coo_tensor(*kept_part, gradient.shape, is_coalesced=True, check_invariants=False)
         return torch.zeros_like(gradient).index_copy_(0, kept, gradient.index_select(0, kept))
 
     return change

@@ -129,8 +129,9 @@ class TrainOptions:
         for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
-        if self.frozen and self.lora is not None:
-            raise InputError("--frozen and --lora were both given; the model is left as it is, or updated.")
+        for name in ("frozen", "contrastive"):
+            if getattr(self, name) and self.lora is not None:
+                raise InputError(f"--{name} and --lora were both given; they are two ways to train, choose one.")
         if self.lora is not None and self.optimizer == "muon":
             raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 10:

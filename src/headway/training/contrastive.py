@@ -1,8 +1,7 @@
 """Few labelled rows bring an encoder's vectors into order: those of one label together, those of others apart.
 
-Tunstall et al. 2022 (SetFit): pairs of rows have the target 1 where their labels agree and 0 where they differ, and the
-squared difference of that and the cosine of their vectors is brought down for a few dozen steps.  Here a batch holds as
-many rows of each label, and all its pairs count at once.
+Contrastive tuning before a linear classifier is SetFit (Tunstall et al. 2022); the loss is that of Khosla et al. 2020,
+which looks at all pairs of a batch at once.  A batch holds as many rows of each label.
 """
 
 from collections.abc import Callable
@@ -17,10 +16,11 @@ from headway.models.freeze import freeze
 from headway.models.heads import pool
 from headway.models.transformer import Encoder
 
-STEPS = 60
+STEPS = 40
 LEARNING_RATE = 1e-4
 BATCH = 16
 WARMUP = 0.1
+TEMPERATURE = 0.1
 
 
 def tune_vectors(
@@ -57,9 +57,14 @@ def tune_vectors(
 
 
 def pair_loss(x: Tensor, targets: Tensor) -> Tensor:
-    """The mean over all pairs of (cosine - 1)² where classes agree and cosine² where not: (B, D), (B,) -> ()."""
+    """The mean over rows of the mean of -ln p of the others of its label, p a softmax over cosines: (B, D), (B,) -> ().
+
+    A row whose label no other has does not count.
+    """
     x = torch.nn.functional.normalize(x, dim=-1)
-    cosine = x @ x.T  # (B, B)
-    agree = (targets[:, None] == targets[None]).to(x.dtype)
-    others = ~torch.eye(len(x), dtype=torch.bool, device=x.device)
-    return (cosine - agree)[others].square().mean()
+    itself = torch.eye(len(x), dtype=torch.bool, device=x.device)
+    scores = (x @ x.T / TEMPERATURE).masked_fill(itself, float("-inf"))  # (B, B)
+    agree = (targets[:, None] == targets[None]) & ~itself
+    total = scores.log_softmax(dim=-1).masked_fill(~agree, 0.0).sum(dim=-1)  # (B,)
+    has = agree.any(dim=-1)
+    return -(total[has] / agree.sum(dim=-1)[has]).mean()

@@ -112,7 +112,7 @@ def optimizers(
             module.up.weight.stacked = 2  # type: ignore[attr-defined]
     tables = _large_tables(model) if by_rows else set()
     hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
-    depth = _depths(model)
+    depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon takes matrices of all blocks together
     groups: dict[tuple[str, int], list[nn.Parameter]] = {}
     for p in (p for p in model.parameters() if p.requires_grad):
         what = "table" if id(p) in tables else "matrix" if id(p) in hidden else "other"
