@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from torch import nn
@@ -17,7 +18,9 @@ EVALUATION_SHARE = 0.05
 """Evaluations may take this share of the time."""
 
 
-def measured(plan: Plan, model: nn.Module, feed: Feed, task: Task, limit: float | None) -> Plan:
+def measured(
+    plan: Plan, model: nn.Module, feed: Feed, task: Task, sample: Callable[[], str] | None, limit: float | None
+) -> Plan:
     """The plan with what is measured here: the precision, and how many evaluations fit into the time."""
     decisions = list(plan.decisions)
     if plan.precision == "auto":
@@ -25,7 +28,7 @@ def measured(plan: Plan, model: nn.Module, feed: Feed, task: Task, limit: float 
         plan = replace(plan, precision=precision)
         why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
-    cost = 0.0 if limit is None else evaluation_seconds(model, feed, task)
+    cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, sample)
     if limit is not None and isinstance(feed, TextFeed) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))
         plan = replace(plan, validation_every=every)
@@ -40,13 +43,17 @@ def measured(plan: Plan, model: nn.Module, feed: Feed, task: Task, limit: float 
     return replace(plan, decisions=decisions)
 
 
-def evaluation_seconds(model: nn.Module, feed: Feed, task: Task) -> float:
-    """How long one evaluation will take, from its first batch."""
+def evaluation_seconds(model: nn.Module, feed: Feed, task: Task, sample: Callable[[], str] | None) -> float:
+    """How long one evaluation will take, from its first batch, and the sample that is drawn with it."""
     model.eval()
     batch = next(iter(feed.validation()))
     task.evaluate(model, [batch])
     start = time.perf_counter()
     task.evaluate(model, [batch])
     cost = (time.perf_counter() - start) * feed.validation_batches()
+    if sample is not None:
+        start = time.perf_counter()
+        sample()
+        cost += time.perf_counter() - start
     model.train()
     return cost

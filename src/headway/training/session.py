@@ -203,7 +203,7 @@ def _prepare(
         raise InputError(f"no model can be made with these options: {error}.") from None
     feed, task = recipe.feed(plan), recipe.task(plan)
     if earlier is None:
-        plan = measured(plan, model, feed, task, limit)
+        plan = measured(plan, model, feed, task, recipe.sampler(model), limit)
     return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
 
 
@@ -222,13 +222,14 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=now())
     spent = saved[1]["seconds"] if saved is not None else 0.0
-    evaluation = evaluation_seconds(model, prepared.feed, prepared.task)
+    sample = recipe.sampler(model)
+    evaluation = evaluation_seconds(model, prepared.feed, prepared.task, sample)
     budget = _budget(options, prepared.limit, started, spent, evaluation)
 
     def keep_best() -> None:
         run.save_model(model, recipe.tokenizer, recipe.labels)
 
-    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, recipe.sampler(model))
+    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
     model.train()
     try:
         state = train(job, budget, progress, saved)
