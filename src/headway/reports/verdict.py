@@ -97,6 +97,8 @@ def _apart(model: float, other: float) -> tuple[str, str]:
 
 
 def _advice(record: Record) -> str:
+    if record.info.get("base"):
+        return "For this data use it, or try another pretrained model."
     if record.task in {"language_modeling", "masked_lm"}:
         return "For this data use it, train longer, or start from a pretrained model."
     return "For this data use it, or start from a pretrained model."
