@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import math
 import sys
 import time
@@ -32,15 +33,26 @@ def faster_precision(width: int) -> tuple[str, dict[str, float]]:
     return ("bfloat16" if faster else "float32"), rates
 
 
+@functools.cache
 def product_rate(dtype: torch.dtype, seconds: float = 0.15) -> float:
-    """FLOP/s of the product of two matrices of 1024 × 1024."""
-    a, b = torch.randn(1024, 1024).to(dtype), torch.randn(1024, 1024).to(dtype)
+    """FLOP/s of the product of two matrices of 1024 × 1024, measured once.
+
+    Where a product of 256 × 256 shows that one of those would take longer than ``seconds`` (bfloat16 on a processor
+    without it), the small one is the measure.
+    """
+    small = _rate(dtype, 256, seconds / 10)
+    return small if 2 * 1024**3 / small > seconds else _rate(dtype, 1024, seconds)
+
+
+def _rate(dtype: torch.dtype, size: int, seconds: float) -> float:
+    """FLOP/s of the fastest of as many products of that size as take ``seconds``, at least one."""
+    a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
     best, began = math.inf, time.perf_counter()
     while time.perf_counter() - began < seconds:
         start = time.perf_counter()
         a @ b
         best = min(best, time.perf_counter() - start)
-    return 2 * 1024**3 / best
+    return 2 * size**3 / best
 
 
 def keep_freed_memory() -> None:
