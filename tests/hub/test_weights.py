@@ -30,12 +30,13 @@ def tensors():
 
 
 def equal(weights, wanted):
+    """Whether names, shapes, types, bytes and numbers are those that are wanted."""
     assert set(weights) == set(weights.names) == set(wanted) and len(weights) == len(wanted)
     for name, tensor in wanted.items():
         assert weights.shape(name) == tuple(tensor.shape) and weights.dtype(name) == tensor.dtype
         found = weights.read(name)
         assert found.dtype == tensor.dtype and torch.equal(found, tensor)
-    assert weights.bytes == sum(tensor.numel() * tensor.element_size() for tensor in wanted.values())
+    return weights.bytes == sum(tensor.numel() * tensor.element_size() for tensor in wanted.values())
 
 
 def sharded(directory, parts, name="model-{}.safetensors", index="model.safetensors.index.json", save=save_file):
@@ -49,7 +50,7 @@ def sharded(directory, parts, name="model-{}.safetensors", index="model.safetens
 def test_one_file(tmp_path):
     save_file(tensors(), tmp_path / "model.safetensors", metadata={"format": "pt"})
     with open_weights(tmp_path) as weights:
-        equal(weights, tensors())
+        assert equal(weights, tensors())
         assert "absent" not in weights
         with pytest.raises(KeyError):
             weights["absent"]
@@ -59,7 +60,7 @@ def test_shards(tmp_path):
     names = sorted(tensors())
     sharded(tmp_path, [{name: tensors()[name] for name in names[first::3]} for first in range(3)])
     with open_weights(tmp_path) as weights:
-        equal(weights, tensors())
+        assert equal(weights, tensors())
         assert weights.path(names[1]) == tmp_path / "model-1.safetensors"
 
 
@@ -157,7 +158,7 @@ def test_pickles_are_converted(zipped, tmp_path):
     wanted["learned"] = torch.nn.Parameter(torch.ones(3))
     torch.save(wanted, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     with open_weights(tmp_path, allow_pickle=True) as weights:
-        equal(weights, wanted)
+        assert equal(weights, wanted)
         assert weights.path("tied") == tmp_path / "pytorch_model.bin"
     assert [path.name for path in tmp_path.iterdir()] == ["pytorch_model.bin"]
 
@@ -167,7 +168,7 @@ def test_shards_of_pickles_are_converted(tmp_path):
     names = {"name": "pytorch_model-{}.bin", "index": "pytorch_model.bin.index.json"}
     sharded(tmp_path, parts, **names, save=torch.save)
     with open_weights(tmp_path, allow_pickle=True) as weights:
-        equal(weights, parts[0] | parts[1])
+        assert equal(weights, parts[0] | parts[1])
 
 
 def test_safetensors_are_preferred_to_pickles(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import struct
 import time
@@ -22,13 +23,15 @@ def copy(source: Path, to: Path) -> Path:
     return Path(shutil.copytree(source, to / "copy"))
 
 
-def refused(folder: Path, match: str, file: str) -> None:
+def refusal(folder: Path, file: str) -> str:
+    """What is said when the tokenizer in a folder is refused: one short line that names the file, soon."""
     start = time.monotonic()
-    with pytest.raises(InputError, match=match) as caught:
+    with pytest.raises(InputError) as caught:
         Tokenizer.load(folder)
     message = str(caught.value)
     assert str(folder / file) in message and len(message) < 600 and "\n" not in message
     assert time.monotonic() - start < 5
+    return message
 
 
 VOCABULARIES: dict[str, tuple[Callable[[list[str]], list[str] | bytes], str]] = {
@@ -54,7 +57,7 @@ def test_vocabularies_of_bert(name: str, family_directory: Callable[[str], Path]
     path = folder / "vocab.txt"
     found = change(path.read_text(encoding="utf-8").split("\n")[:-1])
     path.write_bytes(found if isinstance(found, bytes) else ("\n".join(found) + "\n").encode())
-    refused(folder, match, "vocab.txt")
+    assert re.search(match, refusal(folder, "vocab.txt"))
 
 
 def test_huge_files_are_not_read(family_directory: Callable[[str], Path], tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_huge_files_are_not_read(family_directory: Callable[[str], Path], tmp_pa
         with (folder / file).open("r+b") as sparse:
             sparse.truncate(2**40)
         tracemalloc.start()
-        refused(folder, "expected at most 67108864", file)
+        assert re.search("expected at most 67108864", refusal(folder, file))
         assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
         tracemalloc.stop()
 
@@ -90,7 +93,7 @@ def test_configurations(
 ) -> None:
     folder = copy(family_directory(family), tmp_path)
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    refused(folder, match, "")
+    assert re.search(match, refusal(folder, ""))
 
 
 MERGES = {
@@ -107,7 +110,7 @@ def test_merges(name: str, family_directory: Callable[[str], Path], tmp_path: Pa
     folder = copy(family_directory("gpt2"), tmp_path)
     text, match = MERGES[name]
     (folder / "merges.txt").write_text("#version: 0.2\n" + text, encoding="utf-8")
-    refused(folder, match, "merges.txt")
+    assert re.search(match, refusal(folder, "merges.txt"))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "roberta", "marian", "m2m100"])
@@ -129,7 +132,7 @@ def test_vocabularies_of_json(
     folder = copy(family_directory(family), tmp_path)
     path = folder / "vocab.json"
     path.write_text(json.dumps(change(json.loads(path.read_text(encoding="utf-8")))))
-    refused(folder, match, "vocab.json" if family in ("marian", "m2m100") else "")
+    assert re.search(match, refusal(folder, "vocab.json" if family in ("marian", "m2m100") else ""))
 
 
 def varint(value: int) -> bytes:
@@ -187,14 +190,14 @@ def test_sentencepiece_models(name: str, family_directory: Callable[[str], Path]
     for family, file in (("t5", "spiece.model"), ("marian", "target.spm")):
         folder = copy(family_directory(family), tmp_path / family)
         (folder / file).write_bytes(data)
-        refused(folder, match, file)
+        assert re.search(match, refusal(folder, file))
 
 
 def test_tries_that_lead_out_of_the_file(family_directory: Callable[[str], Path], tmp_path: Path) -> None:
     folder = copy(family_directory("marian"), tmp_path)
     trie = struct.pack("<I", 0xFFFFFE00 | 0x100) + bytes(1020)
     (folder / "source.spm").write_bytes(SMALL + message(3, message(2, struct.pack("<I", 1024) + trie)))
-    refused(folder, "place in the trie", "source.spm")
+    assert re.search("place in the trie", refusal(folder, "source.spm"))
 
 
 @pytest.mark.parametrize("family", ["t5", "llama", "marian", "m2m100"])
@@ -222,7 +225,7 @@ def test_llama_and_t5_take_their_own_kind_of_model(family_directory: Callable[[s
     for family, other in (("t5", "llama"), ("llama", "t5")):
         folder = copy(family_directory(family), tmp_path / family)
         shutil.copy(family_directory(other) / models[other], folder / models[family])
-        refused(folder, "model_type: found", models[family])
+        assert re.search("model_type: found", refusal(folder, models[family]))
 
 
 @pytest.mark.parametrize("family", BUILDERS)
