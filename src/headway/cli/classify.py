@@ -8,15 +8,14 @@ from typing import Any
 
 import click
 
-from headway.cli.common import check_output, emit, output_options, texts_of, write_output
+from headway.cli.common import check_output, emit, output_options, text_options, texts_of, write_output
 from headway.errors import InputError
 
 
 @click.command(short_help="Name the label of a text, or of every text in a file.")
 @click.argument("run")
 @click.argument("text")
-@click.option("--text-column", help="Column that holds the text, if TEXT is a table.")
-@click.option("--encoding", help="Encoding of the file, if not UTF-8.")
+@text_options
 @click.option("--to", help="Write results here: .csv, or .jsonl.")
 @output_options
 def command(

@@ -27,6 +27,12 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
+def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--text-column and --encoding: how a file of texts is read."""
+    function = click.option("--encoding", help="Encoding of the file, if not UTF-8.")(function)
+    return click.option("--text-column", help="Column that holds the text, if the file is a table.")(function)
+
+
 def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
     """Print a result: as one JSON object, or as lines for a person."""
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.common import check_output, emit, output_options, texts_of, write_output
+from headway.cli.common import check_output, emit, output_options, text_options, texts_of, write_output
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 @click.option("--similarity", is_flag=True, help="Give the cosine of every text with every other instead.")
 @click.option("--nearest", metavar="TEXT", help="Rank the texts of FILE by their nearness to this one instead.")
 @click.option("--k", type=int, default=5, show_default=True, help="With --nearest: how many to name.")
-@click.option("--text-column", help="Column that holds the text, if FILE is a table.")
-@click.option("--encoding", help="Encoding of the file, if not UTF-8.")
+@text_options
 @click.option("--to", help="Write results here: .npy, .jsonl or .csv.")
 @output_options
 def command(

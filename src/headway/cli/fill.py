@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import check_output, emit, output_options, texts_of, write_output
+from headway.cli.common import check_output, emit, output_options, text_options, texts_of, write_output
 from headway.errors import InputError
 
 
@@ -16,8 +16,7 @@ from headway.errors import InputError
 @click.argument("run")
 @click.argument("text")
 @click.option("--k", type=int, default=5, show_default=True, help="How many tokens to name for each open place.")
-@click.option("--text-column", help="Column that holds the text, if TEXT is a table.")
-@click.option("--encoding", help="Encoding of the file, if not UTF-8.")
+@text_options
 @click.option("--to", help="Write results here: .csv, or .jsonl.")
 @output_options
 def command(

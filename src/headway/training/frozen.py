@@ -20,7 +20,8 @@ from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 
 FEW_ROWS = 100
-"""A class with fewer rows than this, on average, makes ``train --from`` choose this way by itself."""
+"""Classes with fewer rows than this, on average, make ``train --from`` choose this way by itself.  Measured at 8 and 64
+rows for each class; where tuning the whole model overtakes it was not."""
 DEPTH = 2 / 3
 """The share of the blocks that is kept."""
 TEMPLATES = ("{}", "this is {}", "it was {}", "a {} text", "This text is {}.", "This sentence is {}.")

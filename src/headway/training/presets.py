@@ -27,6 +27,18 @@ from headway.training.precision import product_rate
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
 
+MODERNBERT: dict[str, Any] = {
+    "positions": "rotary",
+    "norm": "layernorm",
+    "norm_parameters": "weight",
+    "activation": "gelu",
+    "gated": True,
+    "tied": True,
+    "embedding_norm": True,
+    "first_norm": False,
+}
+"""The fields that make an encoder one in ModernBERT's layout, beside its sizes."""
+
 TOKENS_PER_PARAMETER = 4.0
 TEXT_EPOCHS = 30
 """A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
@@ -114,6 +126,13 @@ class Plan:
         return asdict(self)
 
 
+def _as_asked(options: TrainOptions) -> dict[str, Any]:
+    """What every plan takes from the options as it is; "auto" and 0 are measured later."""
+    names = ("clip", "accumulate", "grow_batch", "average", "patience", "seed")
+    asked = {name: getattr(options, name) for name in names}
+    return {**asked, "evaluations": options.evaluations or 0, "precision": options.precision or "auto"}
+
+
 def decoder_shape(wanted: float) -> tuple[int, int]:
     """Width and layers of a decoder with about ``wanted`` parameters in its blocks: 12 D² for each layer."""
     widths = range(32, 2049, 32)
@@ -185,6 +204,7 @@ def decoder_plan(
     size = f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
     return Plan(
+        **_as_asked(options),
         model=asdict(config),
         length=length,
         batch_tokens=batch_tokens,
@@ -193,17 +213,9 @@ def decoder_plan(
         weight_decay=0.0 if options.weight_decay is None else options.weight_decay,
         schedule=options.schedule or "constant_then_decay",
         warmup=options.warmup,
-        clip=options.clip,
-        accumulate=options.accumulate,
-        grow_batch=options.grow_batch,
         token_dropout=0.0,
         label_smoothing=options.label_smoothing or 0.0,
-        average=options.average,
-        patience=options.patience,
-        evaluations=options.evaluations or 0,
         epochs=options.epochs or (TEXT_EPOCHS if options.steps is None else None),
-        precision=options.precision or "auto",
-        seed=options.seed,
         decisions=[asdict(d) for d in decisions],
     )
 
@@ -220,15 +232,8 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         n_heads=options.heads or max(1, width // 32),
         d_ff=2 * width,
         max_length=longest,
-        positions="rotary",
-        norm="layernorm",
-        norm_parameters="weight",
-        activation="gelu",
-        gated=True,
-        tied=True,
+        **MODERNBERT,
         bias=(),
-        embedding_norm=True,
-        first_norm=False,
         dropout=dropout,
     )
     count = parameters(config, wiring="encoder")["total"]
@@ -243,6 +248,7 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         why_passes = "more seldom helps; it may end before its time"
         decisions.append(Decision("passes", f"at most {ROW_EPOCHS}", why_passes, "--epochs"))
     return Plan(
+        **_as_asked(options),
         model=asdict(config),
         length=longest,
         batch_tokens=_batch_tokens(options, longest, 1024 if len(lengths) < 20_000 else 2048),
@@ -252,17 +258,9 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
         schedule=options.schedule or "linear",
         warmup=options.warmup,
-        clip=options.clip,
-        accumulate=options.accumulate,
-        grow_batch=options.grow_batch,
         token_dropout=0.1 if options.token_dropout is None else options.token_dropout,
         label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
-        average=options.average,
-        patience=options.patience,
-        evaluations=options.evaluations or 0,
         epochs=options.epochs or (ROW_EPOCHS if options.steps is None else None),
-        precision=options.precision or "auto",
-        seed=options.seed,
         decisions=[asdict(d) for d in decisions],
     )
 
@@ -346,6 +344,7 @@ def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: lis
     size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
     first = Decision("model", f"that of {options.from_model}: {size}", "--from", "--from")
     return Plan(
+        **_as_asked(options),
         model=asdict(config),
         length=config.max_length,
         batch_tokens=512,
@@ -354,16 +353,8 @@ def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: lis
         weight_decay=0.01 if options.weight_decay is None else options.weight_decay,
         schedule=options.schedule or "linear",
         warmup=max(options.warmup, 0.06),
-        clip=options.clip,
-        accumulate=options.accumulate,
-        grow_batch=options.grow_batch,
         token_dropout=0.0,
         label_smoothing=options.label_smoothing or 0.0,
-        average=options.average,
-        patience=options.patience,
-        evaluations=options.evaluations or 0,
-        precision=options.precision or "auto",
-        seed=options.seed,
         base=options.from_model,
         layer_decay=0.9 if options.layer_decay is None else options.layer_decay,
         freeze=options.freeze,

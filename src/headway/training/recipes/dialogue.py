@@ -12,8 +12,6 @@ from headway.data.dialogues import REPLY, ROLES, Dialogues, Message, without_old
 from headway.data.feed import Feed, RowFeed
 from headway.data.split import split_indices
 from headway.errors import InputError
-from headway.generation.decode import decode
-from headway.generation.sampling import Sampling
 from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.ngram import token_counts, unigrams
 from headway.tasks.task import Task
@@ -28,6 +26,7 @@ from headway.training.presets import Plan, decoder_plan, fine_tune_text_plan
 from headway.training.recipes.classification import split_seed
 from headway.training.recipes.language_modeling import LanguageModelRecipe, bpe_size
 from headway.training.recipes.recipe import Ingredients
+from headway.training.recipes.sample import sampled
 from headway.training.recipes.vocabulary import base_vocabulary
 
 LONGEST = 1024
@@ -96,26 +95,15 @@ class DialogueRecipe(LanguageModelRecipe):
         return dialogue_task(self.tokenizer, self.validation_examples, plan.label_smoothing)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
-        """A reply to the beginning of the first held-out conversation, always drawn with the same seed."""
+        """A reply to the beginning of the first held-out conversation."""
         number = next(i for i, message in enumerate(self.first) if message["role"] == REPLY)
-        said, tokenizer, reader = self.first[:number], self.tokenizer, model
+        said, tokenizer = self.first[:number], self.tokenizer
         prompt = encode_prompt(tokenizer, said)[-self.longest + 1 :]
         last = {targets[-1] for targets in self.validation_examples.targets} & tokenizer.special_ids
         ends = last if tokenizer.end_of_text is None else {*last, tokenizer.end_of_text}
 
         def sample() -> str:
-            decoder: Any = reader
-            steps = decode(
-                decoder,
-                [prompt],
-                Sampling(temperature=0.8),
-                max_tokens=80,
-                context=decoder.config.max_length,
-                end=ends,
-                forbidden=sorted(tokenizer.special_ids - ends),
-                seed=1,
-            )
-            reply = tokenizer.decode([step[0] for step in steps]).strip()
+            reply = sampled(model, tokenizer, prompt, ends).strip()
             question = said[-1]["content"].strip() if said else ""
             return f"{question[-200:]}\n> {reply}"
 

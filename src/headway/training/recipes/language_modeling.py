@@ -12,8 +12,6 @@ from headway.data.corpus import Corpus
 from headway.data.feed import Feed, TextFeed
 from headway.data.split import split_text
 from headway.errors import InputError
-from headway.generation.decode import decode
-from headway.generation.sampling import Sampling
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.tasks.language_modeling import LanguageModeling
@@ -26,6 +24,7 @@ from headway.training.config import TrainOptions
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import Plan, decoder_plan, fine_tune_text_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.sample import sampled
 from headway.training.recipes.vocabulary import base_vocabulary
 
 
@@ -78,26 +77,11 @@ class LanguageModelRecipe(Recipe):
         return LanguageModeling(self.bytes_per_token, plan.label_smoothing)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
-        """A short continuation of a line end, always drawn with the same seed so that samples can be compared."""
-        tokenizer, reader = self.tokenizer, model
+        """A short continuation of a line end."""
+        tokenizer = self.tokenizer
+        ends = set() if tokenizer.end_of_text is None else {tokenizer.end_of_text}
         start = tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
-
-        def sample() -> str:
-            decoder: Any = reader
-            steps = decode(
-                decoder,
-                [start],
-                Sampling(temperature=0.8),
-                max_tokens=80,
-                context=decoder.config.max_length,
-                end=tokenizer.end_of_text,
-                forbidden=sorted(tokenizer.special_ids - {tokenizer.end_of_text}),
-                seed=1,
-            )
-            ids = [step[0] for step in steps]
-            return re.sub(r"\n\s*\n+", "\n", tokenizer.decode(ids)).strip("\n")
-
-        return sample
+        return lambda: re.sub(r"\n\s*\n+", "\n", sampled(model, tokenizer, start, ends)).strip("\n")
 
 
 def text_parts(

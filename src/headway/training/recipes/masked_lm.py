@@ -25,7 +25,7 @@ from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
 from headway.training.config import TrainOptions
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import Decision, Plan, decoder_plan, fine_tune_text_plan
+from headway.training.presets import MODERNBERT, Decision, Plan, decoder_plan, fine_tune_text_plan
 from headway.training.recipes.language_modeling import bpe_size, text_facts, text_parts
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
@@ -170,15 +170,8 @@ def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
         n_heads=before.n_heads,
         d_ff=max(32, round(8 * before.d_model / 3 / 32) * 32),  # with its gate as many parameters as 4 times the width
         max_length=before.max_length,
-        positions="rotary",
-        norm="layernorm",
-        norm_parameters="weight",
-        activation="gelu",
-        gated=True,
-        tied=True,
+        **MODERNBERT,
         bias=("head",),
-        embedding_norm=True,
-        first_norm=False,
         dropout=before.dropout if options.dropout is not None else 0.0,  # other tokens are hidden in every pass
     )
     count = parameters(config, wiring="encoder")["total"]
