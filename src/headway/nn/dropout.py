@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from headway.nn.random import generator
+
 
 class Dropout(nn.Module):
     """Zero entries with probability ``p`` in training and divide the others by 1 - p; the identity otherwise."""
@@ -31,6 +33,6 @@ def drop(x: Tensor, p: float) -> Tensor:
     if dropped == 0:
         return x
     draws = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
-    draws.random_(-(2**63), None)  # all 64 bits: without a range, the sign would always be the same
-    kept = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
-    return x * kept.to(x.dtype).mul_(256 / (256 - dropped))
+    draws.random_(-(2**63), None, generator=generator())  # without a range, the sign would stay
+    kept = torch.ge(draws.view(torch.uint8)[: x.numel()].view(x.shape), dropped, out=torch.empty_like(x))  # 0 or 1
+    return x * kept.mul_(256 / (256 - dropped))

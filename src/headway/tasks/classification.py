@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
+from headway.nn.random import generator
 
 
 class Classification:
@@ -20,6 +21,7 @@ class Classification:
     """
 
     name = "classification"
+    by_rows = True
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Classification:
         """The sum of -ln p (times the class's weight) over the texts, in nats, and their number."""
         ids = batch.ids
         if model.training and self.token_dropout:
-            drop = torch.rand(ids.shape, device=ids.device) < self.token_dropout
+            drop = torch.rand(ids.shape, device=ids.device, generator=generator()) < self.token_dropout
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
         logits = model(ids, batch.mask).float()  # (B, C)
         smoothing = self.label_smoothing if model.training else 0.0

@@ -37,6 +37,7 @@ class Embedding:
     """
 
     name = "embedding"
+    by_rows = False
 
     def __init__(self, kind: Literal["pairs", "scores"] = "pairs", *, scale: float = SCALE, symmetric: bool = True):
         if kind not in ("pairs", "scores"):

@@ -19,6 +19,7 @@ class LanguageModeling:
     """
 
     name = "language_modeling"
+    by_rows = True
 
     def __init__(self, bytes_per_token: float = 1.0, label_smoothing: float = 0.0):
         self.bytes_per_token = bytes_per_token

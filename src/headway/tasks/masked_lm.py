@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
+from headway.nn.random import generator
 from headway.tasks.ngram import unigrams
 from headway.text.tokenizer import Tokenizer
 
@@ -36,6 +37,7 @@ class MaskedLM:
     """
 
     name = "masked_lm"
+    by_rows = True
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class MaskedLM:
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """(ids with tokens hidden (B, T), which are to be predicted, bool (B, T)), drawn anew; on the CPU."""
         ids, mask = _on_cpu(batch)
-        return self._hide(ids, mask, torch.rand(3, *ids.shape))
+        return self._hide(ids, mask, torch.rand(3, *ids.shape, generator=generator()))
 
     def hide_as_always(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same with draws that depend on each sequence alone."""

@@ -12,6 +12,8 @@ class Task(Protocol):
     """What a model is trained for."""
 
     name: str
+    by_rows: bool
+    """whether a batch's loss is the sum of its rows', so that they may be computed apart"""
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum of the loss over a batch, in nats, and how many targets it is a sum over."""

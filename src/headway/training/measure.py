@@ -8,9 +8,11 @@ from dataclasses import asdict, replace
 from torch import nn
 
 from headway.data.feed import Feed, TextFeed
+from headway.data.windows import Position
 from headway.tasks.task import Task
 from headway.training.precision import faster_precision
 from headway.training.presets import Decision, Plan
+from headway.training.shares import share_count
 
 LONGEST_EVALUATION = 0.08
 """One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
@@ -28,6 +30,7 @@ def measured(
         plan = replace(plan, precision=precision)
         why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
+    plan = replace(plan, shares=share_count(model, task, feed.next(Position())[0].ids.numel()))
     cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, sample)
     if limit is not None and isinstance(feed, TextFeed) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))

@@ -97,6 +97,8 @@ class Plan:
     validation_every: int = 1
     """validation reads every n-th window; above 1 where all of them would take too much of the time"""
     max_examples: int | None = None
+    shares: int = 1
+    """in how many threads a batch is computed, each with some of its rows"""
     log_every: int = 10
     decisions: list[dict[str, str]] = field(default_factory=list)
     base: str | None = None

@@ -28,11 +28,11 @@ from headway.training.checkpoint import (
     trained,
 )
 from headway.training.optim import optimizers, set_rate
-from headway.training.precision import autocast
 from headway.training.presets import Plan
 from headway.training.progress import Silent
 from headway.training.run_directory import RunDirectory
 from headway.training.schedule import accumulation, factor
+from headway.training.shares import Shares
 
 SAVE_EVERY = 60.0
 """Seconds between checkpoints."""
@@ -107,7 +107,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Ten
         state = _restore(saved, job, chosen, average)
     parameters = [p for p in model.parameters() if p.requires_grad]
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
-    with Stop() as stop:
+    with Stop() as stop, Shares(plan.shares) as shares:
         while True:
             share = _share(job, budget, state)
             if int(share * plan.evaluations + 1e-9) > state.evaluations or share >= 1.0:
@@ -130,10 +130,8 @@ def train(job: Job, budget: Budget, progress: Silent, saved: tuple[dict[str, Ten
             for _ in range(accumulation(share, plan.accumulate, plan.grow_batch)):
                 batch, state.position = job.feed.next(state.position)
                 batch = batch.to(device)
-                with autocast(device, plan.precision):
-                    loss, n = job.task.loss(model, batch)
-                loss.backward()
-                total, count = total + loss.detach(), count + n
+                loss, n = shares.add_gradient(model, job.task, batch, plan.precision, parameters)
+                total, count = total + loss, count + n
                 state.tokens += batch.tokens
             norm = _divide_and_clip(parameters, count, plan.clip)
             if math.isfinite(norm):

@@ -1,0 +1,123 @@
+"""A batch in shares, each computed by a thread of its own: the same gradient, and the same run every time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import headway
+from headway.data.batches import IGNORED, Batch, pad
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead, make_norm
+from headway.models.initialise import initialise
+from headway.models.transformer import Decoder, Encoder
+from headway.tasks.classification import Classification
+from headway.tasks.embedding import Embedding
+from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.masked_lm import MaskedLM
+from headway.training import shares
+from headway.training.shares import Shares, share_count
+from headway.training.shares import rows as some_rows
+
+LABELS = ["a", "b", "c"]
+ROWS = [[5, 6, 7], [8, 9, 10, 11, 12], [13, 4], [5, 9, 4, 7], [6]]
+
+
+def classifier(dropout: float = 0.0, sparse: bool = False) -> nn.Module:
+    config = TransformerConfig(vocab_size=23, d_model=20, n_heads=2, n_layers=2, max_length=16, dropout=dropout)
+    head = ClassificationHead(config, len(LABELS), norm=lambda: make_norm(config), dropout=dropout)
+    model = initialise(Encoder(config, head), seed=3, zero_out=False)
+    model.stack.embedding.tokens.sparse = sparse
+    return model.train()
+
+
+def batch_of_rows() -> Batch:
+    ids, mask = pad(ROWS)
+    return Batch(ids, mask, torch.tensor([0, 2, 1, 1, 0]))
+
+
+def gradient(count: int, model: nn.Module, task: Any, batch: Batch, times: int = 1) -> tuple[float, int, list[Tensor]]:
+    """Loss, number of targets and every parameter's gradient, of so many passes over the batch."""
+    parameters = list(model.parameters())
+    for p in parameters:
+        p.grad = None
+    torch.manual_seed(0)
+    with Shares(count) as made:
+        for _ in range(times):
+            loss, n = made.add_gradient(model, task, batch, "float32", parameters)
+    return loss.item(), n, [p.grad.to_dense() for p in parameters if p.grad is not None]
+
+
+@pytest.mark.parametrize("count", [2, 3, 9])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_shares_give_the_gradient_of_the_whole_batch(count: int, sparse: bool):
+    model, task = classifier(sparse=sparse), Classification(LABELS, weights=torch.tensor([1.0, 2.0, 0.5]))
+    whole, divided = (gradient(n, model, task, batch_of_rows(), times=2) for n in (1, count))
+    assert divided[0] == pytest.approx(whole[0], rel=1e-5)
+    assert divided[1] == whole[1] == len(ROWS)
+    assert len(divided[2]) == len(whole[2]) > 0
+    for one, other in zip(divided[2], whole[2], strict=True):
+        assert torch.allclose(one, other, atol=1e-6, rtol=1e-4)
+
+
+def test_shares_of_a_decoder_count_the_targets_that_are_asked_for():
+    config = TransformerConfig(vocab_size=23, d_model=20, n_heads=2, n_layers=2, max_length=16)
+    model = initialise(Decoder(config), seed=3, zero_out=False).train()
+    ids, mask = pad(ROWS)
+    batch = Batch(ids, mask, pad([[*row[1:], IGNORED] for row in ROWS], IGNORED)[0])
+    whole, divided = (gradient(n, model, LanguageModeling(), batch) for n in (1, 2))
+    assert divided[1] == whole[1] == sum(len(row) - 1 for row in ROWS)
+    assert divided[0] == pytest.approx(whole[0], rel=1e-5)
+    assert all(torch.allclose(a, b, atol=1e-6, rtol=1e-4) for a, b in zip(divided[2], whole[2], strict=True))
+
+
+def test_a_share_leaves_out_columns_of_padding():
+    part = some_rows(batch_of_rows(), slice(0, None, 2))
+    assert part.ids.tolist() == [[5, 6, 7], [13, 4, 0], [6, 0, 0]]
+    assert part.targets.tolist() == [0, 1, 0]
+    alone = some_rows(batch_of_rows(), slice(1, 2))
+    assert alone.mask is None and alone.ids.tolist() == [ROWS[1]]
+
+
+def test_what_is_drawn_does_not_depend_on_which_thread_is_first():
+    model = classifier(dropout=0.3)
+    found = [gradient(2, model, Classification(LABELS), batch_of_rows(), times=3) for _ in range(5)]
+    assert len({loss for loss, _, _ in found}) == 1
+    assert all(torch.equal(a, b) for _, _, each in found[1:] for a, b in zip(found[0][2], each, strict=True))
+    assert found[0][0] != gradient(3, model, Classification(LABELS), batch_of_rows(), times=3)[0]
+
+
+def test_an_error_in_a_share_comes_out_and_threads_are_as_before():
+    before = torch.get_num_threads()
+    batch = batch_of_rows()
+    broken = Batch(batch.ids + 100, batch.mask, batch.targets)
+    with pytest.raises(IndexError), Shares(2) as made:
+        made.add_gradient(classifier(), Classification(LABELS), broken, "float32", [])
+    assert torch.get_num_threads() == before
+
+
+def test_shares_are_for_large_steps_of_tasks_whose_rows_are_apart(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
+    model, task = classifier(), Classification(LABELS)
+    assert share_count(model, task, 10) == 1
+    assert share_count(model, task, 10**7) == shares.MOST_SHARES
+    assert share_count(model, Embedding(), 10**7) == 1
+    assert MaskedLM.by_rows and LanguageModeling.by_rows
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert share_count(model, task, 10**7) == 1
+
+
+def test_a_run_in_shares_is_the_same_every_time(
+    rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shares, "LEAST_WORK", 0)
+    options = {**tiny, "threads": 2, "dropout": 0.2, "token_dropout": 0.2, "quiet": True}
+    for name in ("one", "other"):
+        headway.train(rows, out=tmp_path / name, **options)
+    plan = json.loads((tmp_path / "one" / "headway.json").read_text(encoding="utf-8"))["plan"]
+    assert plan["shares"] == 2
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "other"))
+    assert one == other
