@@ -190,8 +190,10 @@ def test_what_no_family_expresses_is_refused_and_left_alone():
         with pytest.raises(ValueError, match="no Hugging Face family can express this model"):
             change()
         assert isinstance(model.head, PoolingHead)
-    with pytest.raises(ValueError, match="a Decoder is not an encoder"):
+    with pytest.raises(ValueError, match="no Hugging Face family can express this model"):
         for_classification(Decoder(config), C)
+    with pytest.raises(ValueError, match="a Decoder is not an encoder"):
+        for_masked_tokens(Decoder(config))
 
 
 def test_fewer_than_two_classes_are_refused(published):

@@ -67,12 +67,10 @@ def _wiring(model: Any) -> dict[str, Any]:
     """The words by which ``models.size`` is told what this model is."""
     from torch import nn
 
-    from headway.models.heads import ClassificationHead, MaskedTokenHead
+    from headway.models.heads import ClassificationHead, MaskedTokenHead, VectorHead
     from headway.models.size import Head
     from headway.models.transformer import Decoder, EncoderDecoder
 
-    if isinstance(model, Decoder):
-        return {"wiring": "decoder"}
     if isinstance(model, EncoderDecoder):
         return {"wiring": "encoder-decoder", "encoder": model.encoder_config}
     head = None
@@ -83,6 +81,10 @@ def _wiring(model: Any) -> dict[str, Any]:
         head = Head("classes", model.head.out.out_features, biased, normed, dense is not None, out_bias)
     elif isinstance(model.head, MaskedTokenHead):
         head = Head("masked", dense_bias=model.head.dense.bias is not None)
+    elif isinstance(model.head, VectorHead):
+        head = Head("vectors")
+    if isinstance(model, Decoder):
+        return {"wiring": "decoder", "head": head}
     return {"wiring": "encoder", "head": head, "pooler": model.pooler is not None, "patches": model.patches}
 
 

@@ -1,4 +1,4 @@
-"""A published encoder made ready for another task: its stack as it is, and the head that its family has for the task.
+"""A published model made ready for another task: its stack as it is, and the head that its family has for the task.
 
 What a head takes over is the family's: BERT's classifier begins with its pooler, ModernBERT's with the dense layer and
 the norm of its masked-token head; all else is drawn anew from a normal distribution with standard deviation 0.02, as
@@ -13,22 +13,29 @@ from torch import Tensor, nn
 
 from headway.hub.directory import family_of
 from headway.hub.families.family import Family
-from headway.hub.kept import CONFIG, LABELS
+from headway.hub.kept import CONFIG, GENERATION, LABELS
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
-from headway.models.transformer import Encoder
+from headway.models.transformer import Decoder, Encoder
 
 Head = TypeVar("Head", bound=nn.Module)
+Classified = TypeVar("Classified", Encoder, Decoder)
 STANDARD_DEVIATION = 0.02
 
 
-def for_classification(model: Encoder, n_classes: int, *, dropout: float = 0.0, seed: int = 0) -> Encoder:
-    """Put a classifier of the family's own shape on an encoder of any class, in place, and return the encoder.
+def for_classification(model: Classified, n_classes: int, *, dropout: float = 0.0, seed: int = 0) -> Classified:
+    """Put a classifier of the family's own shape on an encoder or a decoder of any class, in place, and return it.
 
-    The encoder may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  A
-    sentence encoder, whose vectors were trained to be pooled, is classified by one matrix on its pooled vectors.
-    ``dropout`` is the head's alone; names of classes that came with the encoder are forgotten.  Raises ValueError where
-    no family can express the encoder.
+    It may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  A sentence
+    encoder, whose vectors were trained to be pooled, is classified by one matrix on its pooled vectors; a decoder by
+    one matrix on the last token's, the only one that has seen the whole text.  ``dropout`` is the head's alone; names
+    of classes that came with the model are forgotten.  Raises ValueError where no family can express the model, or
+    where the family has no classifier.
     """
+    if isinstance(model, Decoder):
+        family = family_of(model)[0]
+        head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
+        getattr(model, "kept", {}).pop(GENERATION, None)
+        return _forget_labels(_with_head(model, head))
     family = encoder_family(model)
     if isinstance(model.head, PoolingHead) and model.head.pooling == "mean":
         head = _drawn(lambda: ClassificationHead(model.config, n_classes, dense=False, dropout=dropout), seed)
@@ -36,9 +43,7 @@ def for_classification(model: Encoder, n_classes: int, *, dropout: float = 0.0, 
     else:
         head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
         family.reuse(model, head)
-    for name in (*LABELS, "problem_type"):
-        getattr(model, "kept", {}).get(CONFIG, {}).pop(name, None)
-    return _with_head(model, head)
+    return _forget_labels(_with_head(model, head))
 
 
 def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:
@@ -68,7 +73,13 @@ def encoder_family(model: Encoder) -> Family:
         model.head = head
 
 
-def _with_head(model: Encoder, head: nn.Module) -> Encoder:
+def _forget_labels(model: Classified) -> Classified:
+    for name in (*LABELS, "problem_type"):
+        getattr(model, "kept", {}).get(CONFIG, {}).pop(name, None)
+    return model
+
+
+def _with_head(model: Classified, head: nn.Module) -> Classified:
     weight = next(model.parameters())
     model.head = head.to(weight.device, weight.dtype).train(model.training)
     return model

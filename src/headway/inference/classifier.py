@@ -10,18 +10,18 @@ from headway.data.batches import length_batches, pad
 from headway.errors import InputError
 from headway.inference.windows import frame, framed
 from headway.models.ensemble import Ensemble
-from headway.models.transformer import Encoder
+from headway.models.transformer import Decoder, Encoder
 from headway.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 8192
 
 
 class Classifier:
-    """An encoder with a classification head, its tokenizer and the names of its labels."""
+    """An encoder or a decoder with a classification head, its tokenizer and the names of its labels."""
 
     task = "classification"
 
-    def __init__(self, model: Encoder | Ensemble, tokenizer: Tokenizer, labels: Sequence[str]):
+    def __init__(self, model: Encoder | Decoder | Ensemble, tokenizer: Tokenizer, labels: Sequence[str]):
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
 
     def __call__(self, text: str | Sequence[str]) -> Any:

@@ -11,7 +11,7 @@ from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
 from headway.inference.mask_filler import MaskFiller
 from headway.models.ensemble import Ensemble
-from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
+from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, TokenHead
 from headway.models.transformer import Decoder, Encoder
 from headway.text.tokenizer import Tokenizer
 
@@ -30,9 +30,9 @@ def load(path: str | Path) -> Pipeline:
         raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
     model = load_model(directory)
     tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-    if isinstance(model, Decoder):
+    if isinstance(model, Decoder) and isinstance(model.head, TokenHead):
         return Generator(model, tokenizer)
-    if isinstance(model, Encoder) and isinstance(model.head, ClassificationHead):
+    if isinstance(model, Encoder | Decoder) and isinstance(model.head, ClassificationHead):
         labels = _labels(directory, model.head.out.out_features)
         members = _members(directory)
         return Classifier(Ensemble([load_model(path) for path in members]) if members else model, tokenizer, labels)

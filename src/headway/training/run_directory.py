@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.hub.kept import CONFIG, GENERATION
 from headway.models.lora import merged
-from headway.models.transformer import Encoder
+from headway.models.transformer import Decoder, Encoder
 from headway.storage import write_json
 from headway.text.tokenizer import Tokenizer
 from headway.training.checkpoint import remove_leftovers
@@ -151,6 +151,8 @@ class RunDirectory:
         """
         known = getattr(model, "kept", {}).get(GENERATION, {})
         ids = _token_ids(tokenizer, {**getattr(model, "kept", {}).get(CONFIG, {}), **known})
+        if isinstance(model, Decoder) and labels and ids["pad_token_id"] is None:
+            ids["pad_token_id"] = ids["eos_token_id"]  # by which other programs find a text's last token
         entries: dict[str, Any] = dict(ids)
         if isinstance(model, Encoder):
             entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
@@ -158,7 +160,7 @@ class RunDirectory:
             entries |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
             entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
         save_model(merged(model), self.path, **entries)
-        if not isinstance(model, Encoder):
+        if not isinstance(model, Encoder) and not labels:
             write_json(self.path / GENERATION, {"do_sample": True, "temperature": 0.8, **known, **ids})
 
 

@@ -1,5 +1,6 @@
 """A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -152,7 +153,12 @@ def _adapt(
         epochs=ADAPTING_EPOCHS,
     )
     progress.say("first the texts are learnt without their labels (--adapt)")
-    run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
+    try:
+        run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
+    except InputError:
+        with contextlib.suppress(OSError):
+            out.rmdir()  # empty, if it was made for this
+        raise
     progress.say("now their labels")
 
 

@@ -18,13 +18,13 @@ from headway.hub.fine_tune import for_classification
 from headway.models.depth import first_blocks
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise
-from headway.models.transformer import Encoder
+from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification import Classification, balanced_weights
 from headway.tasks.linear import classification_baselines
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.base import prepared_base
+from headway.training.base import Base, prepared_base
 from headway.training.config import TrainOptions
 from headway.training.contrastive import tune_vectors
 from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
@@ -35,15 +35,15 @@ from headway.training.recipes.vocabulary import base_vocabulary
 
 
 class ClassificationRecipe(Recipe):
-    """An encoder with a classifier, from scratch or from a base, on texts with one label each."""
+    """An encoder with a classifier, from scratch or from a base (a decoder too), on texts with one label each."""
 
     def __init__(self, given: Ingredients):
         table, held_out = given.source, given.held_out
         if not isinstance(table, Table):
             raise TypeError("a classifier needs a table")
         self.options, self.base = given.options, given.base
-        if self.base is not None and not isinstance(self.base.model, Encoder):
-            raise InputError(f"{self.base.path}: is not an encoder, so it cannot be made a classifier of texts.")
+        if self.base is not None:
+            _check_base(self.base, self.options)
         columns = given.found.text_column or "", given.found.label_column or ""
         rows = labelled(table, *columns, on_bad_row=self.options.on_bad_row)
         warnings = list(rows.warnings)
@@ -62,7 +62,9 @@ class ClassificationRecipe(Recipe):
         self.targets = [number[label] for label in names]
         vocabulary = base_vocabulary(given, train_texts)
         self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train_texts, self.options)
-        train, validation = (self.tokenizer.encode_batch(part, special=True) for part in (train_texts, texts))
+        train, validation = (
+            [ids or [0] for ids in self.tokenizer.encode_batch(part, special=True)] for part in (train_texts, texts)
+        )
         self.longest = self.options.length or _longest([len(ids) for ids in train])
         if self.base is not None:
             self.longest = min(self.longest, self.base.config.max_length)
@@ -99,11 +101,11 @@ class ClassificationRecipe(Recipe):
         if self.base is None:
             head = ClassificationHead(config, classes, norm=lambda: make_norm(config), dropout=config.dropout)
             return initialise(Encoder(config, head), plan.seed)
-        encoder: Any = self.base.model
+        base: Any = self.base.model
         if plan.frozen:
-            encoder.pooler, encoder.head = None, frozen_head(encoder, classes)
-            return first_blocks(encoder, config.n_layers)
-        model = for_classification(encoder, classes, dropout=config.dropout, seed=plan.seed)
+            base.pooler, base.head = None, frozen_head(base, classes)
+            return first_blocks(base, config.n_layers)
+        model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
         return prepared_base(model, plan)
 
     def _why_frozen(self) -> str:
@@ -112,7 +114,8 @@ class ClassificationRecipe(Recipe):
             return "--contrastive" if self.options.contrastive else "--frozen"
         names = ("epochs", "steps", "learning_rate", "lora", "extend_vocab", "freeze", "layer_decay")
         asked = any(getattr(self.options, name) is not None for name in names)
-        if asked or len(self.train) >= FEW_ROWS * len(self.labels):
+        reads_on = self.base is not None and isinstance(self.base.model, Decoder)
+        if asked or reads_on or len(self.train) >= FEW_ROWS * len(self.labels):
             return ""
         return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
 
@@ -146,6 +149,15 @@ class ClassificationRecipe(Recipe):
             protected=sorted(self.tokenizer.special_ids),
             by_accuracy=self.base is not None,
         )
+
+
+def _check_base(base: Base, options: TrainOptions) -> None:
+    """Raise InputError unless a classifier can begin from this model, in the way that is asked for."""
+    if not isinstance(base.model, Encoder | Decoder):
+        raise InputError(f"{base.path}: is an encoder-decoder; a classifier begins from an encoder or a decoder.")
+    for way in ("frozen", "contrastive"):
+        if getattr(options, way) and isinstance(base.model, Decoder):
+            raise InputError(f"{base.path}: is a decoder, and --{way} reads the vectors of an encoder.")
 
 
 def shortened(rows: Sequence[list[int]], longest: int, tokenizer: Tokenizer) -> list[list[int]]:
