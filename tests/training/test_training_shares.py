@@ -1,5 +1,6 @@
 """A batch in shares, each computed by a thread of its own: the same gradient, and the same run every time."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,28 @@ def test_shares_of_a_decoder_count_the_targets_that_are_asked_for():
 
 
 def test_a_share_leaves_out_columns_of_padding():
-    part = some_rows(batch_of_rows(), slice(0, None, 2))
+    part = some_rows(batch_of_rows(), torch.tensor([0, 2, 4]))
     assert part.ids.tolist() == [[5, 6, 7], [13, 4, 0], [6, 0, 0]]
     assert part.targets.tolist() == [0, 1, 0]
-    alone = some_rows(batch_of_rows(), slice(1, 2))
+    alone = some_rows(batch_of_rows(), torch.tensor([1]))
     assert alone.mask is None and alone.ids.tolist() == [ROWS[1]]
+
+
+LENGTHS = [[3], [2, 2], [9, 9, 9, 9], [1, 2, 3, 4, 5, 6], [30, 4, 4, 4, 5, 4, 4, 4], [5, 50], [7, 1, 7, 1, 7, 1, 7]]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_largest_share_is_as_small_as_can_be(lengths: list[int], count: int):
+    ids, mask = pad([[1] * length for length in lengths])
+    parts = shares.equal_shares(Batch(ids, None if bool(mask.all()) else mask, torch.zeros(len(ids))), count)
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
+    assert 1 <= len(parts) <= count and all(len(part) for part in parts)
+    found = max(len(part) * max(lengths[i] for i in part) for part in parts)
+    by_length = sorted(lengths)
+    cuts = [c for n in range(count) for c in itertools.combinations(range(1, len(lengths)), n)]
+    pieces = [[by_length[a:b] for a, b in itertools.pairwise([0, *cut, len(lengths)])] for cut in cuts]
+    assert found == min(max(len(piece) * max(piece) for piece in each) for each in pieces)
 
 
 def test_what_is_drawn_does_not_depend_on_which_thread_is_first():

@@ -60,7 +60,7 @@ class Shares:
                 loss, count = task.loss(model, batch)
             loss.backward()
             return loss.detach(), count
-        parts = [rows(batch, slice(i, None, self.count)) for i in range(min(self.count, len(batch.ids)))]
+        parts = [rows(batch, index) for index in equal_shares(batch, self.count)]
         seeds = torch.randint(2**62, (len(parts),)).tolist()
         each = max(1, self.threads // self.count)
 
@@ -92,7 +92,33 @@ def add_to_grads(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor 
             p.grad = p.grad + g
 
 
-def rows(batch: Batch, which: slice) -> Batch:
+def equal_shares(batch: Batch, count: int) -> list[Tensor]:
+    """The numbers of a batch's rows in at most ``count`` parts, so that the part with the most tokens has few.
+
+    Rows of similar length stand together, since each part is padded to its own longest row.
+    """
+    n_rows, longest = batch.ids.shape
+    lengths = torch.full((n_rows,), longest) if batch.mask is None else batch.mask.sum(dim=1)
+    order = lengths.argsort(stable=True)
+    sizes = lengths[order].tolist()
+    low, high = 1, n_rows * longest  # tokens of the largest part, padding included
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if len(_parts(sizes, middle)) <= count else (middle + 1, high)
+    return list(order.split(_parts(sizes, low)))
+
+
+def _parts(sizes: list[int], most: int) -> list[int]:
+    """How many of these lengths, from the shortest on, are put into each part of at most so many tokens."""
+    counts = [0]
+    for size in sizes:
+        if counts[-1] and (counts[-1] + 1) * size > most:
+            counts.append(0)
+        counts[-1] += 1
+    return counts
+
+
+def rows(batch: Batch, which: Tensor) -> Batch:
     """Some rows of a batch, all of which begin in the first column, without columns that are nothing but padding."""
     ids, targets = batch.ids[which], batch.targets[which]
     if batch.mask is None:
