@@ -1,14 +1,20 @@
 """``headway classify``: name the label of texts."""
 
-import csv
-import io
-import json
 import time
 from typing import Any
 
 import click
 
-from headway.cli.common import check_output, emit, output_options, text_options, texts_of, write_output
+from headway.cli.common import (
+    as_csv,
+    as_jsonl,
+    check_output,
+    emit,
+    output_options,
+    text_options,
+    texts_of,
+    write_output,
+)
 from headway.errors import InputError
 
 
@@ -37,24 +43,17 @@ def command(
     texts = texts_of(run, text, text_column, encoding)
     results = pipe(texts)
     if to is not None:
-        write_output(to, _as_csv(texts, results, pipe.labels) if to.endswith(".csv") else _as_jsonl(texts, results))
+        write_output(to, _table(texts, results, pipe.labels, to))
     found = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
     shown = [f"{r['label']}\t{r['score']:.3f}\t{t}" for r, t in zip(results, texts, strict=True)]
     emit(found, as_json, [f"{len(results):,} results in {to}"] if to else shown)
 
 
-def _as_csv(texts: list[str], results: list[dict[str, Any]], labels: list[str]) -> str:
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["text", "label", "score", *(f"score: {label}" for label in labels)])
-    for text, result in zip(texts, results, strict=True):
-        scores = [f"{result['scores'][label]:.6f}" for label in labels]
-        rows.writerow([text, result["label"], f"{result['score']:.6f}", *scores])
-    return file.getvalue()
-
-
-def _as_jsonl(texts: list[str], results: list[dict[str, Any]]) -> str:
-    return "".join(
-        json.dumps({"text": text, **result}, ensure_ascii=False) + "\n"
-        for text, result in zip(texts, results, strict=True)
-    )
+def _table(texts: list[str], results: list[dict[str, Any]], labels: list[str], to: str) -> str:
+    if to.endswith(".jsonl"):
+        return as_jsonl({"text": text, **found} for text, found in zip(texts, results, strict=True))
+    rows = []
+    for text, found in zip(texts, results, strict=True):
+        scores = [f"{found['scores'][label]:.6f}" for label in labels]
+        rows.append([text, found["label"], f"{found['score']:.6f}", *scores])
+    return as_csv(["text", "label", "score", *(f"score: {label}" for label in labels)], rows)

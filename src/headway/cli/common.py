@@ -1,13 +1,15 @@
 """What the verbs share: the options --json and --quiet, results, and texts from an argument, a file or a pipe."""
 
 import contextlib
+import csv
+import io
 import json
 import math
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +153,17 @@ def write_output(to: str, text: str) -> None:
         write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline=""))
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
+
+
+def as_csv(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """A table as the text of a .csv file."""
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(header)
+    table.writerows(rows)
+    return file.getvalue()
+
+
+def as_jsonl(rows: Iterable[dict[str, Any]]) -> str:
+    """Objects as the text of a .jsonl file."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

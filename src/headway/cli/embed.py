@@ -1,15 +1,21 @@
 """``headway embed``: texts as vectors, their similarity, and the nearest of them."""
 
-import csv
-import io
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.common import check_output, emit, output_options, text_options, texts_of, write_output
+from headway.cli.common import (
+    as_csv,
+    as_jsonl,
+    check_output,
+    emit,
+    output_options,
+    text_options,
+    texts_of,
+    write_output,
+)
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,12 +77,9 @@ def command(
 
 def _ranking(results: list[dict[str, Any]], to: str) -> str:
     if to.endswith(".jsonl"):
-        return "".join(json.dumps(answer, ensure_ascii=False) + "\n" for answer in results)
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["text", "score", "index"])
-    rows.writerows([answer["text"], f"{answer['score']:.6f}", answer["index"]] for answer in results)
-    return file.getvalue()
+        return as_jsonl(results)
+    rows = ([answer["text"], f"{answer['score']:.6f}", answer["index"]] for answer in results)
+    return as_csv(["text", "score", "index"], rows)
 
 
 def _write(to: str, texts: list[str], numbers: "np.ndarray") -> None:
@@ -85,14 +88,11 @@ def _write(to: str, texts: list[str], numbers: "np.ndarray") -> None:
         _write_matrix(to, numbers)
         return
     if to.endswith(".jsonl"):
-        rows = ({"text": text, "vector": row} for text, row in zip(texts, numbers.tolist(), strict=True))
-        write_output(to, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        pairs = zip(texts, numbers.tolist(), strict=True)
+        write_output(to, as_jsonl({"text": text, "vector": vector} for text, vector in pairs))
         return
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(["text", *range(numbers.shape[1])])
-    table.writerows([text, *(f"{value:.8g}" for value in row)] for text, row in zip(texts, numbers, strict=True))
-    write_output(to, file.getvalue())
+    rows = ([text, *(f"{value:.8g}" for value in row)] for text, row in zip(texts, numbers, strict=True))
+    write_output(to, as_csv(["text", *range(numbers.shape[1])], rows))
 
 
 def _write_matrix(to: str, numbers: "np.ndarray") -> None:

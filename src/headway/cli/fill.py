@@ -1,14 +1,20 @@
 """``headway fill``: the words that fit an open place."""
 
-import csv
-import io
-import json
 import time
 from typing import Any
 
 import click
 
-from headway.cli.common import check_output, emit, output_options, text_options, texts_of, write_output
+from headway.cli.common import (
+    as_csv,
+    as_jsonl,
+    check_output,
+    emit,
+    output_options,
+    text_options,
+    texts_of,
+    write_output,
+)
 from headway.errors import InputError
 
 
@@ -74,15 +80,16 @@ def _printable(token: str) -> str:
 
 
 def _as_csv(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> str:
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["text", "place", "token", "score"])
-    for text, answers in zip(texts, places, strict=True):
-        for number, place in enumerate(answers, start=1):
-            rows.writerows([text, number, answer["token"], f"{answer['score']:.6f}"] for answer in place)
-    return file.getvalue()
+    return as_csv(
+        ["text", "place", "token", "score"],
+        (
+            [text, number, answer["token"], f"{answer['score']:.6f}"]
+            for text, answers in zip(texts, places, strict=True)
+            for number, place in enumerate(answers, start=1)
+            for answer in place
+        ),
+    )
 
 
 def _as_jsonl(texts: list[str], results: list[Any]) -> str:
-    rows = ({"text": text, "result": result} for text, result in zip(texts, results, strict=True))
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return as_jsonl({"text": text, "result": result} for text, result in zip(texts, results, strict=True))

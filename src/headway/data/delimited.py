@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
+from headway.data.column_names import HEADER_NAMES
 from headway.data.rows import BadRows, OpenTable, shorten
 from headway.errors import InputError
 
@@ -23,42 +24,6 @@ ROW_CHARACTERS = 64 << 20
 """A row of more characters than this is not read to its end."""
 
 SNIFF_ROWS = 50
-
-KNOWN_NAMES = frozenset(
-    [
-        "label",
-        "labels",
-        "class",
-        "category",
-        "sentiment",
-        "target",
-        "stars",
-        "rating",
-        "type",
-        "y",
-        "tag",
-        "topic",
-        "intent",
-        "emotion",
-        "text",
-        "review",
-        "sentence",
-        "tweet",
-        "content",
-        "question",
-        "comment",
-        "body",
-        "message",
-        "title",
-        "id",
-        "source",
-        "document",
-        "description",
-        "name",
-        "date",
-    ]
-)
-"""Names that are never mistaken for values of a row."""
 
 
 class _Lines:
@@ -273,7 +238,7 @@ def _rows(
     records: Iterator[tuple[int, list[str]]], columns: list[str], bad: BadRows, path: Path
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows that have a value for every column."""
-    unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in KNOWN_NAMES}
+    unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in HEADER_NAMES}
     seen = 0
     for line, row in records:
         if len(row) != len(columns):

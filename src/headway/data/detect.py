@@ -4,6 +4,7 @@ import re
 import statistics
 from dataclasses import dataclass
 
+from headway.data.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.corpus import Corpus
 from headway.data.dialogues import Dialogues
 from headway.data.rows import missing_column
@@ -12,50 +13,8 @@ from headway.errors import InputError
 
 TASKS = ("language_modeling", "classification", "masked_lm", "embedding")
 
-TEXT_NAMES = frozenset(
-    [
-        "text",
-        "texts",
-        "review",
-        "sentence",
-        "tweet",
-        "content",
-        "question",
-        "comment",
-        "body",
-        "message",
-        "title",
-        "description",
-        "document",
-        "post",
-    ]
-)
-LABEL_NAMES = frozenset(
-    [
-        "label",
-        "labels",
-        "class",
-        "classes",
-        "category",
-        "sentiment",
-        "target",
-        "stars",
-        "rating",
-        "type",
-        "y",
-        "topic",
-        "intent",
-        "emotion",
-    ]
-)
-SURE_LABEL_NAMES = frozenset(["label", "labels", "class"])
-"""A column with such a name is the label, whatever it holds."""
-
 MOST_LABELS = 100
 """A column with more distinct values is a label only when it is named."""
-
-SCORE_NAMES = frozenset(["score", "scores", "similarity", "similarityscore", "sim", "label", "labels", "relatedness"])
-"""Columns that score a pair, where they hold numbers."""
 
 LABEL_CHARACTERS = 40
 """A label is short: its average length in characters is at most this."""
