@@ -118,6 +118,23 @@ def test_classify_a_file_in_order(source: str, to: str, classifier_run: Path, tm
         assert scores == pytest.approx(one["scores"], abs=1e-5)
 
 
+@pytest.mark.parametrize("to", ["out.csv", "out.jsonl"])
+def test_what_else_a_table_says_stays_beside_the_answer(
+    to: str, classifier_run: Path, tmp_path: Path, in_process: Callable
+):
+    given = tmp_path / "given.csv"
+    given.write_text("id,text,label\n7,great dogs,unsure\n8,awful cats,pos\n", encoding="utf-8")
+    assert in_process("classify", classifier_run, given, "--to", tmp_path / to)[0] == 0
+    with (tmp_path / to).open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file)) if to.endswith("csv") else [json.loads(line) for line in file]
+    expected = headway.load(classifier_run)(["great dogs", "awful cats"])
+    assert [row["label"] for row in found] == [one["label"] for one in expected]
+    assert [(row["id"], row["text"], row["given: label"]) for row in found] == [
+        ("7", "great dogs", "unsure"),
+        ("8", "awful cats", "pos"),
+    ]
+
+
 def test_classify_plain_lines(classifier_run: Path, tmp_path: Path, in_process: Callable):
     (tmp_path / "lines.txt").write_text("great\n\nawful\u2028dogs\r\nold", encoding="utf-8", newline="")
     _, out, _ = in_process("classify", classifier_run, tmp_path / "lines.txt", "--json")

@@ -116,8 +116,19 @@ def test_a_table_by_its_column(encoder: Path, tmp_path: Path, in_process: Callab
     path = tmp_path / "table.csv"
     path.write_text("id,body\n1,the cat\n2,old dogs\n")
     assert len(last_line(in_process("embed", encoder, path, "--text-column", "body", "--json")[1])["results"]) == 2
+    assert in_process("embed", encoder, path)[0] == 0, "a column with a usual name is found, as in training"
+    notes = "".join(f"{i},{'the cat ' * 9}{i},{'old dogs ' * 9}{i}\n" for i in range(3))
+    path.write_text("id,note,remark\n" + notes)
     status, _, err = in_process("embed", encoder, path)
-    assert status == 2 and "--text-column" in err
+    assert status == 2 and "could each be the text; choose one with --text-column" in err
+
+
+def test_a_masked_language_model_gives_the_mean_of_its_vectors(masked: Path, in_process: Callable):
+    found = last_line(in_process("embed", masked, "the cat", "--json")[1])["results"]
+    model, words = headway.load_model(masked), headway.load(masked).tokenizer
+    model.head = None
+    mean = model(torch.tensor([words.encode("the cat", special=True)]))[0].mean(dim=0)
+    np.testing.assert_allclose(found[0], (mean / mean.norm()).detach().numpy(), atol=1e-5)
 
 
 def test_similarity_and_nearest(encoder: Path, lines: Path, in_process: Callable, tmp_path: Path):
@@ -150,7 +161,6 @@ def test_standard_input(encoder: Path, masked: Path, in_process: Callable, monke
         (["fill", "{masked}", OPEN, "--to", "out.txt"], ".csv or .jsonl"),
         (["fill", "{encoder}", OPEN], "fill needs a masked language model"),
         (["fill", "{masked}", "missing.csv"], "there is no such file"),
-        (["embed", "{masked}", "the cat"], "embed needs an encoder"),
         (["embed", "{encoder}", "{lines}", "--to", "out.txt"], ".npy, .jsonl or .csv"),
         (["embed", "{encoder}", "{lines}", "--to", "{lines}"], "is the file that is read"),
         (["embed", "{encoder}", "{lines}", "--to", "/no/where/out.npy"], "cannot be written"),

@@ -189,3 +189,22 @@ def test_unseen_labels():
 def test_leaks():
     assert text_key("  ﬁne\tDay\u2028STRASSE ") == text_key("fine day straße") == "fine day strasse"
     assert leaks(["One two", "three"], ["four", "ONE\u00a0TWO", "three", "five"]) == [1, 2]
+
+
+def test_texts_that_are_not_read_are_named():
+    found = detect(made(label=lambda i: i % 3, other=lambda i: sentence(i + 99)), text_column="text")
+    assert any(reason.startswith("'other' is not read; pairs of texts") for reason in found.reasons)
+    assert not any("is not read" in reason for reason in detect(made(label=lambda i: i % 3)).reasons)
+
+
+def test_classes_are_no_second_text_of_a_pair():
+    with pytest.raises(InputError, match="embedding needs two columns of texts; found 'text'"):
+        detect(made(label=lambda i: ("good", "bad")[i % 2]), task="embedding")
+    found = detect(made(label=lambda i: ("good", "bad")[i % 2], other=lambda i: sentence(i + 99)), task="embedding")
+    assert (found.text_column, found.second_column, found.label_column) == ("text", "other", None)
+
+
+def test_a_list_is_no_label():
+    with pytest.raises(InputError, match="is a list; every text needs one label"):
+        labelled(good(['["a", "b"]', '["a"]', '["b"]']), "text", "label")
+    assert labelled(good(["[a]", "[b]"]), "text", "label").classes == ["[a]", "[b]"]

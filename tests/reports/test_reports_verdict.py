@@ -21,7 +21,7 @@ def test_loss() -> None:
     said = judge("classification", {"accuracy": 0.81}, {"name": "linear baseline", "accuracy": 0.84})
     assert said == (
         "The linear baseline wins: accuracy 0.84 against the Transformer's 0.81. "
-        "For this data use it, or start from a pretrained model."
+        "For this data use that baseline, or start from a pretrained model."
     )
 
 

@@ -13,16 +13,17 @@ from torch import nn
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
+from headway.inference.export import export
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.ensemble import Ensemble
 from headway.models.freeze import freeze
-from headway.models.heads import PoolingHead
+from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.contrastive import pair_loss
+from headway.training.contrastive import STEPS, pair_loss, tune_vectors
 from headway.training.frozen import TEMPLATES, kept_blocks, label_texts
 from headway.training.optim import RowAdam, optimizers
 
@@ -213,6 +214,11 @@ def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
 REFUSED = {
     "no base": ({"frozen": True}, "--frozen is for fine-tuning"),
     "adapting nothing": ({"adapt": True}, "--adapt is for fine-tuning"),
+    "steps of nothing": (
+        {"frozen": True, "from_model": "x", "steps": None, "epochs": 3},
+        "--epochs is for training the whole model",
+    ),
+    "a file": ({"from_model": __file__}, "is a file, not the directory of a model"),
     "both": ({"adapt": True, "frozen": True, "from_model": "x"}, "choose one"),
     "a size": ({"d_model": 8, "from_model": "x"}, "--d-model cannot be chosen with --from"),
     "a rate that grows": ({"layer_decay": 1.5, "from_model": "x"}, "--layer-decay is 1.5"),
@@ -224,6 +230,63 @@ REFUSED = {
 def test_what_cannot_be_is_refused(what: str, rows: Path, tmp_path: Path):
     options, said = REFUSED[what]
     with pytest.raises(InputError, match=said):
-        headway.train(rows, steps=1, out=tmp_path / "run", **options, **QUICK)
+        headway.train(rows, out=tmp_path / "run", **{"steps": 1, **options}, **QUICK)
     assert not (tmp_path / "run").exists()
     shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+
+NOT_FOR = {
+    "frozen": {"frozen": True},
+    "contrastive": {"contrastive": True},
+    "adapt": {"adapt": True},
+    "balance": {"balance": True},
+    "token-dropout": {"token_dropout": 0.1},
+    "mask-share": {"mask_share": 0.2},
+}
+
+
+@pytest.mark.parametrize("flag", NOT_FOR)
+def test_an_option_that_the_task_does_not_read_is_refused(flag: str, base: Path, corpus: Path, tmp_path: Path):
+    with pytest.raises(InputError, match=f"--{flag} is for .*, and this is language_modeling"):
+        headway.train(corpus, from_model=str(base), out=tmp_path / "run", **NOT_FOR[flag], **QUICK)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("options", [{"frozen": True}, {"contrastive": True}, {"steps": 4}], ids=str)
+def test_a_sentence_classifier_with_its_pooler_is_exported(options: dict, base: Path, rows: Path, tmp_path: Path):
+    model = load_model(base)
+    model.pooler = Pooler(model.config)
+    save_model(model, tmp_path / "base")
+    Tokenizer.load(base).save(tmp_path / "base", max_length=64)
+    for name, begins in (("with", tmp_path / "base"), ("without", base)):
+        headway.train(rows, from_model=str(begins), out=tmp_path / name, **options, **QUICK)
+        written = export(tmp_path / name, tmp_path / f"export-{name}")
+        assert written.parity.passed, written.parity.problem
+    kept = load_model(tmp_path / "with").pooler
+    assert kept is not None and torch.equal(kept.dense.weight, model.pooler.dense.weight)
+    assert load_model(tmp_path / "without").pooler is None
+
+
+def test_tuning_of_vectors_ends_with_its_time(base: Path, rows: Path, tmp_path: Path):
+    encoder = load_model(base)
+    ids = [[5, 6, 7], [8, 9], [10, 11, 12], [13, 5]]
+    assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None) == STEPS
+    assert tune_vectors(encoder, ids, [0, 0, 1, 1], 0, lambda share, loss: None, 1e-3) < STEPS
+
+
+def test_weights_that_are_no_numbers_are_named(base: Path, rows: Path, tmp_path: Path):
+    model = load_model(base)
+    model.stack.blocks[1].attention.norm.weight.data[3] = math.nan
+    save_model(model, tmp_path / "base")
+    Tokenizer.load(base).save(tmp_path / "base", max_length=64)
+    with pytest.raises(InputError, match=r"stack\.blocks\.1\.attention\.norm\.weight holds numbers that are not"):
+        headway.train(rows, from_model=str(tmp_path / "base"), steps=1, out=tmp_path / "run", **QUICK)
+
+
+def test_a_classifier_of_several_labels_for_one_text_is_refused(rows: Path, base: Path, tmp_path: Path):
+    headway.train(rows, from_model=str(base), steps=1, out=tmp_path / "run", **QUICK)
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**config, "problem_type": "multi_label_classification"}), encoding="utf-8")
+    with pytest.raises(InputError, match="problem_type is 'multi_label_classification'"):
+        headway.load(tmp_path / "run")

@@ -11,8 +11,8 @@ from headway.cli.common import (
     check_output,
     emit,
     output_options,
+    rows_of,
     text_options,
-    texts_of,
     write_output,
 )
 from headway.errors import InputError
@@ -40,20 +40,38 @@ def command(
     pipe = load(run)
     if not isinstance(pipe, Classifier):
         raise InputError(f"{run}: holds a model for {pipe.task}; classify needs a classifier.")
-    texts = texts_of(run, text, text_column, encoding)
+    texts, rows = rows_of(run, text, text_column, encoding)
     results = pipe(texts)
     if to is not None:
-        write_output(to, _table(texts, results, pipe.labels, to))
+        write_output(to, _table(texts, rows, results, pipe.labels, to))
     found = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
     shown = [f"{r['label']}\t{r['score']:.3f}\t{t}" for r, t in zip(results, texts, strict=True)]
     emit(found, as_json, [f"{len(results):,} results in {to}"] if to else shown)
 
 
-def _table(texts: list[str], results: list[dict[str, Any]], labels: list[str], to: str) -> str:
+def _table(
+    texts: list[str],
+    rows: list[dict[str, str]] | None,
+    results: list[dict[str, Any]],
+    labels: list[str],
+    to: str,
+) -> str:
+    """A line for each text: the text, the answer, and what else its table says of it."""
+    answers: list[dict[str, Any]] = [{"text": text, **found} for text, found in zip(texts, results, strict=True)]
+    beside = [_beside(row, text) for row, text in zip(rows or [{}] * len(texts), texts, strict=True)]
     if to.endswith(".jsonl"):
-        return as_jsonl({"text": text, **found} for text, found in zip(texts, results, strict=True))
-    rows = []
-    for text, found in zip(texts, results, strict=True):
-        scores = [f"{found['scores'][label]:.6f}" for label in labels]
-        rows.append([text, found["label"], f"{found['score']:.6f}", *scores])
-    return as_csv(["text", "label", "score", *(f"score: {label}" for label in labels)], rows)
+        return as_jsonl({**answer, **more} for answer, more in zip(answers, beside, strict=True))
+    header = ["text", "label", "score", *(f"score: {label}" for label in labels), *(beside[0] if beside else [])]
+    table = []
+    for answer, more in zip(answers, beside, strict=True):
+        scores = [f"{score:.6f}" for score in (answer["score"], *(answer["scores"][label] for label in labels))]
+        table.append([answer["text"], answer["label"], *scores, *more.values()])
+    return as_csv(header, table)
+
+
+def _beside(row: dict[str, str], text: str) -> dict[str, str]:
+    """What a row has beside its text; a column that is called like one of the answer becomes "given: label"."""
+    taken = ("text", "label", "score", "scores")
+    return {
+        f"given: {k}" if k in taken else k: value for k, value in row.items() if not (k == "text" and value == text)
+    }

@@ -111,11 +111,18 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
 
 def texts_of(run: str, text: str, text_column: str | None, encoding: str | None) -> list[str]:
     """The texts that an argument stands for: itself, a file's (by its text column or line by line), or "-"."""
+    return rows_of(run, text, text_column, encoding)[0]
+
+
+def rows_of(
+    run: str, text: str, text_column: str | None, encoding: str | None
+) -> tuple[list[str], list[dict[str, str]] | None]:
+    """``texts_of``, and where they stand in a table its rows."""
     if text == "-":
-        return lines_of(standard_input())
+        return lines_of(standard_input()), None
     if not is_file(text):
         check_not_path(text)
-        return [text]
+        return [text], None
     from headway.data.corpus import file_chunks
     from headway.data.files import kind
     from headway.data.read import read
@@ -123,25 +130,26 @@ def texts_of(run: str, text: str, text_column: str | None, encoding: str | None)
 
     path = Path(text)
     if kind(path) == "text":
-        return lines_of("".join(file_chunks(path, encoding)))
+        return lines_of("".join(file_chunks(path, encoding))), None
     source = read([path], encoding=encoding)
     if isinstance(source, Table):
-        return source.column(text_column or _trained_column(run, source.columns))
-    return ["".join(document.chunks()) for document in source.documents()]
+        return source.column(text_column or _trained_column(run, source)), source.rows
+    return ["".join(document.chunks()) for document in source.documents()], None
 
 
-def _trained_column(run: str, columns: list[str]) -> str:
-    """The column the model was trained on, where the file has it; else the only one.  Raises InputError otherwise."""
+def _trained_column(run: str, table: Any) -> str:
+    """The column the model was trained on, where the file has it, else the one that ``train`` would take for the text.
+
+    Raises InputError when none or several could be it.
+    """
+    from headway.data.detect import find_text
+
     try:
         facts = json.loads((Path(run) / "headway.json").read_text(encoding="utf-8"))
         trained = facts["data"]["text_column"]
     except (OSError, ValueError, KeyError):
         trained = None
-    if trained in columns:
-        return trained
-    if len(columns) == 1:
-        return columns[0]
-    raise InputError(f"which column holds the text? found: {', '.join(columns)}; name one with --text-column.")
+    return trained if trained in table.columns else find_text(table)
 
 
 def write_output(to: str, text: str) -> None:

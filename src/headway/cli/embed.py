@@ -52,12 +52,13 @@ def command(
     if similarity and nearest is not None:
         raise InputError("--similarity and --nearest were both given; ask for one of them.")
     check_output(to, file, (".jsonl", ".csv") if nearest is not None else (".npy", ".jsonl", ".csv"))
-    from headway.inference.embedder import Embedder
+    from headway.inference.embedder import as_embedder
     from headway.inference.load import load
 
-    pipe = load(run)
-    if not isinstance(pipe, Embedder):
-        raise InputError(f"{run}: holds a model for {pipe.task}; embed needs an encoder of texts.")
+    loaded = load(run)
+    pipe = as_embedder(loaded)
+    if pipe is None:
+        raise InputError(f"{run}: holds a model for {loaded.task}; embed needs an encoder without classes.")
     texts = texts_of(run, file, text_column, encoding)
     if nearest is not None:
         results: Any = pipe.nearest(nearest, texts, k)

@@ -107,6 +107,10 @@ def detect(
     if label is None:
         reasons.append("no column looks like a label: language modelling (--label-column to classify)")
         return Detected("language_modeling", text, None, reasons)
+    unread = [repr(column.name) for column in columns if column.text_like and column.name not in (text, label)]
+    if unread:
+        are = "is not read" if len(unread) == 1 else "are not read"
+        reasons.append(f"{' and '.join(unread)} {are}; pairs of texts that belong together are for --task embedding")
     reasons.append("a text and a label in every row: classification (--task language_modeling to learn the text alone)")
     return Detected("classification", text, label, reasons)
 
@@ -121,7 +125,8 @@ def detect_pairs(
         score = scored[0] if len(scored) == 1 else None
         if score is not None:
             reasons.append(f"column {score!r} is taken as the score of each pair (--label-column to change)")
-    texts = [c.name for c in columns if c.text_like and c.name not in (first, second, score)]
+    named = (first, second, score)
+    texts = [c.name for c in columns if c.text_like and c.name not in named and not (c.few and c.key in LABEL_NAMES)]
     wanted = [first, second].count(None)
     if len(texts) < wanted or (len(texts) > wanted and wanted):
         found = ", ".join(repr(text) for text in texts) or "none"
@@ -163,6 +168,16 @@ def _detect_dialogues(source: Dialogues, column: str | None, task: str | None) -
         raise InputError(f"{source.name}: holds conversations; they train a language model, not {task}.")
     why = 'every line has "messages": language modelling of conversations, trained on the replies alone'
     return Detected("language_modeling", None, None, [why])
+
+
+def find_text(table: Table) -> str:
+    """The column of a table that ``detect`` takes for the text; the only column whatever it holds.
+
+    Raises InputError when none or several could be it.
+    """
+    if len(table.columns) == 1:
+        return table.columns[0]
+    return _find_text(table, [_judge(table, name) for name in table.columns if name], None, [])
 
 
 def _judge(table: Table, name: str) -> _Column:

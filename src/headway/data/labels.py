@@ -1,5 +1,6 @@
 """Texts with labels, checked before training: what is missing, what contradicts itself, what leaks."""
 
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -92,6 +93,14 @@ def labelled(table: Table, text_column: str, label_column: str, *, on_bad_row: s
     )
 
 
+def _is_list(label: str) -> bool:
+    """Whether a label is a JSON list, as several labels of one text are written in .jsonl files."""
+    try:
+        return label.startswith("[") and isinstance(json.loads(label), list)
+    except ValueError:
+        return False
+
+
 def _refuse(table: Table, rows: list[int], what: str, where: str) -> None:
     if rows:
         have = "row has" if len(rows) == 1 else "rows have"
@@ -106,6 +115,11 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int) ->
         label = next(iter(counts))
         rows = counted(n_rows, "row")
         raise InputError(f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to learn.")
+    several = next((label for label in counts if _is_list(label)), None)
+    if several is not None:
+        raise InputError(
+            f"{name}: the label {shorten(several)} in column {column!r} is a list; every text needs one label."
+        )
     if not counts:
         raise InputError(f"{name}: no row has both a text and a label.")
     if len(counts) > max(2, n_rows / 2):

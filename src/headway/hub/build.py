@@ -38,7 +38,7 @@ def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: 
             model = family.build(theirs, names.keys())
             shapes = {name: torch.empty(stored.shape(key), dtype=stored.dtype(key)) for name, key in names.items()}
     except UNBUILDABLE as error:
-        raise InputError(f"{config_file}: {one_line(error)}") from None
+        raise InputError(f"{config_file}: {_in_their_words(one_line(error), family)}") from None
     try:
         with _ShapesAlone():
             _our_weights(shapes, family, theirs, model)
@@ -79,6 +79,13 @@ def one_line(error: Exception) -> str:
     if isinstance(error, KeyError):
         text = f"unknown value {text}"
     return text.splitlines()[0]
+
+
+def _in_their_words(message: str, family: Family) -> str:
+    """A message about our configuration with the names that the file has for its fields."""
+    for key, (field, _) in family.SAME.items():
+        message = re.sub(rf"\b{field}\b", key, message)
+    return message
 
 
 def _names(stored: Iterable[str], family: Family, theirs: dict[str, Any]) -> dict[str, str]:

@@ -39,11 +39,17 @@ def for_classification(model: Classified, n_classes: int, *, dropout: float = 0.
     family = encoder_family(model)
     if isinstance(model.head, PoolingHead) and model.head.pooling == "mean":
         head = _drawn(lambda: ClassificationHead(model.config, n_classes, dense=False, dropout=dropout), seed)
-        model.pooler = None
+        leave_pooler(model)
     else:
         head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
         family.reuse(model, head)
     return _forget_labels(_with_head(model, head))
+
+
+def leave_pooler(model: Encoder) -> None:
+    """Keep a pooler that the new head does not read as it is: it is saved again, since other programs expect one."""
+    if model.pooler is not None:
+        model.pooler.requires_grad_(False)
 
 
 def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:

@@ -12,11 +12,22 @@ from headway.errors import InputError
 from headway.generation.sampling import check_number
 from headway.hub.sentence_transformers import sequence_length
 from headway.inference.windows import frame, framed
-from headway.models.heads import PoolingHead
+from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 4096
+
+
+def as_embedder(pipe: Any) -> "Embedder | None":
+    """The embedder of an encoder that was loaded for another task of tokens, by the mean of its vectors; else None.
+
+    The model's head is replaced, in place: only one of the two pipelines can be used afterwards.
+    """
+    if isinstance(pipe, Embedder) or not isinstance(getattr(pipe.model, "head", None), MaskedTokenHead):
+        return pipe if isinstance(pipe, Embedder) else None
+    pipe.model.head = PoolingHead("mean")
+    return Embedder(pipe.model, pipe.tokenizer)
 
 
 class Embedder:

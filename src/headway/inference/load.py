@@ -33,6 +33,7 @@ def load(path: str | Path) -> Pipeline:
     if isinstance(model, Decoder) and isinstance(model.head, TokenHead):
         return Generator(model, tokenizer)
     if isinstance(model, Encoder | Decoder) and isinstance(model.head, ClassificationHead):
+        _check_one_label(directory)
         labels = _labels(directory, model.head.out.out_features)
         members = _members(directory)
         return Classifier(Ensemble([load_model(path) for path in members]) if members else model, tokenizer, labels)
@@ -41,6 +42,16 @@ def load(path: str | Path) -> Pipeline:
     if isinstance(model, Encoder) and (model.head is None or isinstance(model.head, PoolingHead)):
         return Embedder(model, tokenizer)
     raise InputError(f"{directory / 'config.json'}: this model answers no task that is known here.")
+
+
+def _check_one_label(directory: Path) -> None:
+    path = directory / "config.json"
+    kind = read_json(path).get("problem_type")
+    if kind not in (None, "single_label_classification"):
+        raise InputError(
+            f"{path}: problem_type is {str(kind)[:60]!r}; a classifier here names one label for each text "
+            "(single_label_classification), and reading its scores so would be wrong."
+        )
 
 
 def _members(directory: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from headway.reports.wording import LOSS_UNITS, LOWER_IS_BETTER, decimal, listin
 HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
 """The metrics by which models are compared; the first one that the model has."""
 
+FEW_EXAMPLES = 30
 NORMAL_95 = 1.96
 
 
@@ -36,7 +37,16 @@ def verdict(record: Record) -> str:
             f"The {rival} baseline wins: {metric_name(key)} {theirs} against the Transformer's {ours}. "
             f"{_advice(record)}"
         )
-    return " ".join([first, *_disagreement(record, key, model, other)])
+    return " ".join([first, *_disagreement(record, key, model, other), *_too_few(record)])
+
+
+def _too_few(record: Record) -> list[str]:
+    """A sentence where so few rows were held out that one of them decides."""
+    examples = validation_examples(record)
+    if not 0 < examples < FEW_EXAMPLES:
+        return []
+    held_out = "1 held-out row is" if examples == 1 else f"{examples} held-out rows are"
+    return [f"But {held_out} too few to tell: measure it on others with `headway evaluate`."]
 
 
 def best_baseline(baselines: Iterable[dict[str, Any]], key: str) -> dict[str, Any] | None:
@@ -98,10 +108,10 @@ def _apart(model: float, other: float) -> tuple[str, str]:
 
 def _advice(record: Record) -> str:
     if record.info.get("base"):
-        return "For this data use it, or try another pretrained model."
+        return "For this data use that baseline, or try another pretrained model."
     if record.task in {"language_modeling", "masked_lm"}:
-        return "For this data use it, train longer, or start from a pretrained model."
-    return "For this data use it, or start from a pretrained model."
+        return "For this data use that baseline, train longer, or start from a pretrained model."
+    return "For this data use that baseline, or start from a pretrained model."
 
 
 def _disagreement(record: Record, key: str, model: float, other: float) -> list[str]:

@@ -163,7 +163,7 @@ def time_unit(seconds: float) -> tuple[int, str]:
     return next(((size, sign) for size, sign in ((3600, "h"), (60, "min")) if seconds >= 1.5 * size), (1, "s"))
 
 
-def short_name(name: object, longest: int = 26) -> str:
+def short_name(name: object, longest: int = 32) -> str:
     """A baseline's name without its details: "linear model on word n-grams" becomes "linear model"."""
     text = re.split(r" on | over | with |[(,:;]", show(name), maxsplit=1)[0].strip() or show(name)
     text = text.removesuffix(" baseline")

@@ -132,10 +132,30 @@ class TrainOptions:
         for name in ("frozen", "contrastive"):
             if getattr(self, name) and self.lora is not None:
                 raise InputError(f"--{name} and --lora were both given; they are two ways to train, choose one.")
+        for name in ("steps", "epochs", "learning_rate"):
+            if (self.frozen or self.contrastive) and getattr(self, name) is not None:
+                way = "frozen" if self.frozen else "contrastive"
+                raise InputError(f"--{flag(name)} is for training the whole model, which --{way} does not.")
         if self.lora is not None and self.optimizer == "muon":
             raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 10:
             raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
+
+
+FOR_TASK = {
+    **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), "classification"),
+    **dict.fromkeys(("mask_share", "whole_words"), "masked_lm"),
+}
+"""Options that mean something for one task alone; those of masked_lm also where ``adapt`` begins with it."""
+
+
+def check_for_task(options: TrainOptions, task: str) -> None:
+    """Raise InputError when an option was given that the task does not read."""
+    tasks = (task, "masked_lm") if options.adapt else (task,)
+    for entry in fields(options):
+        wanted = FOR_TASK.get(entry.name, task)
+        if getattr(options, entry.name) != entry.default and wanted not in tasks:
+            raise InputError(f"--{flag(entry.name)} is for {wanted}, and this is {task}; leave it out.")
 
 
 def flag(name: str) -> str:

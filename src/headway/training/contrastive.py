@@ -4,6 +4,7 @@ Contrastive tuning before a linear classifier is SetFit (Tunstall et al. 2022); 
 which looks at all pairs of a batch at once.  A batch holds as many rows of each label.
 """
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -24,12 +25,18 @@ TEMPERATURE = 0.1
 
 
 def tune_vectors(
-    model: Encoder, rows: list[list[int]], targets: list[int], seed: int, show: Callable[[float, float], None]
-) -> None:
-    """Train the blocks of an encoder on labelled rows of ids, in place; embeddings stay.
+    model: Encoder,
+    rows: list[list[int]],
+    targets: list[int],
+    seed: int,
+    show: Callable[[float, float], None],
+    seconds: float | None = None,
+) -> int:
+    """Train the blocks of an encoder on labelled rows of ids, in place; embeddings stay.  Returns the number of steps.
 
-    ``show`` is told the share that is done and the loss.
+    ``show`` is told the share that is done and the loss.  STEPS are taken, or fewer where ``seconds`` end before.
     """
+    began = time.monotonic()
     dropout = model.config.dropout
     set_dropout(freeze(model, 0), 0.1)
     model.train()
@@ -39,8 +46,8 @@ def tune_vectors(
     torch.manual_seed(seed)
     of_class = [np.flatnonzero(np.asarray(targets) == c) for c in sorted(set(targets))]
     each = max(2, BATCH // len(of_class))
-    for step in range(STEPS):
-        share = step / STEPS
+    step = 0
+    while (share := max(step / STEPS, (time.monotonic() - began) / seconds if seconds else 0.0)) < 1:
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * min(1.0, (share + 1 / STEPS) / WARMUP) * (1 - share)
         batch = np.concatenate([random.permutation(index)[:each] for index in of_class])
@@ -51,9 +58,11 @@ def tune_vectors(
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        show((step + 1) / STEPS, loss.item())
+        step += 1
+        show(max(step / STEPS, share), loss.item())
     set_dropout(model, dropout)
     model.requires_grad_(True).eval()
+    return step
 
 
 def pair_loss(x: Tensor, targets: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ from headway.training.shares import share_count
 
 LONGEST_EVALUATION = 0.08
 """One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
+SAVED_IN_A_SECOND = 3e8
+"""Bytes of weights that are written and flushed to disk, by a modest estimate."""
 EVALUATION_SHARE = 0.05
 """Evaluations may take this share of the time."""
 
@@ -47,7 +49,7 @@ def measured(
 
 
 def evaluation_seconds(model: nn.Module, feed: Feed, task: Task, sample: Callable[[], str] | None) -> float:
-    """How long one evaluation will take, from its first batch, and the sample that is drawn with it."""
+    """How long one evaluation will take, from its first batch, with the sample that is drawn and the model saved."""
     model.eval()
     batch = next(iter(feed.validation()))
     task.evaluate(model, [batch])
@@ -59,4 +61,4 @@ def evaluation_seconds(model: nn.Module, feed: Feed, task: Task, sample: Callabl
         sample()
         cost += time.perf_counter() - start
     model.train()
-    return cost
+    return cost + 4 * sum(p.numel() for p in model.parameters()) / SAVED_IN_A_SECOND

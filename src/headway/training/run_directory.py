@@ -103,6 +103,8 @@ class RunDirectory:
     def read(self) -> dict[str, Any] | None:
         """What an earlier command left in headway.json, or None.  Raises InputError when it is damaged."""
         path = self.path / "headway.json"
+        if self.path.is_file():
+            raise InputError(f"--out {self.path}: is a file; name a directory for the results.")
         try:
             self.facts = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -13,7 +13,7 @@ from torch import nn
 
 from headway.data.corpus import Corpus
 from headway.data.detect import Detected
-from headway.data.feed import Feed
+from headway.data.feed import Feed, RowFeed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.models.lora import count_parameters
@@ -22,7 +22,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, load_base, take_stack
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
-from headway.training.config import TrainOptions, flag, seconds
+from headway.training.config import TrainOptions, check_for_task, flag, seconds
 from headway.training.measure import evaluation_seconds, measured
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import read_input
@@ -69,6 +69,7 @@ def run_training(
     keep_freed_memory()
     progress.phase("reading")
     source, found = read_input(inputs, options)
+    check_for_task(options, found.task)
     held_out = read_input(validation, replace(options, task=found.task))[0] if validation else None
     prints = {"data": source.fingerprint, "validation": held_out.fingerprint if held_out is not None else None}
     if earlier is not None:
@@ -118,7 +119,8 @@ def run_training(
         whole, learning = count_parameters(prepared.model)
         if learning < whole:
             progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
-        if prepared.recipe.fit(prepared.plan, prepared.model, _shower(progress)):
+        left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
+        if prepared.recipe.fit(prepared.plan, prepared.model, _shower(progress), left):
             _finish_fitted(run, prepared, started, progress)
         else:
             _train(run, prepared, options, started, progress)
@@ -138,8 +140,6 @@ def _adapt(
 
     Labels are not read.  It is over within ADAPTING of the time, or takes as many steps as the run itself.
     """
-    if found.task != "classification":
-        raise InputError("--adapt is for classification: the texts are learnt first, then their labels.")
     time_left = None
     if options.steps is None:
         time_left = f"{max(5.0, ADAPTING * (seconds(options.time or DEFAULT_TIME) - time.monotonic() + started)):.3f}s"
@@ -244,6 +244,9 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         raise
     finally:
         progress.close()
+    passes = prepared.feed.epochs(state.position)
+    if passes < 1 and isinstance(prepared.feed, RowFeed) and prepared.limit is not None:
+        progress.say(f"warning: the time was enough for {passes:.1f} of a pass over the rows; more --time would help")
     for name, p in trained(model).items():
         put_back(p, job.best[name])
     model.eval()

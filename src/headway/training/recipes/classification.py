@@ -14,7 +14,7 @@ from headway.data.labels import Labelled, check_labels, labelled, leaks
 from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.hub.fine_tune import for_classification
+from headway.hub.fine_tune import for_classification, leave_pooler
 from headway.models.depth import first_blocks
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise
@@ -32,6 +32,9 @@ from headway.training.prepare import HELD_OUT
 from headway.training.presets import Plan, encoder_plan, fine_tune_rows_plan, frozen_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
+
+TUNING = 0.6
+"""The share of the time that tuning the vectors may take; the rest is for reading all rows with the tuned model."""
 
 
 class ClassificationRecipe(Recipe):
@@ -67,7 +70,7 @@ class ClassificationRecipe(Recipe):
         )
         self.longest = self.options.length or _longest([len(ids) for ids in train])
         if self.base is not None:
-            self.longest = min(self.longest, self.base.config.max_length)
+            self.longest = min(self.longest, checked_length(self.options, self.base))
         self.train, self.validation = (shortened(part, self.longest, self.tokenizer) for part in (train, validation))
         warnings += cut_warning(train, self.longest)
         counts = Counter(rows.labels)
@@ -103,7 +106,8 @@ class ClassificationRecipe(Recipe):
             return initialise(Encoder(config, head), plan.seed)
         base: Any = self.base.model
         if plan.frozen:
-            base.pooler, base.head = None, frozen_head(base, classes)
+            leave_pooler(base)
+            base.head = frozen_head(base, classes)
             return first_blocks(base, config.n_layers)
         model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
         return prepared_base(model, plan)
@@ -119,12 +123,15 @@ class ClassificationRecipe(Recipe):
             return ""
         return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
 
-    def fit(self, plan: Plan, model: nn.Module, show: Callable[[float, float], None]) -> bool:
+    def fit(
+        self, plan: Plan, model: nn.Module, show: Callable[[float, float], None], seconds: float | None = None
+    ) -> bool:
         if plan.frozen:
             encoder: Any = model
             rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
             if plan.contrastive:
-                tune_vectors(encoder, rows, targets, plan.seed, show)
+                most = None if seconds is None else max(1.0, TUNING * seconds)
+                tune_vectors(encoder, rows, targets, plan.seed, show, most)
             fit_frozen(encoder, self.labels, rows, targets, len(self.train))
         return plan.frozen
 
@@ -149,6 +156,14 @@ class ClassificationRecipe(Recipe):
             protected=sorted(self.tokenizer.special_ids),
             by_accuracy=self.base is not None,
         )
+
+
+def checked_length(options: TrainOptions, base: Base) -> int:
+    """How many tokens the base reads.  Raises InputError when --length asks for more."""
+    most = base.config.max_length
+    if options.length is not None and options.length > most:
+        raise InputError(f"--length is {options.length:,}, but {options.from_model} reads {most:,} tokens at most.")
+    return most
 
 
 def _check_base(base: Base, options: TrainOptions) -> None:

@@ -64,8 +64,10 @@ class Recipe(ABC):
     def task(self, plan: Plan) -> Task:
         """Loss and metrics."""
 
-    def fit(self, plan: Plan, model: nn.Module, show: Callable[[float, float], None]) -> bool:
-        """Fit the model without the training loop, where the plan wants that; whether it was so.
+    def fit(
+        self, plan: Plan, model: nn.Module, show: Callable[[float, float], None], seconds: float | None = None
+    ) -> bool:
+        """Fit the model without the training loop, where the plan wants that, in ``seconds``; whether it was so.
 
         ``show`` is told the share that is done and a loss.
         """
