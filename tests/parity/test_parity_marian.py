@@ -2,7 +2,18 @@
 
 import pytest
 import torch
-from kit import BOUND, V, check_mutation, check_reads, check_targets, check_writes, difference, inputs, theirs
+from kit import (
+    BOUND,
+    V,
+    check_beams,
+    check_mutation,
+    check_reads,
+    check_targets,
+    check_writes,
+    difference,
+    inputs,
+    theirs,
+)
 from safetensors.torch import load_file, save_file
 
 from headway.hub.directory import load_model
@@ -52,6 +63,13 @@ def test_our_model_there(name, tmp_path):
 @pytest.mark.parametrize("name", ["logits", "two vocabularies"])
 def test_greedy_targets(name, tmp_path):
     check_targets(model(name), tmp_path, bad_words_ids=[[2]])
+
+
+@pytest.mark.parametrize("length_penalty", [1.0, 0.6])
+def test_beams(length_penalty, tmp_path):
+    other = model()
+    other.final_logits_bias[0, SIZES["eos_token_id"]] += 7.0  # else nothing ends
+    check_beams(other, tmp_path, length_penalty=length_penalty)
 
 
 def test_a_long_text(tmp_path):

@@ -1,0 +1,166 @@
+"""Beam search: the likeliest continuations that a search of limited width finds, for one prompt or many.
+
+It serves every model with a state that can be reordered; the sources of an encoder-decoder are read once and their
+keys computed once (``generation.conditional``).
+
+Letters: B prompts, K width of the beam, V vocabulary.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from headway.generation.decode import Model
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished continuation, without its prompt and without the token that ended it.
+
+    ``score`` is ln p divided by the length to the power of the length penalty; the length counts the ending token.
+    """
+
+    ids: tuple[int, ...]
+    log_probability: float
+    score: float
+
+
+@dataclass
+class _Search:
+    """One prompt's search: what goes on, best first, and what is finished, best first."""
+
+    running: list[tuple[tuple[int, ...], float]] = field(default_factory=lambda: [((), 0.0)])
+    finished: list[Hypothesis] = field(default_factory=list)
+
+
+@torch.no_grad()
+def beam_search(
+    model: Model,
+    prompts: Sequence[Sequence[int]],
+    *,
+    beam: int,
+    max_tokens: int | Sequence[int],
+    end: int | Collection[int],
+    n_best: int = 1,
+    length_penalty: float = 1.0,
+    forbidden: Sequence[int] = (),
+    device: torch.device | str = "cpu",
+) -> list[list[Hypothesis]]:
+    """The ``n_best`` best hypotheses of each prompt, best first; what is found for one does not depend on the others.
+
+    ``max_tokens``, the ending token included, may differ by prompt.  Of the 2 K likeliest continuations of a beam,
+    those that end within the first K are finished; a finished one never changes.  A prompt's search is over when K are
+    finished and no running hypothesis, were it to end now, would be among the best K; or when it reaches its length:
+    then those that run are finished as they are, where fewer than ``n_best`` ended by themselves.  With the length
+    penalty 0 nothing that a search of this width finds is missed by that; above, a running one might yet have gained
+    by growing longer.  Raises ValueError for a prompt without tokens and a beam narrower than ``n_best``.
+    """
+    if not 1 <= n_best <= beam:
+        raise ValueError(f"n_best is {n_best} and beam {beam}; expected 1 <= n_best <= beam")
+    if not all(prompts):
+        raise ValueError(f"prompt {[bool(prompt) for prompt in prompts].index(False)} has no tokens: give at least one")
+    ends = {end} if isinstance(end, int) else set(end)
+    limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
+    searches = [_Search() for _ in prompts]
+    alive = [number for number in range(len(prompts)) if limits[number] > 0]
+    if not alive:
+        return [[] for _ in prompts]
+    state = model.new_state()
+    logits = model.next_logits(*_padded(prompts, device), state)  # (B, V)
+    if len(alive) < len(prompts):
+        kept = torch.tensor(alive, device=device)
+        state.reorder(kept)
+        logits = logits[kept]
+    length = 0
+    while True:
+        length += 1
+        parents: list[int] = []  # by row of the next step, its row in this one
+        tokens: list[int] = []
+        going = []
+        row = 0
+        candidates = _candidates(logits, [searches[number] for number in alive], forbidden, beam)
+        for number, found in zip(alive, candidates, strict=True):
+            search, n_rows = searches[number], len(searches[number].running)
+            chosen = _advance(search, found, ends, beam, length, length_penalty)
+            if not _over(search, beam, length, length_penalty) and length < limits[number]:
+                parents += [row + parent for parent, _ in chosen]
+                tokens += [token for _, token in chosen]
+                going.append(number)
+            else:
+                _close(search, n_best, length, length_penalty)
+            row += n_rows
+        alive = going
+        if not alive:
+            return [search.finished[:n_best] for search in searches]
+        state.reorder(torch.tensor(parents, device=device))
+        logits = model.next_logits(torch.tensor(tokens, device=device)[:, None], None, state)
+
+
+def _candidates(
+    logits: Tensor, searches: list[_Search], forbidden: Sequence[int], beam: int
+) -> list[list[tuple[float, int, int]]]:
+    """The likeliest 2 K continuations of each search: (ln p of all of it, which running one it continues, token)."""
+    logits = logits.float()
+    if forbidden:
+        logits[:, list(forbidden)] = -math.inf
+    before = torch.tensor([p for search in searches for _, p in search.running], device=logits.device)
+    total = before[:, None] + logits.log_softmax(dim=-1)  # (rows, V)
+    parts = [part.flatten() for part in total.split([len(search.running) for search in searches])]
+    together = pad_sequence(parts, batch_first=True, padding_value=-math.inf)  # (searches, most rows of one × V)
+    values, places = together.topk(min(2 * beam, together.shape[1]), dim=-1)
+    width = logits.shape[1]
+    return [
+        [(p, *divmod(place, width)) for p, place in zip(*pair, strict=True) if p > -math.inf]
+        for pair in zip(values.tolist(), places.tolist(), strict=True)
+    ]
+
+
+def _advance(
+    search: _Search,
+    candidates: list[tuple[float, int, int]],
+    ends: set[int],
+    beam: int,
+    length: int,
+    length_penalty: float,
+) -> list[tuple[int, int]]:
+    """Finish what ended, keep the best K that go on; for each of these, what it continues and by which token."""
+    before, chosen = search.running, []
+    running: list[tuple[tuple[int, ...], float]] = []
+    for rank, (p, parent, token) in enumerate(candidates):
+        if token in ends:
+            if rank < beam:
+                search.finished.append(Hypothesis(before[parent][0], p, p / length**length_penalty))
+        elif len(running) < beam:
+            running.append(((*before[parent][0], token), p))
+            chosen.append((parent, token))
+    search.running = running
+    search.finished = sorted(search.finished, key=lambda one: -one.score)[:beam]
+    return chosen
+
+
+def _over(search: _Search, beam: int, length: int, length_penalty: float) -> bool:
+    """Whether nothing that goes on can be hoped to be among the best K."""
+    if not search.running:
+        return True
+    best = search.running[0][1] / length**length_penalty
+    return len(search.finished) == beam and best <= search.finished[-1].score
+
+
+def _close(search: _Search, n_best: int, length: int, length_penalty: float) -> None:
+    """Finish what still goes on, as far as too few ended by themselves."""
+    if len(search.finished) < n_best:
+        cut = [Hypothesis(ids, p, p / length**length_penalty) for ids, p in search.running]
+        search.finished = sorted([*search.finished, *cut], key=lambda one: -one.score)
+
+
+def _padded(prompts: Sequence[Sequence[int]], device: Any) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, T) with padding on the left, and the mask (B, T), or None where nothing is padding."""
+    longest = max(len(prompt) for prompt in prompts)
+    ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+    mask = torch.tensor([[False] * (longest - len(p)) + [True] * len(p) for p in prompts], device=device)
+    return ids, None if bool(mask.all()) else mask

@@ -1,0 +1,144 @@
+"""Beam search: against all continuations there are, against greedy decoding and against single prompts."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from headway.generation.beam import beam_search
+from headway.generation.conditional import Conditional
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
+from headway.models.config import TransformerConfig
+from headway.models.initialise import initialise
+from headway.models.transformer import Decoder, EncoderDecoder
+
+V, END = 5, 2
+SOURCES = [[3, 4, 1], [4, 4, 3, 1, 3], [1, 3]]
+
+
+class Table:
+    """A model whose next token depends on the last one alone, and whose state is the tokens themselves."""
+
+    class State:
+        def __init__(self) -> None:
+            self.ids: Tensor | None = None
+
+        def reorder(self, rows: Tensor) -> None:
+            assert self.ids is not None
+            self.ids = self.ids[rows]
+
+    def __init__(self, logits: Tensor):
+        self.logits = logits  # (V, V)
+
+    def new_state(self) -> "Table.State":
+        return Table.State()
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: "Table.State | None" = None) -> Tensor:
+        assert state is not None
+        state.ids = ids if state.ids is None else torch.cat([state.ids, ids], dim=1)
+        return self.logits[state.ids[:, -1]]
+
+
+def table(seed: int) -> Table:
+    return Table(2 * torch.randn(V, V, generator=torch.Generator().manual_seed(seed)))
+
+
+def every_hypothesis(model: Table, prompt: Sequence[int], most: int, penalty: float) -> list[tuple[float, tuple]]:
+    """(score, ids) of all continuations that end within ``most`` tokens, best first."""
+    steps = model.logits.log_softmax(dim=-1)
+    others = [token for token in range(V) if token != END]
+    found = []
+    for n in range(most):
+        for ids in itertools.product(others, repeat=n):
+            path = [prompt[-1], *ids, END]
+            p = sum(float(steps[a, b]) for a, b in itertools.pairwise(path))
+            found.append((p / (n + 1) ** penalty, ids))
+    return sorted(found, key=lambda one: -one[0])
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0, -0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_beam_finds_what_trying_everything_finds(seed: int, penalty: float):
+    model, most = table(seed), 4
+    found = beam_search(model, [[1]], beam=V**most, max_tokens=most, end=END, n_best=7, length_penalty=penalty)[0]
+    expected = every_hypothesis(model, [1], most, penalty)[:7]
+    assert [one.ids for one in found] == [ids for _, ids in expected]
+    assert [one.score for one in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+def translator(seed: int = 0) -> EncoderDecoder:
+    config = TransformerConfig(vocab_size=23, d_model=20, n_heads=2, n_layers=2, max_length=64, norm_order="pre")
+    model = initialise(EncoderDecoder(config), seed, zero_out=False)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(5 if p.dim() > 1 else 1)
+    return model.eval()
+
+
+def test_a_beam_of_one_is_greedy():
+    model = translator()
+    greedy = [[] for _ in SOURCES]
+    made = Conditional(model, SOURCES)
+    for step in decode(made, [[1]] * 3, Sampling(temperature=0), max_tokens=13, context=64, end=END):
+        for row, token in step.items():
+            greedy[row].append(token)
+    found = beam_search(Conditional(model, SOURCES), [[1]] * 3, beam=1, max_tokens=13, end=END)
+    assert [list(one[0].ids) for one in found] == greedy
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_a_batch_is_what_its_rows_are_alone(beam: int):
+    model = translator(1)
+    options = {"beam": beam, "end": END, "n_best": beam}
+    together = beam_search(Conditional(model, SOURCES), [[1]] * 3, max_tokens=[13, 7, 9], **options)
+    for source, most, found in zip(SOURCES, [13, 7, 9], together, strict=True):
+        alone = beam_search(Conditional(model, [source]), [[1]], max_tokens=most, **options)[0]
+        assert [one.ids for one in found] == [one.ids for one in alone]
+        assert [one.score for one in found] == pytest.approx([one.score for one in alone], abs=1e-5)
+        assert all(len(one.ids) <= most for one in found)
+
+
+def test_a_decoder_with_prompts_of_different_lengths():
+    config = TransformerConfig(vocab_size=23, d_model=20, n_heads=2, n_layers=2, max_length=64)
+    model = initialise(Decoder(config), 3, zero_out=False).eval()
+    prompts = [[5, 6, 7], [8], [9, 10]]
+    together = beam_search(model, prompts, beam=3, max_tokens=6, end=END, n_best=3)
+    for prompt, found in zip(prompts, together, strict=True):
+        alone = beam_search(model, [prompt], beam=3, max_tokens=6, end=END, n_best=3)[0]
+        assert [one.ids for one in found] == [one.ids for one in alone]
+        for one in found:
+            ids = torch.tensor([[*prompt, *one.ids]])
+            steps = model(ids)[0].detach().log_softmax(dim=-1)[len(prompt) - 1 :]
+            wanted = [*one.ids, END][: len(steps)]
+            ended = sum(float(step[token]) for step, token in zip(steps, wanted, strict=False))
+            cut = ended - float(steps[len(one.ids)][END]) if len(steps) > len(one.ids) else ended
+            assert min(abs(one.log_probability - ended), abs(one.log_probability - cut)) < 1e-4
+
+
+def test_scores_are_in_order_and_finished_hypotheses_stay():
+    model = translator(2)
+    shorter = beam_search(Conditional(model, SOURCES[:1]), [[1]], beam=4, max_tokens=30, end=END, n_best=4)[0]
+    longer = beam_search(Conditional(model, SOURCES[:1]), [[1]], beam=4, max_tokens=60, end=END, n_best=4)[0]
+    assert [one.score for one in shorter] == sorted((one.score for one in shorter), reverse=True)
+    ended = [one for one in shorter if len(one.ids) < 30]
+    assert all(one.score <= longer[0].score + 1e-6 for one in ended)
+
+
+def test_what_may_not_be_chosen_is_not_and_several_tokens_end():
+    model = table(1)
+    found = beam_search(model, [[1]], beam=4, max_tokens=5, end=[END, 3], n_best=4, forbidden=[0])[0]
+    assert found and all(not {0, END, 3} & set(one.ids) for one in found)
+    assert all(math.isfinite(one.score) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"n_best": 3, "beam": 2}, "n_best is 3 and beam 2"), ({"n_best": 0, "beam": 2}, "n_best is 0"), ({}, "prompt 1")],
+)
+def test_what_cannot_be_is_refused(options: dict, said: str):
+    with pytest.raises(ValueError, match=said):
+        beam_search(table(0), [[1], [] if not options else [1]], **{"beam": 2, "max_tokens": 3, "end": END, **options})
