@@ -1,0 +1,91 @@
+"""Two files whose lines belong together: line 7 of the one is a text, line 7 of the other its translation."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from headway.data.files import Tally, kind, lines
+from headway.data.table import Table
+from headway.errors import InputError
+
+SOURCE, TARGET = "source", "target"
+"""The columns of the table that two such files make."""
+
+CODES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en"
+    " eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv"
+    " ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne"
+    " ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st"
+    " su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+)
+LANGUAGES = frozenset(CODES.split())
+"""ISO 639-1."""
+SIDES = frozenset(["src", "tgt", "trg", "source", "target", "input", "output", "text", "summary"])
+
+
+def look_aligned(paths: Sequence[str | Path]) -> bool:
+    """Whether two inputs are called like the two sides of one text: train.en and train.de, en.txt and de.txt, src, tgt.
+
+    Their names differ in one part, which is a language (by its two letters, and a region) or a side on both.
+    """
+    if len(paths) != 2 or any(kind(Path(path)) != "text" or Path(path).is_dir() for path in paths):
+        return False
+    names = [re.split(r"[._]", Path(path).name.lower().removesuffix(".gz")) for path in paths]
+    if len(names[0]) != len(names[1]):
+        return False
+    apart = [pair for pair in zip(*names, strict=True) if pair[0] != pair[1]]
+    return len(apart) == 1 and all(_is_side(part) for part in apart[0])
+
+
+def _is_side(part: str) -> bool:
+    language, _, region = part.partition("-")
+    return part in SIDES or (language in LANGUAGES and re.fullmatch("[a-z]{0,4}", region) is not None)
+
+
+def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None = None) -> Table:
+    """The lines of two files, side by side: a table with the columns "source" and "target".
+
+    Lines end at "\\n" alone, so that U+2028 and its like are text; a "\\r" before it is dropped.  Raises InputError
+    when the files have different numbers of lines, with the place where they seem to part.
+    """
+    paths = Path(first), Path(second)
+    if paths[0].resolve() == paths[1].resolve():
+        raise InputError(f"{first}: was given for both sides; name the file of each.")
+    tallies = Tally(), Tally()
+    sides = [
+        [line.removesuffix("\n").removesuffix("\r") for line in lines(path, encoding, tally)]
+        for path, tally in zip(paths, tallies, strict=True)
+    ]
+    counts = [len(side) for side in sides]
+    if counts[0] != counts[1]:
+        parting = first_unpaired([len(line) for line in sides[0]], [len(line) for line in sides[1]])
+        raise InputError(
+            f"{paths[0]} has {counts[0]:,} lines, {paths[1]} has {counts[1]:,}; line by line they must belong "
+            f"together. By their lengths, they part near line {parting:,}."
+        )
+    if not counts[0]:
+        raise InputError(f"{paths[0]}: there are no lines in this file.")
+    rows = [{SOURCE: source, TARGET: target} for source, target in zip(*sides, strict=True)]
+    fingerprint = hashlib.sha256("".join(tally.digest for tally in tallies).encode()).hexdigest()
+    numbers = list(range(1, len(rows) + 1))
+    return Table((paths[0],), [SOURCE, TARGET], rows, numbers, fingerprint, n_bytes=sum(t.n_bytes for t in tallies))
+
+
+def first_unpaired(first: Sequence[int], second: Sequence[int]) -> int:
+    """The number of the line from which the longer side seems to be ahead, from the lengths of all lines.
+
+    Up to there the lengths of paired lines go together, from there those of lines that are as far apart as the numbers
+    of lines are.
+    """
+    if len(first) > len(second):
+        first, second = second, first
+    ahead = len(second) - len(first)
+    a, b = (np.log1p(np.asarray(side, dtype=float)) for side in (first, second))
+    usual = b.mean() - a.mean() if len(first) else 0.0
+    paired = np.abs(b[: len(a)] - a - usual)
+    moved = np.abs(b[ahead:] - a - usual)
+    costs = np.concatenate([[0.0], np.cumsum(paired)]) + moved.sum() - np.concatenate([[0.0], np.cumsum(moved)])
+    return int(costs.argmin()) + 1
