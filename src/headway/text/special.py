@@ -9,7 +9,7 @@ from tokenizers import processors
 from headway.errors import InputError
 from headway.text.files import read_object
 
-ROLES = ("decoder", "encoder")
+ROLES = ("decoder", "encoder", "translator")
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<|unk|>"
 
@@ -23,6 +23,8 @@ ENCODER = {
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
 }
+TRANSLATOR = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>"}
+"""In the order of their ids, which are those of M2M-100."""
 
 _USUAL = {
     "bos_token": ("<|begin_of_text|>", "<|bos|>", "<s>", "<bos>", END_OF_TEXT),
@@ -45,6 +47,8 @@ def special_names(role: str, unknown: bool) -> dict[str, str]:
         raise InputError(f"role: found {role!r}, expected one of {', '.join(ROLES)}")
     if role == "encoder":
         return dict(ENCODER)
+    if role == "translator":
+        return {**TRANSLATOR, "unk_token": "<unk>"} if unknown else dict(TRANSLATOR)
     return {**DECODER, "unk_token": UNKNOWN} if unknown else dict(DECODER)
 
 
@@ -57,6 +61,14 @@ def encoder_template(specials: list[str]) -> processors.TemplateProcessing:
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, specials.index(token)) for token in ("[CLS]", "[SEP]")],
+    )
+
+
+def translator_template(specials: list[str]) -> processors.TemplateProcessing:
+    """``text </s>``, a source as a target; two texts follow each other, each with its end."""
+    end = TRANSLATOR["eos_token"]
+    return processors.TemplateProcessing(
+        single=f"$A {end}", pair=f"$A {end} $B:1 {end}:1", special_tokens=[(end, specials.index(end))]
     )
 
 

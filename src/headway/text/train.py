@@ -8,7 +8,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from headway.errors import InputError
 from headway.text.sample import Sample
-from headway.text.special import ENCODER, encoder_template, special_names
+from headway.text.special import ENCODER, encoder_template, special_names, translator_template
 from headway.text.tokenizer import Tokenizer
 
 KINDS = ("bpe", "wordpiece", "word", "char")
@@ -38,7 +38,8 @@ def train_tokenizer(
 
     ``vocab_size``: tokens at most, special ones included (default: 8192, 8192, 20,000 and all characters); texts that
     support fewer give fewer.  ``role``: "decoder" has ``<|endoftext|>`` and, where text can be unknown, ``<|unk|>``;
-    "encoder" has ``[PAD] [UNK] [CLS] [SEP] [MASK]``.  ``lowercase``: by default, "wordpiece" and "word" for an encoder.
+    "encoder" has ``[PAD] [UNK] [CLS] [SEP] [MASK]``; "translator" has ``<s> <pad> </s>``, brings text into NFC, and
+    reads the first word of a text like any other.  ``lowercase``: by default, "wordpiece" and "word" for an encoder.
     Reads at most ``max_characters``; ``Tokenizer.trained_on_characters`` and ``sampled`` say what was read.
 
     Raises InputError: no text, an unknown kind or role, or a vocabulary too small for the kind.
@@ -59,6 +60,8 @@ def train_tokenizer(
     backend.add_special_tokens([_special(token, kind) for token in specials])
     if role == "encoder":
         backend.post_processor = encoder_template(specials)
+    if role == "translator":
+        backend.post_processor = translator_template(specials)
     return Tokenizer(backend, names, trained_on_characters=sample.characters, sampled=sample.cut_short)
 
 
@@ -74,10 +77,14 @@ def _check_size(kind: str, size: int, n_specials: int) -> None:
 
 def _train_bpe(sample: Sample, size: int, specials: list[str], role: str, lowercase: bool) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.BPE())
-    if lowercase:
-        backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    if role == "translator":  # the space that the first word gets is taken off again
+        case = [normalizers.Lowercase()] if lowercase else []
+        backend.normalizer = normalizers.Sequence([normalizers.NFC(), *case, normalizers.Prepend(" ")])
+        backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
