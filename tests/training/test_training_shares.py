@@ -21,7 +21,6 @@ from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.masked_lm import MaskedLM
 from headway.training import shares
 from headway.training.shares import Shares, share_count
-from headway.training.shares import rows as some_rows
 
 LABELS = ["a", "b", "c"]
 ROWS = [[5, 6, 7], [8, 9, 10, 11, 12], [13, 4], [5, 9, 4, 7], [6]]
@@ -76,10 +75,10 @@ def test_shares_of_a_decoder_count_the_targets_that_are_asked_for():
 
 
 def test_a_share_leaves_out_columns_of_padding():
-    part = some_rows(batch_of_rows(), torch.tensor([0, 2, 4]))
+    part = batch_of_rows().rows(torch.tensor([0, 2, 4]))
     assert part.ids.tolist() == [[5, 6, 7], [13, 4, 0], [6, 0, 0]]
     assert part.targets.tolist() == [0, 1, 0]
-    alone = some_rows(batch_of_rows(), torch.tensor([1]))
+    alone = batch_of_rows().rows(torch.tensor([1]))
     assert alone.mask is None and alone.ids.tolist() == [ROWS[1]]
 
 

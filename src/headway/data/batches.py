@@ -30,6 +30,25 @@ class Batch:
         return Batch(self.ids.to(device, non_blocking=True), mask, self.targets.to(device, non_blocking=True))
 
     @property
+    def lengths(self) -> torch.Tensor:
+        """How many tokens each row has, int64 (B,)."""
+        return torch.full((len(self.ids),), self.ids.shape[1]) if self.mask is None else self.mask.sum(dim=1)
+
+    def rows(self, index: torch.Tensor) -> "Batch":
+        """Some rows, by number int64 (N,), without columns that are nothing but padding.
+
+        Every row begins in the first column, and targets for each token stand in the same columns as the tokens.
+        """
+        ids, targets = self.ids[index], self.targets[index]
+        if self.mask is None:
+            return Batch(ids, None, targets)
+        mask = self.mask[index]
+        longest = int(mask.sum(dim=1).max())
+        mask, ids = mask[:, :longest], ids[:, :longest]
+        targets = targets[:, :longest] if targets.dim() == 2 else targets
+        return Batch(ids, None if bool(mask.all()) else mask, targets)
+
+    @property
     def tokens(self) -> int:
         """How many real tokens there are, padding left out."""
         return self.ids.numel() if self.mask is None else int(self.mask.sum())

@@ -60,7 +60,7 @@ class Shares:
                 loss, count = task.loss(model, batch)
             loss.backward()
             return loss.detach(), count
-        parts = [rows(batch, index) for index in equal_shares(batch, self.count)]
+        parts = [batch.rows(index) for index in equal_shares(batch, self.count)]
         seeds = torch.randint(2**62, (len(parts),)).tolist()
         each = max(1, self.threads // self.count)
 
@@ -97,11 +97,10 @@ def equal_shares(batch: Batch, count: int) -> list[Tensor]:
 
     Rows of similar length stand together, since each part is padded to its own longest row.
     """
-    n_rows, longest = batch.ids.shape
-    lengths = torch.full((n_rows,), longest) if batch.mask is None else batch.mask.sum(dim=1)
+    lengths = batch.lengths
     order = lengths.argsort(stable=True)
     sizes = lengths[order].tolist()
-    low, high = 1, n_rows * longest  # tokens of the largest part, padding included
+    low, high = 1, len(sizes) * sizes[-1]  # tokens of the largest part, padding included
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if len(_parts(sizes, middle)) <= count else (middle + 1, high)
@@ -116,15 +115,3 @@ def _parts(sizes: list[int], most: int) -> list[int]:
             counts.append(0)
         counts[-1] += 1
     return counts
-
-
-def rows(batch: Batch, which: Tensor) -> Batch:
-    """Some rows of a batch, all of which begin in the first column, without columns that are nothing but padding."""
-    ids, targets = batch.ids[which], batch.targets[which]
-    if batch.mask is None:
-        return Batch(ids, None, targets)
-    mask = batch.mask[which]
-    longest = int(mask.sum(dim=1).max())
-    mask, ids = mask[:, :longest], ids[:, :longest]
-    targets = targets[:, :longest] if targets.dim() == 2 else targets
-    return Batch(ids, None if bool(mask.all()) else mask, targets)
