@@ -4,7 +4,7 @@ Letters: B batch, T length of the longest sequence in it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,7 +27,8 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on a device."""
         mask = None if self.mask is None else self.mask.to(device, non_blocking=True)
-        return Batch(self.ids.to(device, non_blocking=True), mask, self.targets.to(device, non_blocking=True))
+        ids, targets = (tensor.to(device, non_blocking=True) for tensor in (self.ids, self.targets))
+        return replace(self, ids=ids, mask=mask, targets=targets)
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -54,33 +55,62 @@ class Batch:
         return self.ids.numel() if self.mask is None else int(self.mask.sum())
 
 
+@dataclass(frozen=True)
+class TargetBatch(Batch):
+    """Sources with a sequence each that is to be written: ``ids`` and ``mask`` (B, S), ``targets`` (B, T).
+
+    Targets have columns of their own, filled up with `IGNORED`.
+    """
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """How many tokens source and target of each row have together, int64 (B,)."""
+        return super().lengths + (self.targets != IGNORED).sum(dim=1)
+
+    def rows(self, index: torch.Tensor) -> "TargetBatch":
+        """Some rows, by number int64 (N,), without columns that are nothing but padding."""
+        source = super().rows(index)
+        targets = self.targets[index]
+        longest = int((targets != IGNORED).sum(dim=1).max())
+        return TargetBatch(source.ids, source.mask, targets[:, :longest])
+
+    @property
+    def tokens(self) -> int:
+        """How many real target tokens there are."""
+        return int((self.targets != IGNORED).sum())
+
+
 def length_batches(
     lengths: Sequence[int] | np.ndarray,
     tokens_per_batch: int,
     seed: int,
     epoch: int,
     *,
+    beside: Sequence[int] | np.ndarray | None = None,
     max_examples: int | None = None,
 ) -> list[np.ndarray]:
     """Every index of `lengths` once, in batches (int64) of similar length; a pure function of its arguments.
 
     A batch holds at most `tokens_per_batch` tokens, padding included, and at most `max_examples` sequences; a sequence
-    that is longer than the budget is a batch of its own.
+    that is longer than the budget is a batch of its own.  `beside` are the lengths of second sequences, which are
+    padded by themselves and count too.
     """
     if tokens_per_batch < 1 or (max_examples is not None and max_examples < 1):
         raise ValueError(f"tokens_per_batch {tokens_per_batch} and max_examples {max_examples} must be 1 or more")
     sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
+    others = np.zeros_like(sizes) if beside is None else np.asarray(beside, dtype=np.int64)
     random = np.random.default_rng([seed, epoch])
     shuffled = random.permutation(len(sizes))
-    by_length = shuffled[np.argsort(sizes[shuffled], kind="stable")]
+    by_length = shuffled[np.lexsort((others[shuffled], sizes[shuffled]))]
     batches = []
-    start = 0
+    start = widest = 0
     for end, index in enumerate(by_length):
         count = end - start + 1  # with this sequence, the longest so far
-        full = count * sizes[index] > tokens_per_batch or (max_examples is not None and count > max_examples)
+        widest = max(widest, int(others[index]))
+        full = count * (sizes[index] + widest) > tokens_per_batch or (max_examples is not None and count > max_examples)
         if full and end > start:
             batches.append(by_length[start:end])
-            start = end
+            start, widest = end, int(others[index])
     if start < len(by_length):
         batches.append(by_length[start:])
     return [batches[i] for i in random.permutation(len(batches))]

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from headway.data.batches import IGNORED, Batch, length_batches, pad
+from headway.data.batches import IGNORED, Batch, TargetBatch, length_batches, pad
 from headway.data.windows import Position, Windows, evaluation_windows
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -106,10 +106,13 @@ class RowFeed:
         """How often the examples have been gone through."""
         return position.epoch + position.consumed / len(self.train)
 
+    def _order(self, epoch: int) -> list[np.ndarray]:
+        return length_batches(self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples)
+
     def _batches(self, epoch: int) -> dict[int, np.ndarray]:
         """The batches of an epoch by the number of examples before each."""
         if self._latest is None or self._latest[0] != epoch:
-            made = length_batches(self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples)
+            made = self._order(epoch)
             ends = np.cumsum([len(index) for index in made]).tolist()
             self._latest = (epoch, dict(zip([0, *ends[:-1]], made, strict=True)))
         return self._latest[1]
@@ -180,6 +183,57 @@ class PairFeed(RowFeed):
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
         return len(length_batches(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens, 0, 0))
+
+
+class TargetFeed(RowFeed):
+    """Sources with a target each: ids and mask (B, S), and targets (B, T); pairs of similar lengths together."""
+
+    def __init__(
+        self,
+        train: Sequence[Pair],
+        validation: Sequence[Pair],
+        batch_tokens: int,
+        seed: int,
+        *,
+        max_examples: int | None = None,
+    ):
+        sources, targets, held_out, held_out_targets = (
+            [pair[side] for pair in part] for part in (train, validation) for side in (0, 1)
+        )
+        super().__init__(sources, targets, held_out, held_out_targets, batch_tokens, seed, max_examples=max_examples)
+
+    def next(self, position: Position) -> tuple[Batch, Position]:
+        """The batch whose first pair is number ``consumed`` of the epoch."""
+        batch, after = super().next(position)
+        return TargetBatch(batch.ids, batch.mask, batch.targets), after
+
+    def validation(self) -> Iterator[Batch]:
+        """The held-out pairs by length, with little padding."""
+        return target_batches(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
+
+    def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
+        return sum(1 for _ in self.validation())
+
+    def _order(self, epoch: int) -> list[np.ndarray]:
+        return length_batches(
+            [len(target) for target in self.train_targets],
+            self.batch_tokens,
+            self.seed,
+            epoch,
+            beside=self._lengths,
+            max_examples=self.max_examples,
+        )
+
+
+def target_batches(
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
+) -> Iterator[TargetBatch]:
+    """Every source once with its target, pairs of similar lengths together, always in the same order."""
+    lengths, beside = ([len(sequence) for sequence in side] for side in (targets, sources))
+    for index in length_batches(lengths, batch_tokens, 0, 0, beside=beside):
+        batch = _padded([sources[i] for i in index], [targets[i] for i in index])
+        yield TargetBatch(batch.ids, batch.mask, batch.targets)
 
 
 def framed(batch: Batch, frame: tuple[list[int], list[int]]) -> Batch:

@@ -1,0 +1,77 @@
+"""Write a target for a source: translation, and every other way from one text to another.
+
+Letters: B batch, S source length, T target length, V vocabulary.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headway.data.batches import IGNORED, Batch
+
+
+class Translation:
+    """Sequence to sequence with teacher forcing (Sutskever et al. 2014): the decoder reads the true target so far.
+
+    A batch's ids are sources (B, S) and its targets (B, T), each with the token that ends it.  The decoder's inputs are
+    the targets moved by one place, with ``start`` before them.  ``label_smoothing`` spreads a share of each target over
+    the vocabulary (Szegedy et al. 2016).  With ``r_drop`` α every batch is read twice, and half of α times the mean of
+    both divergences between the two answers is added (R-Drop, Wu et al. 2021): dropout may not change what is said.
+    """
+
+    name = "translation"
+    by_rows = True
+
+    def __init__(self, start: int, *, label_smoothing: float = 0.0, r_drop: float = 0.0):
+        self.start, self.label_smoothing, self.r_drop = start, label_smoothing, r_drop
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """The sum of -ln p over the tokens of all targets, in nats, and their number."""
+        asked = batch.targets != IGNORED  # (B, T)
+        count = int(asked.sum())
+        smoothing = self.label_smoothing if model.training else 0.0
+        if not (model.training and self.r_drop):
+            return self._cross_entropy(self._logits(model, batch), batch.targets, smoothing), count
+        twice = [self._logits(model, batch) for _ in range(2)]
+        loss = sum(self._cross_entropy(logits, batch.targets, smoothing) for logits in twice) / 2
+        one, other = (logits[asked].log_softmax(dim=-1) for logits in twice)  # (N, V)
+        apart = (one.exp() - other.exp()) * (one - other)  # summed, both divergences together
+        return loss + self.r_drop / 4 * apart.sum(), count
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+        """val_loss (nats per target token), perplexity, and accuracy: how often the likeliest next token is right."""
+        total, right, count = 0.0, 0, 0
+        for batch in batches:
+            logits = self._logits(model, batch)
+            total += self._cross_entropy(logits, batch.targets, 0.0).item()
+            right += int((logits.argmax(dim=-1) == batch.targets).sum())
+            count += int((batch.targets != IGNORED).sum())
+        loss = total / max(1, count)
+        return {"val_loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": right / max(1, count)}
+
+    def cost(self, metrics: dict[str, Any]) -> float:
+        """The loss."""
+        return float(metrics["val_loss"])
+
+    def _logits(self, model: nn.Module, batch: Batch) -> Tensor:
+        """(B, T, V) in float32."""
+        return model(batch.ids, shifted(batch.targets, self.start), batch.mask).float()
+
+    @staticmethod
+    def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        flat = logits.flatten(0, 1)
+        return F.cross_entropy(
+            flat, targets.flatten(), reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED
+        )
+
+
+def shifted(targets: Tensor, start: int) -> Tensor:
+    """The decoder's inputs for targets (B, T): ``start``, then the targets but the last; what fills up becomes 0."""
+    inputs = targets.clamp(min=0).roll(1, dims=1)
+    inputs[:, 0] = start
+    return inputs

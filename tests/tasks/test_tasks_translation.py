@@ -1,0 +1,146 @@
+"""Teacher forcing, label smoothing and R-Drop by hand; batches of sources with targets of their own lengths."""
+
+import math
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.data.batches import IGNORED, TargetBatch, length_batches
+from headway.data.feed import TargetFeed, target_batches
+from headway.data.windows import Position
+from headway.models.config import TransformerConfig
+from headway.models.initialise import initialise
+from headway.models.transformer import EncoderDecoder
+from headway.tasks.translation import Translation, shifted
+from headway.training.shares import Shares, equal_shares
+
+V, START, END = 23, 2, 2
+PAIRS = [([5, 6, 7], [8, 9, END]), ([3, 4], [10, 11, 12, 13, END]), ([9, 9, 9, 9, 9], [7, END]), ([4], [END])]
+
+
+def translator(dropout: float = 0.0) -> EncoderDecoder:
+    config = TransformerConfig(vocab_size=V, d_model=20, n_heads=2, n_layers=2, max_length=32, dropout=dropout)
+    return initialise(EncoderDecoder(config), 3, zero_out=False)
+
+
+def batch_of_pairs() -> TargetBatch:
+    return next(target_batches([s for s, _ in PAIRS], [t for _, t in PAIRS], 1000))
+
+
+def test_the_decoder_reads_the_true_target_so_far():
+    targets = torch.tensor([[8, 9, END, IGNORED], [7, END, IGNORED, IGNORED]])
+    assert shifted(targets, START)[:, :3].tolist() == [[START, 8, 9], [START, 7, END]]
+    assert int(shifted(targets, START).min()) >= 0
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_that_of_each_pair_alone(smoothing: float):
+    model, task = translator().train(), Translation(START, label_smoothing=smoothing)
+    loss, count = task.loss(model, batch_of_pairs())
+    total = 0.0
+    for source, target in PAIRS:
+        logits = model(torch.tensor([source]), torch.tensor([[START, *target[:-1]]]))[0]
+        p = logits.log_softmax(dim=-1)
+        spread = torch.full_like(p, smoothing / V)
+        spread[range(len(target)), target] += 1 - smoothing
+        total += float(-(spread * p).sum().detach())
+    assert count == sum(len(target) for _, target in PAIRS)
+    assert loss.item() == pytest.approx(total, rel=1e-5)
+
+
+def test_evaluation_is_without_smoothing_and_counts_every_token_once():
+    model, batch = translator().eval(), batch_of_pairs()
+    plain, count = Translation(START).loss(model, batch)
+    for task in (Translation(START), Translation(START, label_smoothing=0.3, r_drop=5.0)):
+        found = task.evaluate(model, [batch, batch])
+        assert found["val_loss"] == pytest.approx(plain.item() / count, rel=1e-5)
+        assert found["perplexity"] == pytest.approx(math.exp(found["val_loss"]), rel=1e-5)
+    likeliest = model(batch.ids, shifted(batch.targets, START), batch.mask).argmax(dim=-1)
+    hits = ((likeliest == batch.targets) & (batch.targets != IGNORED)).sum()
+    assert found["accuracy"] == pytest.approx(int(hits) / count)
+
+
+class Turns(nn.Module):
+    """A model that answers with one set of logits, then with the other."""
+
+    def __init__(self, *answers: torch.Tensor):
+        super().__init__()
+        self.answers, self.calls = answers, 0
+
+    def forward(self, source: torch.Tensor, inputs: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        self.calls += 1
+        return self.answers[(self.calls - 1) % 2]
+
+
+def test_r_drop_adds_the_divergence_of_two_answers():
+    draw = torch.Generator().manual_seed(0)
+    answers = [torch.randn(1, 3, V, generator=draw) for _ in range(2)]
+    targets = torch.tensor([[4, END, IGNORED]])
+    batch = TargetBatch(torch.tensor([[5, 6]]), None, targets)
+    model = Turns(*answers).train()
+    found, count = Translation(START, r_drop=5.0).loss(model, batch)
+    one, other = (answer[0, :2].log_softmax(dim=-1) for answer in answers)
+    plain = sum(F.nll_loss(p, targets[0, :2], reduction="sum") for p in (one, other)) / 2
+    both = sum(F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((one, other), (other, one))) / 2
+    assert count == 2 and model.calls == 2
+    assert found.item() == pytest.approx((plain + 5.0 / 2 * both).item(), rel=1e-5)
+    assert Translation(START, r_drop=5.0).loss(model.eval(), batch)[0].item() == pytest.approx(
+        F.nll_loss(one, targets[0, :2], reduction="sum").item(), rel=1e-5
+    )
+
+
+def test_rows_of_a_batch_lose_the_padding_of_both_sides():
+    batch = batch_of_pairs()
+    for row in range(len(PAIRS)):
+        alone = batch.rows(torch.tensor([row]))
+        assert alone.mask is None and IGNORED not in alone.targets
+        assert (alone.ids[0].tolist(), alone.targets[0].tolist()) in PAIRS
+    assert sorted(batch.lengths.tolist()) == sorted(len(s) + len(t) for s, t in PAIRS)
+    assert batch.tokens == sum(len(t) for _, t in PAIRS)
+
+
+def test_shares_of_pairs_give_the_gradient_of_the_whole():
+    model, task, batch = translator().train(), Translation(START, label_smoothing=0.1), batch_of_pairs()
+    parameters, found = list(model.parameters()), []
+    for count in (1, 2, 3):
+        for p in parameters:
+            p.grad = None
+        with Shares(count) as shares:
+            loss, n = shares.add_gradient(model, task, batch, "float32", parameters)
+        found.append((loss.item(), n, [p.grad.clone() for p in parameters if p.grad is not None]))
+    assert len(equal_shares(batch, 2)) == 2
+    for loss, n, gradients in found[1:]:
+        assert loss == pytest.approx(found[0][0], rel=1e-5) and n == found[0][1]
+        assert all(torch.allclose(a, b, atol=1e-6, rtol=1e-4) for a, b in zip(gradients, found[0][2], strict=True))
+
+
+def test_every_pair_comes_once_in_an_epoch_and_similar_ones_together():
+    choose = random.Random(2)
+    lengths = [(n, max(1, n + choose.randint(-3, 3))) for n in (choose.randint(1, 30) for _ in range(211))]
+    pairs = [([i % 20 + 3] * s, [i % 20 + 3] * t) for i, (s, t) in enumerate(lengths)]
+    feed = TargetFeed(pairs, pairs[:31], batch_tokens=256, seed=1)
+    position, seen, padded = Position(), 0, 0
+    while position.epoch == 0:
+        batch, position = feed.next(position)
+        assert isinstance(batch, TargetBatch)
+        padded += batch.ids.numel() + batch.targets.numel()
+        assert batch.ids.numel() + batch.targets.numel() <= 256
+        seen += len(batch.ids)
+        masks = torch.ones_like(batch.ids, dtype=torch.bool) if batch.mask is None else batch.mask
+        for ids, mask, target in zip(batch.ids, masks, batch.targets, strict=True):
+            assert set(ids[mask].tolist()) == set(target[target != IGNORED].tolist())
+    assert seen == len(pairs)
+    assert padded < 1.25 * sum(s + t for s, t in lengths)
+    assert sum(len(batch.ids) for batch in feed.validation()) == 31
+    assert feed.validation_batches() == len(list(feed.validation()))
+
+
+def test_batches_without_second_sequences_are_what_they_were():
+    lengths = [random.Random(4).randint(1, 40) for _ in range(97)]
+    found = length_batches(lengths, 128, seed=3, epoch=2)
+    beside = length_batches(lengths, 128, seed=3, epoch=2, beside=[0] * 97)
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in beside]
+    assert all(len(batch) * max(lengths[i] for i in batch) <= 128 for batch in found)
