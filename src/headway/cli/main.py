@@ -25,6 +25,7 @@ VERBS = {
     "evaluate": "Measure a saved model on a file.",
     "generate": "Continue a text with a language model.",
     "classify": "Name the label of a text, or of every text in a file.",
+    "translate": "Turn a text, or every text in a file, into another.",
     "fill": "Fill in what a text leaves open.",
     "embed": "Turn texts into vectors, compare them, or find the nearest.",
     "explain": "Show a saved model block by block.",

@@ -19,6 +19,7 @@ from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
 from headway.inference.load import load
 from headway.inference.mask_filler import MaskFiller
+from headway.inference.translator import Translator
 from headway.tasks.classification import Classification
 from headway.tasks.embedding import Embedding
 from headway.tasks.language_modeling import LanguageModeling
@@ -42,6 +43,8 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     when there is nothing to measure on.
     """
     pipe = load(run)
+    if isinstance(pipe, Translator):
+        raise InputError(f"{run}: holds a model for {pipe.task}, which evaluate does not measure yet.")
     facts = _facts(Path(run))
     files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
     if not files:

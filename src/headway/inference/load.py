@@ -6,16 +6,18 @@ from pathlib import Path
 from headway.errors import InputError
 from headway.hub.directory import load_model, model_config, read_json
 from headway.hub.download import locate
+from headway.hub.generation import target_rules
 from headway.inference.classifier import Classifier
 from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
 from headway.inference.mask_filler import MaskFiller
+from headway.inference.translator import Translator
 from headway.models.ensemble import Ensemble
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, TokenHead
-from headway.models.transformer import Decoder, Encoder
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
-Pipeline = Generator | Classifier | MaskFiller | Embedder
+Pipeline = Generator | Classifier | MaskFiller | Embedder | Translator
 
 
 def load(path: str | Path) -> Pipeline:
@@ -29,6 +31,9 @@ def load(path: str | Path) -> Pipeline:
     if not (directory / "config.json").exists():
         raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
     model = load_model(directory)
+    if isinstance(model, EncoderDecoder) and isinstance(model.head, TokenHead):
+        words = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
+        return Translator(model, words, target_rules(directory))
     tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
     if isinstance(model, Decoder) and isinstance(model.head, TokenHead):
         return Generator(model, tokenizer)

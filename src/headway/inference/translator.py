@@ -1,0 +1,126 @@
+"""Texts into other texts: translation, summaries, and whatever else an encoder-decoder was trained for."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headway.data.batches import length_batches
+from headway.errors import InputError
+from headway.generation.beam import Hypothesis, beam_search
+from headway.generation.conditional import Conditional
+from headway.generation.sampling import check_number
+from headway.hub.generation import TargetRules
+from headway.models.transformer import EncoderDecoder
+from headway.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 2048
+"""Source tokens read at once, those of every hypothesis of a beam counted."""
+SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
+LONGER, MORE = 2.0, 20
+"""A target has at most so many times the tokens of its source, and so many more."""
+
+
+class Translator:
+    """An encoder-decoder, its tokenizers, and what a target begins and ends with."""
+
+    task = "translation"
+
+    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, rules: TargetRules):
+        if not rules.end:
+            raise InputError("no token ends a target: generation_config.json has no eos_token_id.")
+        self.model, self.tokenizer, self.rules = model, tokenizer, rules
+        after = tokenizer.target_start  # a language that was chosen, else what the directory forces
+        self.start = [*rules.start[:1], *after] if after else list(rules.start)
+        self.longest_source = model.encoder_config.max_length
+        self.longest_target = min(model.config.max_length, rules.max_length or model.config.max_length)
+
+    def __call__(self, text: str | Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
+        """The translation of a text, or those of a list, in order; with ``n_best`` above 1 lists of {"text", "score"}.
+
+        ``beam`` is the width of the search (1 is greedy); a score is ln p of a translation divided by its length to the
+        power of ``length_penalty``.  A blank text stays as it is.  A text longer than the model reads is cut at the
+        ends of its sentences, and put together again.  Raises InputError for a sentence that is too long by itself.
+        """
+        check_number("beam", beam, 1, 1000, "from 1 to 1000", whole=True)
+        check_number("n_best", n_best, 1, beam, f"from 1 to {beam}, the width of the beam", whole=True)
+        check_number("length_penalty", length_penalty, -10, 10, "from -10 to 10")
+        texts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
+        for i, one in enumerate(texts):
+            if not isinstance(one, str):
+                raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
+        found = self.hypotheses(texts, beam, n_best, length_penalty)
+        results = [each if n_best > 1 else each[0]["text"] for each in found]
+        return results[0] if isinstance(text, str) else results
+
+    def hypotheses(
+        self, texts: Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0
+    ) -> list[list[dict[str, Any]]]:
+        """For each text its ``n_best`` best translations, {"text", "score"}, best first."""
+        parts = [self._parts(text, n_best) for text in texts]  # of each text, the sources that it is cut into
+        sources = [source for each in parts for source in each]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for index in length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []:
+            chosen = [sources[i] for i in index]
+            limits = [self._limit(len(source)) for source in chosen]
+            answers = beam_search(
+                Conditional(self.model, chosen),
+                [self.start] * len(chosen),
+                beam=beam,
+                n_best=n_best,
+                max_tokens=limits,
+                end=self.rules.end,
+                forbidden=self.rules.forbidden,
+                length_penalty=length_penalty,
+            )
+            for i, answer in zip(index, answers, strict=True):
+                found[i] = answer
+        at, results = 0, []
+        for text, each in zip(texts, parts, strict=True):
+            results.append(self._joined(text, found[at : at + len(each)]))
+            at += len(each)
+        return results
+
+    def _joined(self, text: str, parts: list[list[Hypothesis]]) -> list[dict[str, Any]]:
+        """The answers for one text from those for its parts; several parts have one answer each."""
+        if not parts:
+            return [{"text": text, "score": 0.0}]
+        answers = [[self.tokenizer.target.decode(one.ids) for one in part] for part in parts]
+        if len(parts) == 1:
+            return [{"text": t, "score": one.score} for t, one in zip(answers[0], parts[0], strict=True)]
+        score = sum(part[0].log_probability for part in parts) / sum(len(part[0].ids) + 1 for part in parts)
+        return [{"text": " ".join(answer[0] for answer in answers), "score": score}]
+
+    def _parts(self, text: str, n_best: int) -> list[list[int]]:
+        """The sources that a text is read as: one, none of a blank text, several of one that is too long."""
+        if not text.strip():
+            return []
+        whole = self.tokenizer.encode(text, special=True)
+        if len(whole) <= self.longest_source:
+            return [whole]
+        if n_best > 1:
+            raise InputError(
+                f"{_shown(text)} has {len(whole):,} tokens, and the model reads {self.longest_source:,}: it would be "
+                "cut, and several translations of the parts cannot be put together; ask for one."
+            )
+        parts: list[list[int]] = []
+        held: list[str] = []
+        for sentence in SENTENCE_END.split(text.strip()):
+            ids = self.tokenizer.encode(" ".join([*held, sentence]), special=True)
+            if held and len(ids) > self.longest_source:
+                parts.append(self.tokenizer.encode(" ".join(held), special=True))
+                held, ids = [], self.tokenizer.encode(sentence, special=True)
+            if len(ids) > self.longest_source:
+                raise InputError(
+                    f"the sentence {_shown(sentence)} has {len(ids):,} tokens, and the model reads "
+                    f"{self.longest_source:,}; divide it."
+                )
+            held.append(sentence)
+        return [*parts, self.tokenizer.encode(" ".join(held), special=True)]
+
+    def _limit(self, length: int) -> int:
+        """How many tokens the target of a source of that length may have, its end among them."""
+        return max(1, min(self.longest_target - len(self.start), int(LONGER * length) + MORE))
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,145 @@
+"""Translations of texts: the same alone and in a batch, those of transformers, and nothing cut in silence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+import headway
+from headway.errors import InputError
+from headway.inference.translator import Translator
+from headway.text.train import train_tokenizer
+
+LINES = ["the cat sat on a mat", "old dogs ran", "a mat", "the red door sang and the old cat ran past a mat"]
+LONG = "the cat sat. " * 9 + "old dogs ran!"
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A translator of random weights in M2M-100's layout."""
+    place = tmp_path_factory.mktemp("translator")
+    words = train_tokenizer([*LINES, LONG] * 3, "bpe", 300, role="translator")
+    config = transformers.M2M100Config(
+        vocab_size=words.vocab_size, d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=3,
+        decoder_attention_heads=3, encoder_ffn_dim=17, decoder_ffn_dim=17, max_position_embeddings=32,
+        pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2,
+    )  # fmt: skip
+    model = transformers.M2M100ForConditionalGeneration(config).eval()
+    draw = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_((0.4 if p.dim() > 1 else 0.2) * torch.randn(p.shape, generator=draw) + float("norm.weight" in name))
+    model.generation_config.max_length = None
+    model.save_pretrained(place)
+    words.save(place, max_length=32)
+    return place
+
+
+@pytest.fixture(scope="module")
+def mt(directory: Path) -> Translator:
+    found = headway.load(directory)
+    assert isinstance(found, Translator)
+    return found
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_batch_is_what_its_texts_are_alone(mt: Translator, beam: int):
+    together = mt(LINES, beam=beam)
+    assert together == [mt(line, beam=beam) for line in LINES]
+    assert len(set(together)) > 1
+    several = mt(LINES, beam=4, n_best=3)
+    assert [len(each) for each in several] == [3] * 4
+    for each in several:
+        assert set(each[0]) == {"text", "score"}
+        assert [one["score"] for one in each] == sorted((one["score"] for one in each), reverse=True)
+
+
+def test_translations_are_those_of_transformers(mt: Translator, directory: Path):
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
+    words = transformers.AutoTokenizer.from_pretrained(directory)
+    for line in LINES:
+        given = words(line, return_tensors="pt")
+        limit = mt._limit(given["input_ids"].shape[1])
+        ids = theirs.generate(input_ids=given["input_ids"], num_beams=1, max_new_tokens=limit, do_sample=False)[0]
+        assert mt(line, beam=1) == words.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def test_blank_texts_stay_and_long_ones_are_cut_at_sentence_ends(mt: Translator):
+    assert mt(["", "  ", LINES[0]])[:2] == ["", "  "]
+    assert mt([]) == []
+    parts = mt._parts(LONG, 1)
+    assert len(parts) > 1 and all(len(part) <= mt.longest_source for part in parts)
+    read = " ".join(mt.tokenizer.decode(part) for part in parts)
+    assert read == LONG.strip()
+    assert mt(LONG) == " ".join(mt([mt.tokenizer.decode(part) for part in parts]))
+    with pytest.raises(InputError, match=r"has .* tokens, and the model reads 32; divide it"):
+        mt("cat dog " * 40)
+    with pytest.raises(InputError, match="several translations of the parts"):
+        mt(LONG, n_best=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"beam": 0}, "beam is 0"),
+        ({"beam": 2, "n_best": 3}, "n_best is 3; it must be from 1 to 2"),
+        ({"beam": "5"}, "beam"),
+    ],
+)
+def test_wrong_numbers_are_refused(mt: Translator, options: dict, said: str):
+    with pytest.raises(InputError, match=said):
+        mt("the cat", **options)
+
+
+def test_another_thing_than_a_text_is_refused(mt: Translator):
+    with pytest.raises(InputError, match="text 1 is int"):
+        mt(["the cat", 3])
+
+
+def test_a_directory_that_ends_no_target_is_refused(directory: Path, tmp_path: Path):
+    for name in ("config.json", "generation_config.json"):
+        values = json.loads((directory / name).read_text())
+        (tmp_path / name).write_text(
+            json.dumps({k: v for k, v in values.items() if "eos" not in k} | {"eos_token_id": None})
+        )
+    for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((directory / name).read_bytes())
+    with pytest.raises(InputError, match="no token ends a target"):
+        headway.load(tmp_path)
+
+
+def test_the_verb_keeps_lines_in_order(mt: Translator, directory: Path, tmp_path: Path, in_process: Callable):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join([LINES[0], "", LINES[1]]) + "\n")
+    expected = mt([LINES[0], "", LINES[1]])
+    status, out, err = in_process("translate", directory, lines)
+    assert status == 0 and out.split("\n")[:3] == [one.replace("\n", " ") for one in expected], err
+    assert in_process("translate", directory, lines, "--to", tmp_path / "out.txt")[0] == 0
+    assert (tmp_path / "out.txt").read_text().count("\n") == 3
+    found = json.loads(in_process("translate", directory, LINES[0], "--n-best", "2", "--json")[1].splitlines()[-1])
+    assert found["task"] == "translation" and found["results"] == [mt(LINES[0], n_best=2)]
+    scored = json.loads(in_process("translate", directory, LINES[0], "--scores", "--json")[1].splitlines()[-1])
+    assert scored["results"] == [mt.hypotheses([LINES[0]])[0][0]]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--n-best", "2", "--to", "x.txt"], "one line for each text"),
+        (["--beam", "0"], "beam is 0"),
+        (["--to", "x.xml"], ".txt"),
+    ],
+)
+def test_what_the_verb_refuses(words: list[str], said: str, directory: Path, in_process: Callable):
+    status, out, err = in_process("translate", directory, "the cat", *words)
+    assert status == 2 and out == "" and said in err
+
+
+def test_a_translator_is_not_a_classifier_nor_the_other_way(
+    directory: Path, classifier_run: Path, in_process: Callable
+):
+    assert "translate needs an encoder-decoder" in in_process("translate", classifier_run, "the cat")[2]
+    assert "classify needs a classifier" in in_process("classify", directory, "the cat")[2]
