@@ -10,14 +10,16 @@ from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.nn.random import generator
+from headway.tasks.r_drop import divergence
 
 
 class Classification:
     """One label for each text.
 
     ``weights`` (C,) multiply the loss of each class; ``token_dropout`` is the share of tokens that training replaces
-    by ``hidden_token``, which keeps a small model from leaning on single words.  ``by_accuracy`` says how evaluations
-    are compared.
+    by ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
+    twice, and half of α times the divergence of the two answers is added (``tasks.r_drop``).  ``by_accuracy`` says how
+    evaluations are compared.
     """
 
     name = "classification"
@@ -32,13 +34,14 @@ class Classification:
         token_dropout: float = 0.0,
         hidden_token: int = 0,
         protected: Sequence[int] = (),
+        r_drop: float = 0.0,
         by_accuracy: bool = False,
     ):
         self.labels = list(labels)
         self.weights = weights
         self.label_smoothing = label_smoothing
         self.token_dropout, self.hidden_token = token_dropout, hidden_token
-        self.by_accuracy = by_accuracy
+        self.r_drop, self.by_accuracy = r_drop, by_accuracy
         self.protected = torch.tensor(list(protected), dtype=torch.int64)
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
@@ -47,10 +50,17 @@ class Classification:
         if model.training and self.token_dropout:
             drop = torch.rand(ids.shape, device=ids.device, generator=generator()) < self.token_dropout
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
-        logits = model(ids, batch.mask).float()  # (B, C)
+        twice = [model(ids, batch.mask).float() for _ in range(2 if model.training and self.r_drop else 1)]  # (B, C)
         smoothing = self.label_smoothing if model.training else 0.0
-        weights = self.weights.to(logits.device) if self.weights is not None and model.training else None
-        loss = F.cross_entropy(logits, batch.targets, weight=weights, reduction="sum", label_smoothing=smoothing)
+        weights = self.weights.to(ids.device) if self.weights is not None and model.training else None
+        loss = torch.stack(
+            [
+                F.cross_entropy(logits, batch.targets, weight=weights, reduction="sum", label_smoothing=smoothing)
+                for logits in twice
+            ]
+        ).mean()
+        if len(twice) == 2:
+            loss = loss + self.r_drop / 2 * divergence(*twice)
         return loss, len(batch.targets)
 
     @torch.no_grad()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
+from headway.tasks.r_drop import divergence
 
 
 class Translation:
@@ -19,8 +20,8 @@ class Translation:
 
     A batch's ids are sources (B, S) and its targets (B, T), each with the token that ends it.  The decoder's inputs are
     the targets moved by one place, with ``start`` before them.  ``label_smoothing`` spreads a share of each target over
-    the vocabulary (Szegedy et al. 2016).  With ``r_drop`` α every batch is read twice, and half of α times the mean of
-    both divergences between the two answers is added (R-Drop, Wu et al. 2021): dropout may not change what is said.
+    the vocabulary (Szegedy et al. 2016).  With ``r_drop`` α every batch is read twice, and half of α times the
+    divergence of the two answers is added (``tasks.r_drop``).
     """
 
     name = "translation"
@@ -38,9 +39,7 @@ class Translation:
             return self._cross_entropy(self._logits(model, batch), batch.targets, smoothing), count
         twice = [self._logits(model, batch) for _ in range(2)]
         loss = sum(self._cross_entropy(logits, batch.targets, smoothing) for logits in twice) / 2
-        one, other = (logits[asked].log_softmax(dim=-1) for logits in twice)  # (N, V)
-        apart = (one.exp() - other.exp()) * (one - other)  # summed, both divergences together
-        return loss + self.r_drop / 4 * apart.sum(), count
+        return loss + self.r_drop / 2 * divergence(*(logits[asked] for logits in twice)), count
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:

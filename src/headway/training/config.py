@@ -60,6 +60,7 @@ class TrainOptions:
     mask_share: float | None = option(None, "share of tokens to predict (masked_lm) [default: 0.3, with --from 0.15]")
     whole_words: bool = option(False, "hide whole words (masked_lm)")
     label_smoothing: float | None = option(None, "share of each target spread over all classes")
+    r_drop: float = option(0.0, "read batches twice, weigh how far the answers are apart by this (classification)")
     layer_decay: float | None = option(None, "rate of each block over that of the next, with --from")
     freeze: int | None = option(None, "leave the embeddings and so many of the first blocks as they are, with --from")
     lora: int | None = option(None, "train updates of this rank (LoRA) and leave the weights as they are, with --from")
@@ -106,7 +107,7 @@ class TrainOptions:
             _at_least(self, name, 1)
         for name in ("grow_batch", "evaluations", "seeds"):
             _at_least(self, name, 1)
-        for name in ("clip", "patience", "seed", "split_seed", "weight_decay", "freeze"):
+        for name in ("clip", "patience", "seed", "split_seed", "weight_decay", "freeze", "r_drop"):
             _at_least(self, name, 0)
         if self.seed >= 1 << 63:
             raise InputError(f"--seed is {self.seed}; it must be below 2 to the power of 63.")
@@ -143,7 +144,7 @@ class TrainOptions:
 
 
 FOR_TASK = {
-    **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), "classification"),
+    **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout", "r_drop"), "classification"),
     **dict.fromkeys(("mask_share", "whole_words"), "masked_lm"),
 }
 """Options that mean something for one task alone; those of masked_lm also where ``adapt`` begins with it."""

@@ -97,6 +97,8 @@ class Plan:
     validation_every: int = 1
     """validation reads every n-th window; above 1 where all of them would take too much of the time"""
     max_examples: int | None = None
+    r_drop: float = 0.0
+    """the weight of the divergence between two readings of a batch"""
     shares: int = 1
     """in how many threads a batch is computed, each with some of its rows"""
     log_every: int = 10
@@ -130,7 +132,7 @@ class Plan:
 
 def _as_asked(options: TrainOptions) -> dict[str, Any]:
     """What every plan takes from the options as it is; "auto" and 0 are measured later."""
-    names = ("clip", "accumulate", "grow_batch", "average", "patience", "seed")
+    names = ("clip", "accumulate", "grow_batch", "average", "patience", "seed", "r_drop")
     asked = {name: getattr(options, name) for name in names}
     return {**asked, "evaluations": options.evaluations or 0, "precision": options.precision or "auto"}
 

@@ -154,6 +154,7 @@ class ClassificationRecipe(Recipe):
             token_dropout=plan.token_dropout,
             hidden_token=self.tokenizer.mask if self.tokenizer.mask is not None else 0,
             protected=sorted(self.tokenizer.special_ids),
+            r_drop=plan.r_drop,
             by_accuracy=self.base is not None,
         )
 
