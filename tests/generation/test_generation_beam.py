@@ -135,6 +135,13 @@ def test_what_may_not_be_chosen_is_not_and_several_tokens_end():
     assert all(math.isfinite(one.score) for one in found)
 
 
+def test_a_beam_goes_on_though_every_end_is_likelier_and_no_text_is_found_twice():
+    logits, ends = torch.zeros(12, 12), [2, 3, 4, 5, 6, 7]
+    logits[:, ends] = 5.0
+    found = beam_search(Table(logits), [[1]], beam=2, max_tokens=9, end=ends, n_best=2)[0]
+    assert found[0].ids == () and len(found[1].ids) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [({"n_best": 3, "beam": 2}, "n_best is 3 and beam 2"), ({"n_best": 0, "beam": 2}, "n_best is 0"), ({}, "prompt 1")],

@@ -53,12 +53,13 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The ``n_best`` best hypotheses of each prompt, best first; what is found for one does not depend on the others.
 
-    ``max_tokens``, the ending token included, may differ by prompt.  Of the 2 K likeliest continuations of a beam,
-    those that end within the first K are finished; a finished one never changes.  A prompt's search is over when K are
-    finished and no running hypothesis, were it to end now, would be among the best K; or when it reaches its length:
-    then those that run are finished as they are, where fewer than ``n_best`` ended by themselves.  With the length
-    penalty 0 nothing that a search of this width finds is missed by that; above, a running one might yet have gained
-    by growing longer.  Raises ValueError for a prompt without tokens and a beam narrower than ``n_best``.
+    ``max_tokens``, the ending token included, may differ by prompt.  Of the likeliest continuations of a beam, those
+    that end within the first K are finished, and the first K others go on; a finished one never changes.  A prompt's
+    search is over when K are finished and no running hypothesis, were it to end now, would be among the best K; or when
+    it reaches its length: then those that run are finished as they are, where fewer than ``n_best`` ended by
+    themselves.  With the length penalty 0 nothing that a search of this width finds is missed by that; above, a running
+    one might yet have gained by growing longer.  Raises ValueError for a prompt without tokens and a beam narrower than
+    ``n_best``.
     """
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best is {n_best} and beam {beam}; expected 1 <= n_best <= beam")
@@ -83,7 +84,8 @@ def beam_search(
         tokens: list[int] = []
         going = []
         row = 0
-        candidates = _candidates(logits, [searches[number] for number in alive], forbidden, beam)
+        count = beam * (1 + len(ends))  # as many as K, and each of them ended by every token that can
+        candidates = _candidates(logits, [searches[number] for number in alive], forbidden, count)
         for number, found in zip(alive, candidates, strict=True):
             search, n_rows = searches[number], len(searches[number].running)
             chosen = _advance(search, found, ends, beam, length, length_penalty)
@@ -102,9 +104,9 @@ def beam_search(
 
 
 def _candidates(
-    logits: Tensor, searches: list[_Search], forbidden: Sequence[int], beam: int
+    logits: Tensor, searches: list[_Search], forbidden: Sequence[int], count: int
 ) -> list[list[tuple[float, int, int]]]:
-    """The likeliest 2 K continuations of each search: (ln p of all of it, which running one it continues, token)."""
+    """The likeliest continuations of each search: (ln p of all of it, which running one it continues, token)."""
     logits = logits.float()
     if forbidden:
         logits[:, list(forbidden)] = -math.inf
@@ -112,7 +114,7 @@ def _candidates(
     total = before[:, None] + logits.log_softmax(dim=-1)  # (rows, V)
     parts = [part.flatten() for part in total.split([len(search.running) for search in searches])]
     together = pad_sequence(parts, batch_first=True, padding_value=-math.inf)  # (searches, most rows of one × V)
-    values, places = together.topk(min(2 * beam, together.shape[1]), dim=-1)
+    values, places = together.topk(min(count, together.shape[1]), dim=-1)
     width = logits.shape[1]
     return [
         [(p, *divmod(place, width)) for p, place in zip(*pair, strict=True) if p > -math.inf]
@@ -133,7 +135,8 @@ def _advance(
     running: list[tuple[tuple[int, ...], float]] = []
     for rank, (p, parent, token) in enumerate(candidates):
         if token in ends:
-            if rank < beam:
+            known = any(one.ids == before[parent][0] for one in search.finished)  # ended by a likelier token
+            if rank < beam and not known:
                 search.finished.append(Hypothesis(before[parent][0], p, p / length**length_penalty))
         elif len(running) < beam:
             running.append(((*before[parent][0], token), p))
