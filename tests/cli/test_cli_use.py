@@ -135,6 +135,19 @@ def test_what_else_a_table_says_stays_beside_the_answer(
     ]
 
 
+def test_a_second_column_of_texts_that_is_the_same_in_some_rows_stays_in_its_place(
+    classifier_run: Path, tmp_path: Path, in_process: Callable
+):
+    given = tmp_path / "given.csv"
+    given.write_text("text,body,score: pos\ngreat dogs,great dogs,1\nold,awful cats,2\n", encoding="utf-8")
+    to = tmp_path / "out.csv"
+    assert in_process("classify", classifier_run, given, "--text-column", "body", "--to", to)[0] == 0
+    with to.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [(row["text"], row["given: text"]) for row in found] == [("great dogs", "great dogs"), ("awful cats", "old")]
+    assert [row["given: score: pos"] for row in found] == ["1", "2"]
+
+
 def test_classify_plain_lines(classifier_run: Path, tmp_path: Path, in_process: Callable):
     (tmp_path / "lines.txt").write_text("great\n\nawful\u2028dogs\r\nold", encoding="utf-8", newline="")
     _, out, _ = in_process("classify", classifier_run, tmp_path / "lines.txt", "--json")

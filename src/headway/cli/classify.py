@@ -58,7 +58,7 @@ def _table(
 ) -> str:
     """A line for each text: the text, the answer, and what else its table says of it."""
     answers: list[dict[str, Any]] = [{"text": text, **found} for text, found in zip(texts, results, strict=True)]
-    beside = [_beside(row, text) for row, text in zip(rows or [{}] * len(texts), texts, strict=True)]
+    beside = [{} for _ in texts] if rows is None else _beside(rows, texts)
     if to.endswith(".jsonl"):
         return as_jsonl({**answer, **more} for answer, more in zip(answers, beside, strict=True))
     header = ["text", "label", "score", *(f"score: {label}" for label in labels), *(beside[0] if beside else [])]
@@ -69,9 +69,12 @@ def _table(
     return as_csv(header, table)
 
 
-def _beside(row: dict[str, str], text: str) -> dict[str, str]:
-    """What a row has beside its text; a column that is called like one of the answer becomes "given: label"."""
-    taken = ("text", "label", "score", "scores")
-    return {
-        f"given: {k}" if k in taken else k: value for k, value in row.items() if not (k == "text" and value == text)
-    }
+def _beside(rows: list[dict[str, str]], texts: list[str]) -> list[dict[str, str]]:
+    """What each row has beside its text; a column that is called like one of the answer becomes "given: label"."""
+    is_text = all(row.get("text") == text for row, text in zip(rows, texts, strict=True))
+    names = {}
+    for column in rows[0] if rows else ():
+        taken = column in ("text", "label", "score", "scores") or column.startswith("score: ")
+        if not (column == "text" and is_text):
+            names[column] = f"given: {column}" if taken else column
+    return [{name: row[column] for column, name in names.items()} for row in rows]

@@ -213,7 +213,7 @@ class TargetFeed(RowFeed):
 
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
-        return sum(1 for _ in self.validation())
+        return len(target_order(self.held_out, self.held_out_targets, 2 * self.batch_tokens))
 
     def _order(self, epoch: int) -> list[np.ndarray]:
         return length_batches(
@@ -230,10 +230,17 @@ def target_batches(
     sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
 ) -> Iterator[TargetBatch]:
     """Every source once with its target, pairs of similar lengths together, always in the same order."""
-    lengths, beside = ([len(sequence) for sequence in side] for side in (targets, sources))
-    for index in length_batches(lengths, batch_tokens, 0, 0, beside=beside):
+    for index in target_order(sources, targets, batch_tokens):
         batch = _padded([sources[i] for i in index], [targets[i] for i in index])
         yield TargetBatch(batch.ids, batch.mask, batch.targets)
+
+
+def target_order(
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
+) -> list[np.ndarray]:
+    """The pairs of each of ``target_batches``, by number."""
+    lengths, beside = ([len(sequence) for sequence in side] for side in (targets, sources))
+    return length_batches(lengths, batch_tokens, 0, 0, beside=beside)
 
 
 def framed(batch: Batch, frame: tuple[list[int], list[int]]) -> Batch:

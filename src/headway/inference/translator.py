@@ -76,18 +76,20 @@ class Translator:
                 found[i] = answer
         at, results = 0, []
         for text, each in zip(texts, parts, strict=True):
-            results.append(self._joined(text, found[at : at + len(each)]))
+            results.append(self._joined(text, found[at : at + len(each)], length_penalty))
             at += len(each)
         return results
 
-    def _joined(self, text: str, parts: list[list[Hypothesis]]) -> list[dict[str, Any]]:
+    def _joined(self, text: str, parts: list[list[Hypothesis]], length_penalty: float) -> list[dict[str, Any]]:
         """The answers for one text from those for its parts; several parts have one answer each."""
         if not parts:
             return [{"text": text, "score": 0.0}]
         answers = [[self.tokenizer.target.decode(one.ids) for one in part] for part in parts]
         if len(parts) == 1:
             return [{"text": t, "score": one.score} for t, one in zip(answers[0], parts[0], strict=True)]
-        score = sum(part[0].log_probability for part in parts) / sum(len(part[0].ids) + 1 for part in parts)
+        best = [part[0] for part in parts]
+        length = sum(len(one.ids) + 1 for one in best)
+        score = sum(one.log_probability for one in best) / length**length_penalty
         return [{"text": " ".join(answer[0] for answer in answers), "score": score}]
 
     def _parts(self, text: str, n_best: int) -> list[list[int]]:

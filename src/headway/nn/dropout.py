@@ -33,6 +33,7 @@ def drop(x: Tensor, p: float) -> Tensor:
     if dropped == 0:
         return x
     draws = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
-    draws.random_(-(2**63), None, generator=generator())  # without a range, the sign would stay
+    # all 64 bits: without a range, the sign would always be the same
+    draws.random_(-(2**63), None, generator=generator())
     kept = torch.ge(draws.view(torch.uint8)[: x.numel()].view(x.shape), dropped, out=torch.empty_like(x))  # 0 or 1
     return x * kept.mul_(256 / (256 - dropped))

@@ -1,8 +1,8 @@
 """The gradient of a batch by several threads, each with a share of its rows.
 
 Left alone, torch divides every operation among its threads, and they meet again after each: hundreds of times in a
-step, of which every meeting waits for the slowest.  With shares they meet once in a step, which on two cores is a
-twentieth faster when the machine is quiet, a third when another program is busy, and never asks a thread to spin.
+step, of which every meeting waits for the slowest.  With shares they meet once in a step, which matters most where
+another program keeps a core busy, and no thread need spin.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from headway.training.precision import autocast
 
 MOST_SHARES = 4
 """More would each hold another copy of the gradient; beyond, each share has several threads."""
-
 
 LEAST_WORK = 1e10
 """FLOPs of a step from which shares gain: below, Python itself, of which one thread runs at a time, is what limits."""
