@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import functools
-import math
 import sys
 import time
 
@@ -11,6 +10,8 @@ import torch
 
 GAIN = 1.5
 """Products in bfloat16 must be this much faster to be taken."""
+LEAST_PRODUCTS = 5
+"""The first product of a process sets the library up, and a busy machine may delay any one."""
 LEAST_WIDTH = 64
 """Below this width converting costs more than faster products gain."""
 
@@ -45,14 +46,15 @@ def product_rate(dtype: torch.dtype, seconds: float = 0.15) -> float:
 
 
 def _rate(dtype: torch.dtype, size: int, seconds: float) -> float:
-    """FLOP/s of the fastest of as many products of that size as take ``seconds``, at least one."""
+    """FLOP/s of the fastest of as many products of that size as take ``seconds``, at least LEAST_PRODUCTS."""
     a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
-    best, began = math.inf, time.perf_counter()
-    while time.perf_counter() - began < seconds:
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < LEAST_PRODUCTS or time.perf_counter() - began < seconds:
         start = time.perf_counter()
         a @ b
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times)
 
 
 def keep_freed_memory() -> None:
