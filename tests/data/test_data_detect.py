@@ -70,7 +70,7 @@ def test_names_and_values_decide():
     with pytest.raises(InputError, match="could each be the text"):
         detect(
             table(
-                [{"source": sentence(i), "target": sentence(i + 1)} for i in range(17)], ["source", "target"], Path("a")
+                [{"first": sentence(i), "second": sentence(i + 1)} for i in range(17)], ["first", "second"], Path("a")
             )
         )
     assert check(made(stars=lambda i: i % 5 + 1))[2] == "stars"

@@ -10,6 +10,7 @@ import transformers
 
 import headway
 from headway.errors import InputError
+from headway.generation.targets import longest_target
 from headway.inference.translator import Translator
 from headway.text.train import train_tokenizer
 
@@ -62,7 +63,7 @@ def test_translations_are_those_of_transformers(mt: Translator, directory: Path)
     words = transformers.AutoTokenizer.from_pretrained(directory)
     for line in LINES:
         given = words(line, return_tensors="pt")
-        limit = mt._limit(given["input_ids"].shape[1])
+        limit = longest_target(mt.model, mt.rules, given["input_ids"].shape[1])
         ids = theirs.generate(input_ids=given["input_ids"], num_beams=1, max_new_tokens=limit, do_sample=False)[0]
         assert mt(line, beam=1) == words.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 

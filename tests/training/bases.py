@@ -20,6 +20,10 @@ BERT = {
     **{"hidden_size": 24, "intermediate_size": 17, "num_hidden_layers": 2, "num_attention_heads": 3},
     **{"max_position_embeddings": 61, "vocab_size": V},
 }
+BART = {
+    **{"d_model": 24, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 3, "vocab_size": V},
+    **{"decoder_attention_heads": 3, "encoder_ffn_dim": 17, "decoder_ffn_dim": 17, "max_position_embeddings": 61},
+}
 T5 = {"d_model": 24, "d_kv": 8, "d_ff": 17, "num_layers": 2, "num_heads": 3, "vocab_size": V}
 QWEN3 = {**LLAMA, "head_dim": 6, "tie_word_embeddings": True}
 NANOCHAT = {**LLAMA, "num_key_value_heads": 4}
@@ -31,6 +35,8 @@ KINDS = {
     "nanochat": ("NanoChatForCausalLM", NANOCHAT),
     "bert": ("BertForMaskedLM", BERT),
     "t5": ("T5ForConditionalGeneration", T5),
+    "bart": ("BartForConditionalGeneration", BART),
+    "m2m_100": ("M2M100ForConditionalGeneration", BART),
 }
 
 
@@ -45,7 +51,8 @@ def make_base(kind: str, place: Path, seed: int = 0) -> Path:
     """A model of that kind with its tokenizer in a directory; its weights are small and drawn from the seed."""
     name, values = KINDS[kind]
     cls = getattr(transformers, name)
-    words = tokenizer("wordpiece", "encoder") if kind == "bert" else tokenizer()
+    role = {"bert": "encoder", "bart": "translator", "m2m_100": "translator"}.get(kind, "decoder")
+    words = tokenizer("wordpiece" if kind == "bert" else "bpe", role)
     ids = {"pad_token_id": words.pad, "bos_token_id": words.begin_of_text, "eos_token_id": words.end_of_text}
     model = cls(cls.config_class(**{**values, **ids}))
     generator = torch.Generator().manual_seed(seed)

@@ -7,12 +7,16 @@ import click
 
 from headway.cli.common import emit, output_options
 
+MORE = ("bleu_lowercase", "signatures")
+"""What is reported of a translator alone."""
+
 
 @click.command(short_help="Measure a saved model on a file.")
 @click.argument("run")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--text-column", help="Column that holds the text.")
 @click.option("--label-column", help="Column that holds the label.")
+@click.option("--second-column", help="Column of the second text of each pair, or of the target.")
 @click.option("--delimiter", help="What separates columns, if not found by itself.")
 @click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or leave it out.")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
@@ -27,12 +31,14 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
 
     found = evaluate(run, list(inputs), **columns)
     found = {"task": found["task"], "seconds": time.monotonic() - started, **found}
-    emit({key: found[key] for key in ("task", "seconds", *NAMES, "examples")}, as_json, _lines(found))
+    keys = ("task", "seconds", *NAMES, "examples", *(key for key in MORE if key in found))
+    emit({key: found[key] for key in keys}, as_json, _lines(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
     numbers = [f"{key} {value:.4f}" for key, value in found.items() if isinstance(value, float) and key != "seconds"]
     lines = [f"{found['on']}: {found['examples']:,} examples", ", ".join(numbers)]
+    lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(
             f"  {label}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "

@@ -14,13 +14,13 @@ from headway.training.config import TrainOptions, flag
 
 
 def train(
-    *inputs: str | Path,
+    *inputs: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     validation: str | Path | Sequence[str | Path] = (),
     quiet: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Train on a file, several, or a folder; returns what the command prints with ``--json``.
+    """Train on a file, on several (one by one or as a list), or on a folder; returns what ``--json`` prints.
 
     ``options`` are those of the command: ``time="5m"``, ``steps=100``, ``seed=0``, ``d_model=128`` and so on, and
     ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under the input's name.  Raises
@@ -28,7 +28,8 @@ def train(
     """
     if "from" in options:  # a word of Python's: only **{"from": ...} can give it
         options["from_model"] = options.pop("from")
-    return _train(inputs, out, validation, quiet, options, clock.monotonic(), [])
+    files = [file for one in inputs for file in ([one] if isinstance(one, str | Path) else one)]
+    return _train(files, out, validation, quiet, options, clock.monotonic(), [])
 
 
 def _train(
@@ -82,11 +83,15 @@ def default_out(inputs: Sequence[str | Path]) -> Path:
     return Path("runs") / (name or "run")
 
 
+USES = {"classification": "classify", "masked_lm": "fill", "embedding": "embed", "translation": "translate"}
+"""The verb that uses a model, by its task; for a language model, generate."""
+
+
 def summary(result: dict[str, Any], verdict: str) -> list[str]:
     """What a person is told at the end."""
-    names = ("accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
+    names = ("bleu", "chrf", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
     numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result[name] is not None)
-    use = {"classification": "classify", "masked_lm": "fill", "embedding": "embed"}.get(result["task"], "generate")
+    use = USES.get(result["task"], "generate")
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
         verdict,
@@ -114,16 +119,40 @@ def _plain(kind: Any) -> str:
     return name.removesuffix(" | None")
 
 
-@click.command(short_help="Train a model on your file.")
+class Train(click.Command):
+    """A command whose ``--validation`` takes every word up to the next option: ``train A B --validation C D``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, repeated(list(args), "--validation"))
+        except click.MissingParameter:  # the words after it were the inputs: train --validation C A
+            ctx.params.clear()
+            return super().parse_args(ctx, list(args))
+
+
+def repeated(words: Sequence[str], option: str) -> list[str]:
+    """The words of a command line with ``option`` before each word up to the next one: --o a b as --o a --o b."""
+    found: list[str] = []
+    taking = False
+    for word in words:
+        if word.startswith("-"):
+            taking = word == option
+            found += [] if taking else [word]
+        else:
+            found += [option, word] if taking else [word]
+    return found
+
+
+@click.command(cls=Train, short_help="Train a model on your file.")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--out", help="Where the run is kept. [default: runs/ and the input's name]")
-@click.option("--validation", multiple=True, help="File to validate on, instead of a part of the data.")
+@click.option("--validation", multiple=True, metavar="INPUT...", help="What to validate on, not a part of the data.")
 @_options
 @output_options
 def command(
     inputs: tuple[str, ...], out: str | None, validation: tuple[str, ...], as_json: bool, quiet: bool, **options: Any
 ) -> None:
-    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl or a folder of .txt, each also as .gz.
+    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, two aligned files, or a folder of .txt, each also as .gz.
 
     The task, the columns, the tokenizer and the size are found by themselves and printed, each with the option that
     changes it.  Run the same command again to go on with a run that was stopped.

@@ -23,7 +23,12 @@ CODES = (
 )
 LANGUAGES = frozenset(CODES.split())
 """ISO 639-1."""
-SIDES = frozenset(["src", "tgt", "trg", "source", "target", "input", "output", "text", "summary"])
+SIDES = frozenset(
+    [
+        *("src", "tgt", "trg", "source", "target", "input", "output", "text", "summary"),
+        *("question", "answer", "prompt", "completion", "response"),
+    ]
+)
 
 
 def look_aligned(paths: Sequence[str | Path]) -> bool:
@@ -37,10 +42,11 @@ def look_aligned(paths: Sequence[str | Path]) -> bool:
     if len(names[0]) != len(names[1]):
         return False
     apart = [pair for pair in zip(*names, strict=True) if pair[0] != pair[1]]
-    return len(apart) == 1 and all(_is_side(part) for part in apart[0])
+    return len(apart) == 1 and all(is_side(part) for part in apart[0])
 
 
-def _is_side(part: str) -> bool:
+def is_side(part: str) -> bool:
+    """Whether a name, or a part of one, is that of a side: a language (en, de-at), or source, target and their like."""
     language, _, region = part.partition("-")
     return part in SIDES or (language in LANGUAGES and re.fullmatch("[a-z]{0,4}", region) is not None)
 
@@ -71,7 +77,8 @@ def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None 
     rows = [{SOURCE: source, TARGET: target} for source, target in zip(*sides, strict=True)]
     fingerprint = hashlib.sha256("".join(tally.digest for tally in tallies).encode()).hexdigest()
     numbers = list(range(1, len(rows) + 1))
-    return Table((paths[0],), [SOURCE, TARGET], rows, numbers, fingerprint, n_bytes=sum(t.n_bytes for t in tallies))
+    n_bytes = sum(tally.n_bytes for tally in tallies)
+    return Table((paths[0],), [SOURCE, TARGET], rows, numbers, fingerprint, n_bytes, beside=paths[1])
 
 
 def first_unpaired(first: Sequence[int], second: Sequence[int]) -> int:

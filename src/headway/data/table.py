@@ -25,6 +25,13 @@ class Table:
     """(line, reason) of each malformed row that was left out."""
     starts: list[int] = field(default_factory=lambda: [0])
     """The index of the first row of each file."""
+    beside: Path | None = None
+    """The file whose lines are the second column, where each column is a file of its own."""
+
+    @property
+    def inputs(self) -> list[str]:
+        """All files, as they were given."""
+        return [str(path) for path in (*self.paths, *([] if self.beside is None else [self.beside]))]
 
     @property
     def path(self) -> Path:
@@ -34,6 +41,8 @@ class Table:
     @property
     def name(self) -> str:
         """The files in a few words, for messages."""
+        if self.beside is not None:
+            return f"{self.path} and {self.beside}"
         more = len(self.paths) - 1
         return str(self.path) + (f" and {more} more" if more else "")
 

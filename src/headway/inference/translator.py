@@ -2,22 +2,18 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from headway.data.batches import length_batches
 from headway.errors import InputError
-from headway.generation.beam import Hypothesis, beam_search
-from headway.generation.conditional import Conditional
+from headway.generation.beam import Hypothesis
 from headway.generation.sampling import check_number
+from headway.generation.targets import write_targets
 from headway.hub.generation import TargetRules
 from headway.models.transformer import EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
-BATCH_TOKENS = 2048
-"""Source tokens read at once, those of every hypothesis of a beam counted."""
 SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
-LONGER, MORE = 2.0, 20
-"""A target has at most so many times the tokens of its source, and so many more."""
 
 
 class Translator:
@@ -28,11 +24,10 @@ class Translator:
     def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, rules: TargetRules):
         if not rules.end:
             raise InputError("no token ends a target: generation_config.json has no eos_token_id.")
-        self.model, self.tokenizer, self.rules = model, tokenizer, rules
         after = tokenizer.target_start  # a language that was chosen, else what the directory forces
-        self.start = [*rules.start[:1], *after] if after else list(rules.start)
+        start = (*rules.start[:1], *after) if after else rules.start
+        self.model, self.tokenizer, self.rules = model, tokenizer, replace(rules, start=start)
         self.longest_source = model.encoder_config.max_length
-        self.longest_target = min(model.config.max_length, rules.max_length or model.config.max_length)
 
     def __call__(self, text: str | Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
         """The translation of a text, or those of a list, in order; with ``n_best`` above 1 lists of {"text", "score"}.
@@ -58,22 +53,7 @@ class Translator:
         """For each text its ``n_best`` best translations, {"text", "score"}, best first."""
         parts = [self._parts(text, n_best) for text in texts]  # of each text, the sources that it is cut into
         sources = [source for each in parts for source in each]
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        for index in length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []:
-            chosen = [sources[i] for i in index]
-            limits = [self._limit(len(source)) for source in chosen]
-            answers = beam_search(
-                Conditional(self.model, chosen),
-                [self.start] * len(chosen),
-                beam=beam,
-                n_best=n_best,
-                max_tokens=limits,
-                end=self.rules.end,
-                forbidden=self.rules.forbidden,
-                length_penalty=length_penalty,
-            )
-            for i, answer in zip(index, answers, strict=True):
-                found[i] = answer
+        found = write_targets(self.model, sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
         at, results = 0, []
         for text, each in zip(texts, parts, strict=True):
             results.append(self._joined(text, found[at : at + len(each)], length_penalty))
@@ -118,10 +98,6 @@ class Translator:
                 )
             held.append(sentence)
         return [*parts, self.tokenizer.encode(" ".join(held), special=True)]
-
-    def _limit(self, length: int) -> int:
-        """How many tokens the target of a source of that length may have, its end among them."""
-        return max(1, min(self.longest_target - len(self.start), int(LONGER * length) + MORE))
 
 
 def _shown(text: str) -> str:

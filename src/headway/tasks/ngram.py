@@ -38,6 +38,15 @@ def ngram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) 
     ]
 
 
+def unigram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) -> list[dict[str, Any]]:
+    """Nats per token of guessing evenly, and by how often each token is a target in training (one added to each)."""
+    chances = unigrams(token_counts(train, vocab_size))
+    return [
+        {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)},
+        {"name": "unigram", "val_loss": float(-np.log(chances[validation]).mean())},
+    ]
+
+
 def token_counts(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
     """How often each token occurs, int64 (V,); in bounded memory."""
     counts = np.zeros(vocab_size, dtype=np.int64)

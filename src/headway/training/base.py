@@ -17,7 +17,7 @@ from headway.models.lora import add_lora
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.models.vocabulary import train_new_rows
 from headway.text.tokenizer import Tokenizer
-from headway.training.presets import Plan
+from headway.training.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from headway.data.detect import TASKS
 from headway.errors import InputError
 
 
@@ -17,13 +18,11 @@ def option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
 class TrainOptions:
     """Everything a run depends on beside the data.  None means: decided from the data, the machine and the time."""
 
-    task: str | None = option(
-        None, "what to train for", ("language_modeling", "classification", "masked_lm", "embedding")
-    )
+    task: str | None = option(None, "what to train for", TASKS)
     from_model: str | None = option(None, "pretrained model to begin from: a run or a Hugging Face directory")
     text_column: str | None = option(None, "column that holds the text")
     label_column: str | None = option(None, "column that holds the label, or the score of a pair (embedding)")
-    second_column: str | None = option(None, "column that holds the second text of each pair (embedding)")
+    second_column: str | None = option(None, "column of the second text of each pair (embedding), or of the target")
     encoding: str | None = option(None, "encoding of the files, if not UTF-8")
     delimiter: str | None = option(None, "what separates columns, if not found by itself")
     on_bad_row: str = option(
@@ -60,7 +59,7 @@ class TrainOptions:
     mask_share: float | None = option(None, "share of tokens to predict (masked_lm) [default: 0.3, with --from 0.15]")
     whole_words: bool = option(False, "hide whole words (masked_lm)")
     label_smoothing: float | None = option(None, "share of each target spread over all classes")
-    r_drop: float = option(0.0, "read batches twice, weigh how far the answers are apart by this (classification)")
+    r_drop: float = option(0.0, "read batches twice, and weigh by this how far the answers are apart")
     layer_decay: float | None = option(None, "rate of each block over that of the next, with --from")
     freeze: int | None = option(None, "leave the embeddings and so many of the first blocks as they are, with --from")
     lora: int | None = option(None, "train updates of this rank (LoRA) and leave the weights as they are, with --from")
@@ -144,19 +143,20 @@ class TrainOptions:
 
 
 FOR_TASK = {
-    **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout", "r_drop"), "classification"),
-    **dict.fromkeys(("mask_share", "whole_words"), "masked_lm"),
+    **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
+    **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
+    "r_drop": ("classification", "translation"),
 }
-"""Options that mean something for one task alone; those of masked_lm also where ``adapt`` begins with it."""
+"""Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""
 
 
 def check_for_task(options: TrainOptions, task: str) -> None:
     """Raise InputError when an option was given that the task does not read."""
-    tasks = (task, "masked_lm") if options.adapt else (task,)
+    tasks = {task, "masked_lm"} if options.adapt else {task}
     for entry in fields(options):
-        wanted = FOR_TASK.get(entry.name, task)
-        if getattr(options, entry.name) != entry.default and wanted not in tasks:
-            raise InputError(f"--{flag(entry.name)} is for {wanted}, and this is {task}; leave it out.")
+        wanted = FOR_TASK.get(entry.name, (task,))
+        if getattr(options, entry.name) != entry.default and not tasks & set(wanted):
+            raise InputError(f"--{flag(entry.name)} is for {' and '.join(wanted)}, and this is {task}; leave it out.")
 
 
 def flag(name: str) -> str:

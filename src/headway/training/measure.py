@@ -10,8 +10,8 @@ from torch import nn
 from headway.data.feed import Feed, TextFeed
 from headway.data.windows import Position
 from headway.tasks.task import Task
+from headway.training.plan import Decision, Plan
 from headway.training.precision import faster_precision
-from headway.training.presets import Decision, Plan
 from headway.training.shares import share_count
 
 LONGEST_EVALUATION = 0.08

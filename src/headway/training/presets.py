@@ -12,7 +12,7 @@ From a pretrained model (``--from``): its own sizes, a small rate that is smalle
 """
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from headway.models.config import TransformerConfig
 from headway.models.size import parameters
 from headway.nn.lora import SCALE
 from headway.training.config import TrainOptions
+from headway.training.plan import Decision, Plan, as_asked
 from headway.training.precision import product_rate
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
@@ -55,86 +56,6 @@ ROW_EPOCHS = 20
 """A classifier trained for a time ends after so many passes over its rows."""
 REACHED = 0.5
 """The share of the measured rate of products that training reaches."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One thing that was decided: what, why, and the option that would change it."""
-
-    what: str
-    value: str
-    why: str
-    option: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A run with nothing left to decide.  It is kept in headway.json, and a resumed run follows it."""
-
-    model: dict[str, Any]
-    """the fields of TransformerConfig"""
-    length: int
-    batch_tokens: int
-    optimizer: str
-    learning_rate: float
-    weight_decay: float
-    schedule: str
-    warmup: float
-    clip: float
-    accumulate: int
-    grow_batch: int
-    token_dropout: float
-    label_smoothing: float
-    average: float
-    patience: int
-    evaluations: int
-    """how often to evaluate; 0 until it is measured"""
-    precision: str
-    """float32 or bfloat16; "auto" until it is measured"""
-    seed: int
-    epochs: int | None = None
-    """passes over the data after which the run ends, if its time or steps have not ended it"""
-    validation_every: int = 1
-    """validation reads every n-th window; above 1 where all of them would take too much of the time"""
-    max_examples: int | None = None
-    r_drop: float = 0.0
-    """the weight of the divergence between two readings of a batch"""
-    shares: int = 1
-    """in how many threads a batch is computed, each with some of its rows"""
-    log_every: int = 10
-    decisions: list[dict[str, str]] = field(default_factory=list)
-    base: str | None = None
-    """the model that the weights come from, or None when they are drawn"""
-    layer_decay: float = 1.0
-    """the rate of each block over that of the next"""
-    freeze: int | None = None
-    """how many of the first blocks stay as they are, with the embeddings; None: all are trained"""
-    lora: int | None = None
-    """the rank of the updates that are trained instead of the weights"""
-    frozen: bool = False
-    """whether only a linear classifier is fitted, in closed form, on vectors that stay as they are"""
-    contrastive: bool = False
-    """whether the vectors are tuned by pairs of rows before that"""
-    mask_share: float = 0.0
-    """masked_lm: the share of tokens to be predicted"""
-    whole_words: bool = False
-    """masked_lm: whether whole words are hidden"""
-
-    @property
-    def config(self) -> TransformerConfig:
-        """The model's configuration."""
-        return TransformerConfig.from_dict(self.model)
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return asdict(self)
-
-
-def _as_asked(options: TrainOptions) -> dict[str, Any]:
-    """What every plan takes from the options as it is; "auto" and 0 are measured later."""
-    names = ("clip", "accumulate", "grow_batch", "average", "patience", "seed", "r_drop")
-    asked = {name: getattr(options, name) for name in names}
-    return {**asked, "evaluations": options.evaluations or 0, "precision": options.precision or "auto"}
 
 
 def decoder_shape(wanted: float) -> tuple[int, int]:
@@ -208,7 +129,7 @@ def decoder_plan(
     size = f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
     return Plan(
-        **_as_asked(options),
+        **as_asked(options),
         model=asdict(config),
         length=length,
         batch_tokens=batch_tokens,
@@ -252,7 +173,7 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
         why_passes = "more seldom helps; it may end before its time"
         decisions.append(Decision("passes", f"at most {ROW_EPOCHS}", why_passes, "--epochs"))
     return Plan(
-        **_as_asked(options),
+        **as_asked(options),
         model=asdict(config),
         length=longest,
         batch_tokens=_batch_tokens(options, longest, 1024 if len(lengths) < 20_000 else 2048),
@@ -348,7 +269,7 @@ def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: lis
     size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
     first = Decision("model", f"that of {options.from_model}: {size}", "--from", "--from")
     return Plan(
-        **_as_asked(options),
+        **as_asked(options),
         model=asdict(config),
         length=config.max_length,
         batch_tokens=512,

@@ -18,7 +18,7 @@ from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.hub.kept import CONFIG, GENERATION
 from headway.models.lora import merged
-from headway.models.transformer import Decoder, Encoder
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.storage import write_json
 from headway.text.tokenizer import Tokenizer
 from headway.training.checkpoint import remove_leftovers
@@ -151,8 +151,8 @@ class RunDirectory:
 
         What a base said of how to generate is kept, and the tokens that it names where the tokenizer names none.
         """
-        known = getattr(model, "kept", {}).get(GENERATION, {})
-        ids = _token_ids(tokenizer, {**getattr(model, "kept", {}).get(CONFIG, {}), **known})
+        kept, known = (getattr(model, "kept", {}).get(file, {}) for file in (CONFIG, GENERATION))
+        ids = _token_ids(tokenizer, {**kept, **known})
         if isinstance(model, Decoder) and labels and ids["pad_token_id"] is None:
             ids["pad_token_id"] = ids["eos_token_id"]  # by which other programs find a text's last token
         entries: dict[str, Any] = dict(ids)
@@ -161,9 +161,15 @@ class RunDirectory:
         if labels:
             entries |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
             entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
+        if isinstance(model, EncoderDecoder):
+            usual: dict[str, Any] = {"num_beams": 5, "max_length": model.config.max_length}
+            start = known.get("decoder_start_token_id", kept.get("decoder_start_token_id"))
+            entries["decoder_start_token_id"] = ids["eos_token_id"] if start is None else start
+        else:
+            usual = {"do_sample": True, "temperature": 0.8}
         save_model(merged(model), self.path, **entries)
         if not isinstance(model, Encoder) and not labels:
-            write_json(self.path / GENERATION, {"do_sample": True, "temperature": 0.8, **known, **ids})
+            write_json(self.path / GENERATION, {**usual, **known, **entries})
 
 
 def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:

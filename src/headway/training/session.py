@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from headway.data.corpus import Corpus
-from headway.data.detect import Detected
+from headway.data.detected import Detected
 from headway.data.feed import Feed, RowFeed
 from headway.data.table import Table
 from headway.errors import InputError
@@ -24,9 +24,10 @@ from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import TrainOptions, check_for_task, flag, seconds
 from headway.training.measure import evaluation_seconds, measured
+from headway.training.plan import Plan
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import read_input
-from headway.training.presets import Plan, with_lora
+from headway.training.presets import with_lora
 from headway.training.progress import Silent
 from headway.training.recipes import Ingredients, Recipe, recipe_for
 from headway.training.run_directory import RunDirectory, machine, now, versions

@@ -28,7 +28,7 @@ from headway.training.checkpoint import (
     trained,
 )
 from headway.training.optim import optimizers, set_rate
-from headway.training.presets import Plan
+from headway.training.plan import Plan
 from headway.training.progress import Silent
 from headway.training.run_directory import RunDirectory
 from headway.training.schedule import accumulation, factor

@@ -8,12 +8,14 @@ from headway.training.recipes.embedding import EmbeddingRecipe
 from headway.training.recipes.language_modeling import LanguageModelRecipe
 from headway.training.recipes.masked_lm import MaskedLMRecipe
 from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.translation import TranslationRecipe
 
 RECIPES: dict[str, type[Recipe]] = {
     "classification": ClassificationRecipe,
     "embedding": EmbeddingRecipe,
     "language_modeling": LanguageModelRecipe,
     "masked_lm": MaskedLMRecipe,
+    "translation": TranslationRecipe,
 }
 """By the name of the task."""
 

@@ -28,8 +28,9 @@ from headway.training.base import Base, prepared_base
 from headway.training.config import TrainOptions
 from headway.training.contrastive import tune_vectors
 from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
+from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import Plan, encoder_plan, fine_tune_rows_plan, frozen_plan
+from headway.training.presets import encoder_plan, fine_tune_rows_plan, frozen_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
 
@@ -76,7 +77,7 @@ class ClassificationRecipe(Recipe):
         counts = Counter(rows.labels)
         whence = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
         self.facts = {
-            "inputs": [str(path) for path in table.paths],
+            "inputs": table.inputs,
             "fingerprint": table.fingerprint,
             "text_column": columns[0],
             "label_column": columns[1],

@@ -13,7 +13,7 @@ from headway.data.feed import Feed, RowFeed
 from headway.data.split import split_indices
 from headway.errors import InputError
 from headway.tasks.language_modeling import LanguageModeling
-from headway.tasks.ngram import token_counts, unigrams
+from headway.tasks.ngram import unigram_baselines
 from headway.tasks.task import Task
 from headway.text.chat import with_chat
 from headway.text.chat_ids import encode_chat, encode_prompt
@@ -21,8 +21,9 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder
 from headway.training.config import TrainOptions
+from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import Plan, decoder_plan, fine_tune_text_plan
+from headway.training.presets import decoder_plan, fine_tune_text_plan
 from headway.training.recipes.classification import split_seed
 from headway.training.recipes.language_modeling import LanguageModelRecipe, bpe_size
 from headway.training.recipes.recipe import Ingredients
@@ -214,10 +215,8 @@ def _tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
 
 
 def _baselines(train: Examples, validation: Examples, vocab_size: int) -> list[dict[str, Any]]:
-    """Nats per token of replies of guessing evenly, and by how often each token is in replies."""
-    parts = [np.array([t for targets in part.targets for t in targets if t != IGNORED]) for part in (train, validation)]
-    chances = unigrams(token_counts(parts[0], vocab_size))
-    return [
-        {"name": "uniform (ln V)", "val_loss": float(np.log(vocab_size))},
-        {"name": "unigram", "val_loss": float(-np.log(chances[parts[1]]).mean())},
-    ]
+    """Of the tokens of replies alone."""
+    said, wanted = (
+        np.array([t for targets in part.targets for t in targets if t != IGNORED]) for part in (train, validation)
+    )
+    return unigram_baselines(said, wanted, vocab_size)

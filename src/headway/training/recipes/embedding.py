@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.detect import Detected
+from headway.data.detected import Detected
 from headway.data.feed import Feed, PairFeed, pair_batches, pair_lengths
 from headway.data.split import split_indices
 from headway.data.table import Table
@@ -21,8 +21,9 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
 from headway.training.config import TrainOptions
+from headway.training.plan import Decision, Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import Decision, Plan, encoder_plan, fine_tune_rows_plan
+from headway.training.presets import encoder_plan, fine_tune_rows_plan
 from headway.training.recipes.classification import cut_warning, shortened
 from headway.training.recipes.language_modeling import bpe_size
 from headway.training.recipes.recipe import Ingredients, Recipe
@@ -88,7 +89,7 @@ class EmbeddingRecipe(Recipe):
         if pairs.left_out:
             warnings.append(f"{pairs.left_out:,} rows without a text or a score left out")
         self.facts = {
-            "inputs": [str(path) for path in table.paths],
+            "inputs": table.inputs,
             "fingerprint": table.fingerprint,
             "text_column": given.found.text_column,
             "second_column": given.found.second_column,

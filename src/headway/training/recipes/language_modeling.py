@@ -21,8 +21,9 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder, prepared_base
 from headway.training.config import TrainOptions
+from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import Plan, decoder_plan, fine_tune_text_plan
+from headway.training.presets import decoder_plan, fine_tune_text_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.sample import sampled
 from headway.training.recipes.vocabulary import base_vocabulary

@@ -24,8 +24,9 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
 from headway.training.config import TrainOptions
+from headway.training.plan import Decision, Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import MODERNBERT, Decision, Plan, decoder_plan, fine_tune_text_plan
+from headway.training.presets import MODERNBERT, decoder_plan, fine_tune_text_plan
 from headway.training.recipes.language_modeling import bpe_size, text_facts, text_parts
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary

@@ -8,14 +8,14 @@ from typing import Any
 from torch import nn
 
 from headway.data.corpus import Corpus
-from headway.data.detect import Detected
+from headway.data.detected import Detected
 from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 from headway.training.config import TrainOptions
-from headway.training.presets import Plan
+from headway.training.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,53 @@
+"""What counts when the columns of a table are judged."""
+
+import re
+import statistics
+from dataclasses import dataclass
+
+from headway.data.table import Table
+
+MOST_LABELS = 100
+"""A column with more distinct values is a label only when it is named."""
+
+LABEL_CHARACTERS = 40
+"""A label is short: its average length in characters is at most this."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What counts when a column is judged."""
+
+    name: str
+    distinct: int
+    mean_length: float
+    numeric: bool
+    n_rows: int
+
+    @property
+    def key(self) -> str:
+        return re.sub(r"[\W_]+", "", self.name.casefold())
+
+    @property
+    def few(self) -> bool:
+        """Few distinct, short values that repeat, if only one."""
+        few = 1 <= self.distinct <= min(MOST_LABELS, max(2, self.n_rows // 2))
+        counted = self.numeric and self.distinct > 20  # ids, years, amounts
+        return few and not counted and self.mean_length <= LABEL_CHARACTERS
+
+    @property
+    def label_like(self) -> bool:
+        """Few values, and more than one."""
+        return self.few and self.distinct > 1
+
+    @property
+    def text_like(self) -> bool:
+        """Words, most of them different from row to row."""
+        return not self.numeric and self.mean_length > 0 and self.distinct > 1
+
+
+def judge(table: Table, name: str) -> Column:
+    values = [value.strip() for value in table.column(name)]
+    filled = [value for value in values if value]
+    numeric = bool(filled) and all(re.fullmatch(r"[-+]?[\d.,]*\d([eE][-+]?\d+)?", value) for value in filled)
+    mean = statistics.fmean(map(len, filled)) if filled else 0.0
+    return Column(name, len(set(filled)), mean, numeric, len(values))

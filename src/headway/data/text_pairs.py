@@ -1,0 +1,120 @@
+"""Sources with their targets: pairs of a table that can be trained on, and what looks wrong with them."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headway.data.table import Table
+from headway.errors import InputError
+
+SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
+"""Characters that other programs take for the end of a line."""
+EXTREME = 9.0
+"""One text of an extreme pair has more than so many times the characters of the other, the usual ratio set aside."""
+SHORT = 20
+"""Characters: of shorter texts any ratio is possible."""
+LOOKED_AT = 100_000
+"""Pairs: of more, every n-th is looked at for sides that are exchanged."""
+SURE = 0.9
+"""Sides are told apart by their words where that works for this share of the pairs."""
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """A target for each source."""
+
+    sources: list[str]
+    targets: list[str]
+    warnings: list[str] = field(default_factory=list)
+    """lines for a person about what was left out and what looks wrong"""
+
+    def at(self, index: Sequence[int]) -> "TextPairs":
+        """Some of the pairs, without the warnings."""
+        return TextPairs([self.sources[i] for i in index], [self.targets[i] for i in index])
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def read_text_pairs(table: Table, source: str, target: str) -> TextPairs:
+    """The pairs of two columns.  Those with nothing on a side are left out and counted, others are never changed.
+
+    Raises InputError when none are left, and when source and target are the same nearly everywhere.
+    """
+    columns = table.column(source), table.column(target)
+    filled = [bool(one.strip()) and bool(other.strip()) for one, other in zip(*columns, strict=True)]
+    kept = [row for row, whole in enumerate(filled) if whole]
+    if not kept:
+        raise InputError(f"{table.name}: no row has both a {source} and a {target}.")
+    pairs = TextPairs(*([column[row] for row in kept] for column in columns))
+    warnings = []
+    half = [row for row in range(len(filled)) if not filled[row] and any(column[row].strip() for column in columns)]
+    if half:
+        warnings.append(f"left out for an empty side: {len(half):,} ({table.places(half)})")
+    both = len(filled) - len(kept) - len(half)
+    if both:
+        warnings.append(f"left out for nothing on either side: {both:,}")
+
+    def tell(what: str, found: list[int]) -> None:
+        if found:
+            where = table.places([kept[i] for i in found])
+            warnings.append(f"{what}: {len(found):,} of {len(pairs):,} pairs, {len(found) / len(pairs):.1%} ({where})")
+
+    equal = [i for i, (one, other) in enumerate(zip(pairs.sources, pairs.targets, strict=True)) if one == other]
+    if len(equal) > SURE * len(pairs):
+        raise InputError(
+            f"{table.name}: {source} and {target} are the same text in {len(equal):,} of {len(pairs):,} pairs; "
+            "there is nothing to learn from them."
+        )
+    tell("the same text on both sides", equal)
+    tell("much longer on one side than pairs here are", extreme_pairs(pairs))
+    tell("source and target seem to be exchanged", exchanged_pairs(pairs))
+    broken = [i for i in range(len(pairs)) if any(c in pairs.sources[i] + pairs.targets[i] for c in SEPARATORS)]
+    tell("with a separator of lines such as U+2028, which is text here", broken)
+    return TextPairs(pairs.sources, pairs.targets, warnings)
+
+
+def extreme_pairs(pairs: TextPairs) -> list[int]:
+    """The numbers of pairs whose lengths do not go together: a sign that they do not belong together."""
+    lengths = [(len(one), len(other)) for one, other in zip(pairs.sources, pairs.targets, strict=True)]
+    usual = math.exp(sum(math.log(b / a) for a, b in lengths) / len(lengths))
+    return [
+        i
+        for i, (a, b) in enumerate(lengths)
+        if max(a, b) > SHORT and not 1 / EXTREME < (b + 1) / ((a + 1) * usual) < EXTREME
+    ]
+
+
+def exchanged_pairs(pairs: TextPairs) -> list[int]:
+    """The numbers of pairs whose source reads like a target, and whose target like a source.
+
+    By the words of both sides (naive Bayes); nothing where the words do not tell the sides apart.
+    """
+    step = -(-len(pairs) // LOOKED_AT)
+    index = range(0, len(pairs), step)
+    sides = [[set(texts[i].lower().split()) for i in index] for texts in (pairs.sources, pairs.targets)]
+    counts = [Counter(word for words in side for word in words) for side in sides]
+
+    def to_target(words: set[str], own: int) -> float:
+        """How far words lean to the target's side, their occurrence in this very text set aside."""
+        chances = [[counts[side][word] - (side == own) + 0.5 for word in words] for side in (0, 1)]
+        return sum(math.log(target / source) for source, target in zip(*chances, strict=True))
+
+    leans = [(to_target(sides[0][k], 0), to_target(sides[1][k], 1)) for k in range(len(index))]
+    right = sum(source < 0 < target for source, target in leans)
+    if right < SURE * len(index):
+        return []
+    return [i for i, (source, target) in zip(index, leans, strict=True) if target < 0 < source]
+
+
+def exchanged_sides(train: TextPairs, held_out: TextPairs) -> bool:
+    """Whether the sources of other pairs read like the targets that are trained on, and their targets like sources."""
+    words = [{word for text in texts for word in text.lower().split()} for texts in (train.sources, train.targets)]
+
+    def known(texts: list[str], side: int) -> float:
+        found = [word in words[side] for text in texts for word in text.lower().split()]
+        return sum(found) / max(1, len(found))
+
+    crossed = known(held_out.sources, 1) > known(held_out.sources, 0)
+    return crossed and known(held_out.targets, 0) > known(held_out.targets, 1)

@@ -1,0 +1,56 @@
+"""Write a target for every source: an encoder-decoder's search, batch by batch.
+
+Letters: S source length.
+"""
+
+from collections.abc import Sequence
+
+from headway.data.batches import length_batches
+from headway.generation.beam import Hypothesis, beam_search
+from headway.generation.conditional import Conditional
+from headway.hub.generation import TargetRules
+from headway.models.transformer import EncoderDecoder
+
+BATCH_TOKENS = 2048
+"""Source tokens read at once, those of every hypothesis of a beam counted."""
+LONGER, MORE = 2.0, 20
+"""A target has at most so many times the tokens of its source, and so many more."""
+
+
+def write_targets(
+    model: EncoderDecoder,
+    sources: Sequence[Sequence[int]],
+    rules: TargetRules,
+    *,
+    beam: int = 5,
+    n_best: int = 1,
+    length_penalty: float = 1.0,
+) -> list[list[Hypothesis]]:
+    """For each source its ``n_best`` best targets, best first; what is found for one does not depend on the others."""
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    device = next(model.parameters()).device
+    for index in length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []:
+        chosen = [sources[i] for i in index]
+        answers = beam_search(
+            Conditional(model, chosen, device),
+            [rules.start] * len(chosen),
+            beam=beam,
+            n_best=n_best,
+            max_tokens=[longest_target(model, rules, len(source)) for source in chosen],
+            end=rules.end,
+            forbidden=rules.forbidden,
+            length_penalty=length_penalty,
+            device=device,
+        )
+        for i, answer in zip(index, answers, strict=True):
+            found[i] = answer
+    return found
+
+
+def longest_target(model: EncoderDecoder, rules: TargetRules, n_source: int) -> int:
+    """How many tokens the target of a source of ``n_source`` tokens may have, its end among them and its start not.
+
+    ``LONGER`` times as many and ``MORE``, as far as the rules and the model allow.
+    """
+    room = min(model.config.max_length, rules.max_length or model.config.max_length) - len(rules.start)
+    return max(1, min(room, int(LONGER * n_source) + MORE))

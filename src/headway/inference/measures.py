@@ -1,0 +1,203 @@
+"""What each pipeline is measured by, as its training measures it."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headway.data.corpus import Corpus
+from headway.data.detected import Detected
+from headway.data.dialogues import Dialogues
+from headway.data.feed import pair_batches, row_batches, target_batches, text_batches
+from headway.data.labels import labelled, leaks
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.inference.chat import chat_tokenizer
+from headway.inference.classifier import BATCH_TOKENS, Classifier
+from headway.inference.embedder import Embedder
+from headway.inference.generator import Generator
+from headway.inference.load import Pipeline
+from headway.inference.mask_filler import MaskFiller
+from headway.inference.translator import Translator
+from headway.tasks.bleu import bleu_scores
+from headway.tasks.classification import Classification
+from headway.tasks.embedding import Embedding
+from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.translation import Translation
+from headway.training.config import TrainOptions
+from headway.training.prepare import read_input
+from headway.training.recipes.classification import held_out_rows, shortened, split_seed
+from headway.training.recipes.dialogue import dialogue_examples, dialogue_task, split_dialogues
+from headway.training.recipes.embedding import read_pairs, split_pairs, token_pairs
+from headway.training.recipes.language_modeling import encode_text, text_parts
+from headway.training.recipes.masked_lm import MASK_SHARE, encode_documents, held_out_batches, task_of
+from headway.training.recipes.translation import columns_of, fitting, split_text_pairs
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a model is measured on."""
+
+    source: Corpus | Table
+    found: Detected
+    facts: dict[str, Any]
+    """headway.json of the run, or nothing"""
+    options: TrainOptions
+    same: bool
+    """whether these are the files that the run was trained on, of which the held-out part is meant"""
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The options of the run."""
+        return self.facts.get("options", {})
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The plan of the run."""
+        return self.facts.get("plan", {})
+
+    def table(self, what: str) -> Table:
+        """The source as a table.  Raises InputError for any other."""
+        if not isinstance(self.source, Table):
+            raise InputError(f"{self.source.name}: {what}.")
+        return self.source
+
+    def corpus(self, what: str) -> Corpus:
+        """The source as running text.  Raises InputError for any other."""
+        if not isinstance(self.source, Corpus):
+            raise InputError(f"{self.source.name}: {what}.")
+        return self.source
+
+
+def measure(pipe: Pipeline, given: Given) -> dict[str, Any]:
+    """The metrics of a pipeline, with ``examples``: how many texts or tokens were counted.  Raises InputError."""
+    if isinstance(pipe, Generator) and isinstance(given.source, Dialogues):
+        return _dialogue_metrics(pipe, given.source, given)
+    if isinstance(pipe, Generator):
+        return _text_metrics(pipe, given)
+    if isinstance(pipe, MaskFiller):
+        return _masked_metrics(pipe, given)
+    if isinstance(pipe, Embedder):
+        return _pair_metrics(pipe, given)
+    if isinstance(pipe, Translator):
+        return _translation_metrics(pipe, given)
+    return _row_metrics(pipe, given)
+
+
+def _length(pipe: Generator | Classifier, given: Given) -> int:
+    """The length in tokens that the run was measured at: a model that was not made there may read more."""
+    longest = pipe.model.config.max_length
+    return min(longest, int(given.plan.get("length", longest)))
+
+
+def _dialogue_metrics(pipe: Generator, source: Dialogues, given: Given) -> dict[str, Any]:
+    """Of replies alone, in conversations of at most the length of training."""
+    length = _length(pipe, given)
+    index: Sequence[int] = range(len(source))
+    if given.same:
+        index = split_dialogues(source, split_seed(given.before))[1].tolist()
+    tokenizer = chat_tokenizer(pipe.tokenizer)
+    found = dialogue_examples(tokenizer, source, index, length)
+    if not found.ids:
+        raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
+    metrics = dialogue_task(tokenizer, found).evaluate(pipe.model, row_batches(found.ids, found.targets, BATCH_TOKENS))
+    return {**metrics, "examples": found.n_targets}
+
+
+def _text_metrics(pipe: Generator, given: Given) -> dict[str, Any]:
+    corpus = given.corpus("a language model is measured on running text or on conversations")
+    length, every = _length(pipe, given), given.plan.get("validation_every", 1) if given.same else 1
+    chunks = text_parts(corpus, None)[1] if given.same else corpus.chunks()
+    tokens = encode_text(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if given.same else "all")
+    chunks = text_parts(corpus, None)[1] if given.same else corpus.chunks()
+    n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
+    task = LanguageModeling(bytes_per_token=n_bytes / max(1, len(tokens)))
+    count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
+    return {**task.evaluate(pipe.model, text_batches(tokens, length, 32, every)), "examples": count}
+
+
+def _masked_metrics(pipe: MaskFiller, given: Given) -> dict[str, Any]:
+    """The same tokens are hidden of a text that is cut into the same windows."""
+    corpus = given.corpus("a masked language model is measured on running text")
+    chunks = text_parts(corpus, None)[1] if given.same else corpus.chunks()
+    tokens = encode_documents(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if given.same else "all")
+    length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
+    share = given.plan.get("mask_share") or MASK_SHARE
+    task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
+    every = int(given.plan.get("validation_every", 1)) if given.same else 1
+    examples = len(task.held_out_targets(held_out_batches(tokens, pipe.tokenizer, length, every)))
+    metrics = task.evaluate(pipe.model, held_out_batches(tokens, pipe.tokenizer, length, every))
+    return {**metrics, "examples": examples}
+
+
+def _pair_metrics(pipe: Embedder, given: Given) -> dict[str, Any]:
+    """Pairs are cut as in training."""
+    table = given.table("an encoder of texts is measured on a table of pairs of texts")
+    pairs = read_pairs(table, given.found, on_bad_row=given.options.on_bad_row)
+    pairs = split_pairs(pairs, int(given.before.get("seed", 0)))[1] if given.same else pairs
+    longest = int(given.plan.get("length", pipe.max_length))
+    rows = token_pairs(pairs, pipe.tokenizer, min(longest, pipe.max_length))
+    batches = pair_batches(rows, pairs.scores or [1.0] * len(pairs), BATCH_TOKENS)
+    metrics = Embedding("pairs" if pairs.scores is None else "scores").evaluate(pipe.pooled, batches)
+    return {**metrics, "examples": len(pairs)}
+
+
+def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
+    """The loss as in training, BLEU and chrF of what is written; of pairs that fit into the model."""
+    table = given.table("a translator is measured on pairs of texts")
+    pairs = columns_of(table, given.found)
+    pairs = split_text_pairs(pairs, split_seed(given.before))[1] if given.same else pairs
+    most = min(pipe.model.config.max_length, pipe.model.encoder_config.max_length)
+    longest = min(most, int(given.plan.get("length", most)))
+    rows, fit = fitting(pairs, pipe.tokenizer, longest)
+    if len(fit) < len(pairs):
+        left_out = f"{len(pairs) - len(fit):,} of {len(pairs):,} pairs"
+        warnings.warn(f"{left_out} are longer than {longest:,} tokens and not measured", stacklevel=3)
+    if not rows:
+        raise InputError(f"{table.name}: no pair has at most {longest:,} tokens on each side, which is what is read.")
+    batches = target_batches([source for source, _ in rows], [target for _, target in rows], BATCH_TOKENS)
+    metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches)
+    return {**metrics, **bleu_scores(pipe(fit.sources), fit.targets), "examples": len(fit)}
+
+
+def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
+    """Texts are cut as in training."""
+    table, found = given.table("a classifier is measured on a table of texts and labels"), given.found
+    rows = labelled(table, found.text_column or "", found.label_column or "", on_bad_row=given.options.on_bad_row)
+    texts, names = rows.texts, rows.labels
+    if given.same:
+        texts, names = held_out_rows(rows, split_seed(given.before))
+    else:
+        _warn_of_leaks(texts, given)
+    strange = sorted(set(names) - set(pipe.labels))
+    if strange:
+        raise InputError(
+            f"{table.name}: has labels the model does not know: {', '.join(strange[:5])}; "
+            f"known: {', '.join(pipe.labels)}."
+        )
+    number = {label: i for i, label in enumerate(pipe.labels)}
+    encoded = pipe.tokenizer.encode_batch(texts, special=True)
+    ids = shortened(encoded, _length(pipe, given), pipe.tokenizer)
+    batches = row_batches(ids, [number[name] for name in names], BATCH_TOKENS)
+    return {**Classification(pipe.labels).evaluate(pipe.model, batches), "examples": len(texts)}
+
+
+def _warn_of_leaks(texts: list[str], given: Given) -> None:
+    """Warn when rows to be measured were trained on, as far as the training files are still there."""
+    data = given.facts.get("data", {})
+    files = [file for file in data.get("inputs", []) if Path(file).exists()]
+    if not files or "text_column" not in data:
+        return
+    try:
+        trained, _ = read_input(files, replace(given.options, text_column=data["text_column"], label_column=None))
+        if not isinstance(trained, Table) or trained.fingerprint != data.get("fingerprint"):
+            return
+        both = leaks(trained.column(data["text_column"]), texts)
+    except InputError:
+        return
+    if both:
+        warnings.warn(
+            f"{len(both):,} of {len(texts):,} rows also occur in the training data: scores on them are too high",
+            stacklevel=4,
+        )

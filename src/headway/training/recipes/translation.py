@@ -1,0 +1,210 @@
+"""Write a text for a text: translation, summaries, answers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from headway.data.detect import detect
+from headway.data.detected import Detected
+from headway.data.feed import Feed, TargetFeed
+from headway.data.labels import leaks
+from headway.data.split import split_indices
+from headway.data.table import Table
+from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
+from headway.errors import InputError
+from headway.generation.targets import write_targets
+from headway.hub.generation import TargetRules, target_rules
+from headway.models.heads import TokenHead
+from headway.models.initialise import initialise
+from headway.models.transformer import EncoderDecoder
+from headway.tasks.ngram import unigram_baselines
+from headway.tasks.task import Task
+from headway.tasks.translation import Translation
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.base import Base, prepared_base
+from headway.training.config import TrainOptions
+from headway.training.plan import Plan
+from headway.training.prepare import HELD_OUT
+from headway.training.presets import fine_tune_rows_plan
+from headway.training.recipes.classification import split_seed
+from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.vocabulary import base_vocabulary
+from headway.training.translator_preset import by_pairs, translator_plan
+
+TASK = "translation"
+LONGEST = 256
+"""Tokens of a text, unless --length says otherwise or the base reads fewer."""
+MOST_HELD_OUT = 2000
+"""Pairs: of a large file no more are held out."""
+SHOWN = 3
+"""Held-out sources whose targets are shown at each evaluation."""
+
+IdPairs = list[tuple[list[int], list[int]]]
+
+
+class TranslationRecipe(Recipe):
+    """An encoder-decoder, from scratch or from a base, on pairs of texts.
+
+    From scratch both sides share one tokenizer and one table of token vectors.  Pairs with a text that is longer than
+    the model reads are left out: cut, they would teach it to leave out ends.
+    """
+
+    def __init__(self, given: Ingredients):
+        table, other = given.source, given.held_out
+        if not isinstance(table, Table):
+            raise TypeError("pairs of texts need a table")
+        self.options, self.base, self.labels = given.options, given.base, []
+        if self.base is not None:
+            _check_base(self.base)
+        pairs = columns_of(table, given.found)
+        if isinstance(other, Table):
+            train, held_out = pairs, columns_of(other, given.found)
+            whence = f" ({other.name})"
+        else:
+            train, held_out = split_text_pairs(pairs, split_seed(asdict(self.options)))
+            whence = " (10 %, 2,000 at most, equal sources on one side)"
+        vocabulary = base_vocabulary(given, [*train.sources, *train.targets])
+        self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
+        self.rules = _rules(self.base, self.tokenizer)
+        self.longest = longest_pair(self.options, self.base)
+        self.train, self.train_pairs = fitting(train, self.tokenizer, self.longest)
+        self.validation, self.held_out = fitting(held_out, self.tokenizer, self.longest)
+        for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
+            if not part:
+                raise InputError(f"{name}: no pair has at most {self.longest:,} tokens on each side; see --length.")
+        warnings = [*pairs.warnings, *_warnings(train, held_out, len(self.train), self.longest)]
+        if isinstance(other, Table):
+            warnings += [f"{other.name}: {warning}" for warning in held_out.warnings]
+            if exchanged_sides(train, held_out):
+                warnings.append(f"{other.name}: source and target seem to be exchanged there, by their words")
+        self.facts = {
+            "inputs": table.inputs,
+            "fingerprint": table.fingerprint,
+            "text_column": given.found.text_column,
+            "second_column": given.found.second_column,
+            "train": f"{len(self.train):,} pairs",
+            "validation": f"{len(self.validation):,} pairs{whence}",
+            "warnings": warnings,
+            **vocabulary.facts,
+        }
+        written, wanted = (
+            np.array([token for _, target in part for token in target]) for part in (self.train, self.validation)
+        )
+        self.baselines = unigram_baselines(written, wanted, self.tokenizer.target.vocab_size)
+
+    def plan(self, seconds: float | None) -> Plan:
+        if self.base is not None:
+            lengths = [len(target) for _, target in self.train]
+            plan = fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
+            smoothing = 0.1 if self.options.label_smoothing is None else self.options.label_smoothing
+            return replace(plan, batch_tokens=self.options.batch_tokens or 1024, label_smoothing=smoothing)
+        tokens = sum(len(source) for source, _ in self.train), sum(len(target) for _, target in self.train)
+        size = self.tokenizer.vocab_size
+        return translator_plan(self.options, size, len(self.train), tokens, self.longest, seconds)
+
+    def build(self, plan: Plan) -> nn.Module:
+        if self.base is not None:
+            return prepared_base(self.base.model, plan)
+        config = plan.config
+        return initialise(EncoderDecoder(config), plan.seed, embedding_std=config.d_model**-0.5)
+
+    def feed(self, plan: Plan) -> Feed:
+        return TargetFeed(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+
+    def task(self, plan: Plan) -> Task:
+        return Translation(self.rules.start[0], label_smoothing=plan.label_smoothing, r_drop=plan.r_drop)
+
+    def sampler(self, model: nn.Module) -> Callable[[], str]:
+        """The first held-out sources with their targets and what the model writes."""
+        writer: Any = model
+        sources = [source for source, _ in self.validation[:SHOWN]]
+
+        def sample() -> str:
+            found = write_targets(writer, sources, self.rules, beam=1)
+            written = [self.tokenizer.target.decode(one[0].ids) for one in found]
+            texts = zip(self.held_out.sources, self.held_out.targets, written, strict=False)
+            return "\n".join(f"{source}\n= {target}\n> {text}" for source, target, text in texts)
+
+        return sample
+
+
+def columns_of(table: Table, found: Detected) -> TextPairs:
+    """The pairs of the two columns that were found; of a table with other columns, those that are found there."""
+    columns = found.text_column or "", found.second_column or ""
+    if not set(columns) <= set(table.columns):
+        own = detect(table, task=TASK)
+        columns = own.text_column or "", own.second_column or ""
+    return read_text_pairs(table, *columns)
+
+
+def split_text_pairs(pairs: TextPairs, seed: int) -> tuple[TextPairs, TextPairs]:
+    """Pairs to train on and pairs held out; those with the same source are on one side."""
+    share = min(HELD_OUT, MOST_HELD_OUT / len(pairs))
+    train, held_out = split_indices(pairs.sources, [""] * len(pairs), share, seed)
+    return pairs.at(train.tolist()), pairs.at(held_out.tolist())
+
+
+def longest_pair(options: TrainOptions, base: Base | None) -> int:
+    """How many tokens a source or a target may have.  Raises InputError when --length asks for more than is read."""
+    if base is None:
+        return options.length or LONGEST
+    model: Any = base.model
+    most = min(model.config.max_length, model.encoder_config.max_length)
+    if options.length is not None and options.length > most:
+        raise InputError(f"--length is {options.length:,}, but {options.from_model} reads {most:,} tokens at most.")
+    return min(options.length or LONGEST, most)
+
+
+def fitting(pairs: TextPairs, tokenizer: Tokenizer, longest: int) -> tuple[IdPairs, TextPairs]:
+    """The ids of the pairs of which both texts have at most ``longest`` tokens, and those pairs."""
+    sources = tokenizer.encode_batch(pairs.sources, special=True)
+    targets = tokenizer.target.encode_batch(pairs.targets, special=True)
+    both = list(zip(sources, targets, strict=True))
+    index = [i for i, (source, target) in enumerate(both) if max(len(source), len(target)) <= longest]
+    return [both[i] for i in index], pairs.at(index)
+
+
+def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) -> list[str]:
+    found = []
+    if kept < len(train):
+        share = (len(train) - kept) / len(train)
+        found.append(
+            f"longer than {longest:,} tokens and left out: {len(train) - kept:,} pairs, {share:.1%} (--length)"
+        )
+    if both := leaks(train.sources, held_out.sources):
+        share = len(both) / len(held_out)
+        found.append(f"held-out sources that also occur in training: {len(both):,}, {share:.0%}; scores are too high")
+    return found
+
+
+def _check_base(base: Base) -> None:
+    """Raise InputError unless a base writes texts for texts."""
+    if not isinstance(base.model, EncoderDecoder) or not isinstance(base.model.head, TokenHead):
+        raise InputError(
+            f"{base.path}: is no encoder-decoder that writes text; name one (T5, BART, Marian, M2M-100) with --from."
+        )
+
+
+def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
+    """What targets begin and end with: as the base's directory says; our own begin with the token that ends them."""
+    if base is None:
+        end = tokenizer.end_of_text or 0
+        others = tuple(sorted(tokenizer.special_ids - {end}))
+        return TargetRules(start=(end,), end=(end,), forbidden=others)
+    rules, after = target_rules(base.path), tokenizer.target_start
+    return replace(rules, start=(*rules.start[:1], *after)) if after else rules
+
+
+def _tokenizer(train: TextPairs, options: TrainOptions) -> Tokenizer:
+    kind = options.tokenizer or "bpe"
+    if kind == "wordpiece":
+        raise InputError("--tokenizer wordpiece does not keep spaces; for pairs of texts use bpe, word or char.")
+    vocab = options.vocab
+    if vocab is None and kind == "bpe":
+        vocab = by_pairs(len(train)).vocab
+    texts: Sequence[str] = [*train.sources, *train.targets]
+    return train_tokenizer(texts, kind, vocab, role="translator")

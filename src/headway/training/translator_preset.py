@@ -1,0 +1,124 @@
+"""What an encoder-decoder on pairs of texts will be, by a rule.
+
+Few pairs want a small model, few subwords and much dropout; by their number, the first row that has room for them:
+
+    pairs up to     width   layers   dropout   subwords
+          5,000       128     2+2      0.3       1,000
+        100,000       128     4+4      0.3       4,000
+      1,000,000       256     5+5      0.2      16,000
+              -       512     6+6      0.1      32,000
+
+Where the time is not enough for LEAST_PASSES over the pairs, the model is that of an earlier row.  The layout is
+M2M-100's: norms before each layer, sinusoids, ReLU, one table of token vectors for source, target and logits.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from headway.models.config import Positions, TransformerConfig
+from headway.models.size import parameters
+from headway.training.config import TrainOptions
+from headway.training.plan import Decision, Plan, as_asked
+from headway.training.precision import product_rate
+from headway.training.presets import PRESETS, REACHED, head_count
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table above."""
+
+    pairs: float
+    width: int
+    layers: int
+    dropout: float
+    vocab: int
+
+
+ROWS = (
+    Row(5e3, 128, 2, 0.3, 1000),
+    Row(1e5, 128, 4, 0.3, 4000),
+    Row(1e6, 256, 5, 0.2, 16_000),
+    Row(float("inf"), 512, 6, 0.1, 32_000),
+)
+LEAST_PASSES = 5.0
+MOST_PASSES = 100
+"""More seldom helps."""
+M2M100: dict[str, Any] = {
+    "positions": asdict(Positions("sinusoidal", start=2, sinusoids="tensor2tensor")),
+    "norm": "layernorm",
+    "norm_parameters": "both",
+    "activation": "relu",
+    "gated": False,
+    "bias": ("qkv", "out", "ff"),
+    "tied": True,
+    "embedding_scale": True,
+}
+"""The fields that make both sides those of M2M-100, beside their sizes."""
+
+
+def by_pairs(n_pairs: int) -> Row:
+    """The row for so many pairs."""
+    return next(row for row in ROWS if n_pairs <= row.pairs)
+
+
+def translator_plan(
+    options: TrainOptions, vocab_size: int, n_pairs: int, tokens: tuple[int, int], longest: int, seconds: float | None
+) -> Plan:
+    """The plan of a translator for ``n_pairs`` pairs, with so many ``tokens`` of sources and of targets in them."""
+    row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
+    rows = [one for one in ROWS if one.pairs <= row.pairs]
+    dropout = row.dropout if options.dropout is None else options.dropout
+    width, layers = row.width, row.layers
+    if seconds is not None:
+        rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
+        while len(rows) > 1 and rate * REACHED * seconds < LEAST_PASSES * _pass_flops(rows[-1], vocab_size, tokens):
+            rows.pop()
+            why = f"{n_pairs:,} pairs, as many as {rate / 1e9:,.0f} GFLOP/s here can go through in {seconds:.0f} s"
+        width, layers = rows[-1].width, rows[-1].layers
+    if options.preset:
+        (width, layers), why = PRESETS[options.preset], f"--preset {options.preset}"
+    width, layers = options.d_model or width, options.layers or layers
+    config = TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layers=layers,
+        n_heads=options.heads or head_count(width),
+        d_ff=4 * width,
+        max_length=longest,
+        **{**M2M100, "positions": Positions(**M2M100["positions"])},
+        dropout=dropout,
+    )
+    count = parameters(config, wiring="encoder-decoder")["total"]
+    shape = f"width {config.d_model}, {layers} + {layers} layers, {config.n_heads} heads, {longest} tokens"
+    decisions = [
+        Decision("model", f"{count / 1e6:.2f} M parameters: {shape}", why, "--preset, --d-model, --layers, --length"),
+        Decision("dropout", f"{dropout:g}", f"{n_pairs:,} pairs", "--dropout"),
+    ]
+    if options.epochs is None and options.steps is None:
+        why_passes = "more seldom helps; it may end before its time"
+        decisions.append(Decision("passes", f"at most {MOST_PASSES}", why_passes, "--epochs"))
+    return Plan(
+        **as_asked(options),
+        model=asdict(config),
+        length=longest,
+        batch_tokens=options.batch_tokens or 4096,
+        max_examples=options.batch_size,
+        optimizer=options.optimizer or "muon",
+        learning_rate=options.learning_rate or 3e-3,
+        weight_decay=0.0 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "constant_then_decay",
+        warmup=options.warmup,
+        token_dropout=0.0,
+        label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
+        epochs=options.epochs or (MOST_PASSES if options.steps is None else None),
+        decisions=[asdict(decision) for decision in decisions],
+    )
+
+
+def _pass_flops(row: Row, vocab_size: int, tokens: tuple[int, int]) -> float:
+    """FLOPs of training once on all pairs: 6 for each weight and token (attention's own products left out)."""
+    encoder = 12 * row.width**2 * row.layers
+    decoder = 16 * row.width**2 * row.layers + vocab_size * row.width
+    return 6.0 * (encoder * tokens[0] + decoder * tokens[1])

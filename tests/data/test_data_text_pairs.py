@@ -1,0 +1,99 @@
+"""Which columns hold pairs, and what looks wrong with the pairs themselves."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headway.data.detect import detect
+from headway.data.table import Table, table
+from headway.data.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
+from headway.errors import InputError
+
+EN = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran"]
+DE = ["die", "Katze", "saß", "auf", "einer", "Matte", "alte", "Hunde", "liefen"]
+
+
+def made(count: int = 53, first: str = "en", second: str = "de") -> Table:
+    choose = random.Random(5)
+    rows = [{first: " ".join(choose.choices(EN, k=9)), second: " ".join(choose.choices(DE, k=8))} for _ in range(count)]
+    return table(rows, [first, second], Path("made.csv"))
+
+
+def pairs_of(source: Table) -> TextPairs:
+    return read_text_pairs(source, *source.columns)
+
+
+@pytest.mark.parametrize(("first", "second"), [("en", "de"), ("source", "target"), ("text", "summary"), ("src", "tgt")])
+def test_two_columns_called_like_sides_are_pairs(first: str, second: str):
+    found = detect(made(first=first, second=second))
+    assert (found.task, found.text_column, found.second_column) == ("translation", first, second)
+    assert any("--text-column, --second-column to change" in line for line in found.reasons)
+    asked = detect(made(first=first, second=second), task="translation", text_column=second)
+    assert (asked.text_column, asked.second_column) == (second, first)
+
+
+def test_other_columns_are_pairs_when_asked_for():
+    source = made(first="left", second="right")
+    found = detect(source, task="summarize", second_column="left")
+    assert (found.task, found.text_column, found.second_column) == ("translation", "right", "left")
+    with pytest.raises(InputError, match="could each be the text"):
+        detect(source)
+    rows = [{"text": row["en"], "n": "1"} for row in made().rows]
+    with pytest.raises(InputError, match="translation needs two columns of texts"):
+        detect(table(rows, ["text", "n"], Path("one.csv")), task="translation")
+    with pytest.raises(InputError, match="translation has no label"):
+        detect(source, task="translation", label_column="right")
+
+
+def test_a_label_beside_a_source_is_still_a_label():
+    rows = [{"source": row["en"], "target": "ab"[i % 2]} for i, row in enumerate(made().rows)]
+    found = detect(table(rows, ["source", "target"], Path("made.csv")))
+    assert (found.task, found.label_column) == ("classification", "target")
+
+
+def test_good_pairs_raise_no_alarm():
+    found = pairs_of(made())
+    assert found.warnings == [] and len(found) == 53
+
+
+def test_a_pair_with_an_empty_side_is_left_out_whole():
+    source = made()
+    source.rows[3]["en"], source.rows[7]["de"] = " ", ""
+    source.rows[9].update(en="", de="")
+    found = pairs_of(source)
+    assert len(found) == 50
+    assert found.sources[3] == source.rows[4]["en"] and found.targets[3] == source.rows[4]["de"]
+    assert found.warnings == ["left out for an empty side: 2 (lines 5, 9)", "left out for nothing on either side: 1"]
+
+
+def test_equal_sides_are_counted_and_refused_where_all_are():
+    source = made()
+    source.rows[0]["de"] = source.rows[0]["en"]
+    assert pairs_of(source).warnings[0].startswith("the same text on both sides: 1 of 53 pairs, 1.9% (line 2)")
+    for row in source.rows:
+        row["de"] = row["en"]
+    with pytest.raises(InputError, match=r"en and de are the same text in 53 of 53 pairs"):
+        pairs_of(source)
+
+
+def test_extreme_ratios_exchanged_sides_and_separators_are_named_by_line():
+    source = made(211)
+    source.rows[4]["de"] = source.rows[4]["de"] * 20
+    source.rows[8]["en"], source.rows[8]["de"] = source.rows[8]["de"], source.rows[8]["en"]
+    source.rows[11]["en"] += "\u2028"
+    found = pairs_of(source)
+    assert extreme_pairs(found) == [4] and exchanged_pairs(found) == [8]
+    assert [warning.rpartition("(")[2] for warning in found.warnings] == ["line 6)", "line 10)", "line 13)"]
+
+
+def test_sides_of_one_language_are_not_told_apart():
+    choose = random.Random(3)
+    texts = [" ".join(choose.choices(EN, k=12)) for _ in range(301)]
+    assert exchanged_pairs(TextPairs(texts, [text[:20] for text in texts])) == []
+
+
+def test_validation_with_its_sides_exchanged_is_noticed():
+    train, other = pairs_of(made()), pairs_of(made(17))
+    assert not exchanged_sides(train, other)
+    assert exchanged_sides(train, TextPairs(other.targets, other.sources))

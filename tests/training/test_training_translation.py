@@ -1,0 +1,156 @@
+"""Pairs of texts make a translator: it learns, is measured alike again, is read by others, begins from others."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from bases import make_base
+
+import headway
+from headway.errors import InputError
+from headway.inference.evaluation import evaluate
+from headway.models.transformer import EncoderDecoder
+from headway.training import translator_preset
+from headway.training.config import TrainOptions
+from headway.training.translator_preset import by_pairs, translator_plan
+
+WORDS = ["cat", "dog", "mat", "sun", "tree", "old", "red", "sang", "ran"]
+TINY: dict[str, Any] = {
+    **{"d_model": 32, "layers": 2, "heads": 2, "batch_tokens": 512, "threads": 1, "precision": "float32"},
+    **{"vocab": 300, "dropout": 0.0, "quiet": True},
+}
+
+
+def sides(place: Path, count: int = 301, name: str = "t") -> tuple[Path, Path]:
+    """Two files: words, and the same words in the other order, shouted."""
+    choose = random.Random(7)
+    sources = [" ".join(choose.choices(WORDS, k=choose.randint(2, 5))) for _ in range(count)]
+    paths = place / f"{name}.en", place / f"{name}.de"
+    for path, lines in zip(paths, (sources, [" ".join(s.upper().split()[::-1]) for s in sources]), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return paths
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A translator that has learnt its task; look, but do not write."""
+    place = tmp_path_factory.mktemp("translation")
+    headway.train(list(sides(place)), out=place / "run", steps=150, learning_rate=3e-3, **TINY)
+    return place / "run"
+
+
+def test_two_files_make_a_translator_that_learns(run: Path):
+    facts = json.loads((run / "headway.json").read_text())
+    assert facts["task"] == "translation" and facts["data"]["train"].endswith("pairs")
+    found = evaluate(run)
+    unigram = next(one["val_loss"] for one in facts["baselines"] if one["name"] == "unigram")
+    assert found["val_loss"] < 0.2 * unigram and found["accuracy"] > 0.9
+    assert found["bleu"] > 60 and found["chrf"] > 60
+    assert sorted(headway.load(run)("old cat ran").split()) == ["CAT", "OLD", "RAN"]
+
+
+def test_evaluate_gives_the_same_loss_again_and_counts_every_pair(run: Path):
+    facts = json.loads((run / "headway.json").read_text())
+    found = evaluate(run)
+    assert found["val_loss"] == pytest.approx(facts["metrics"]["val_loss"], rel=1e-6)
+    assert facts["data"]["validation"].startswith(f"{found['examples']} pairs")
+    assert found["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
+    assert found["bleu_lowercase"] >= found["bleu"]
+
+
+def test_other_programs_write_the_same(run: Path):
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(run).eval()
+    words = transformers.AutoTokenizer.from_pretrained(run)
+    assert theirs.generation_config.num_beams == 5
+    pipe = headway.load(run)
+    for text in ("cat", "old dog sang", "red red sun tree"):
+        ids = theirs.generate(**words(text, return_tensors="pt", return_token_type_ids=False), max_new_tokens=30)[0]
+        assert words.decode(ids, skip_special_tokens=True) == pipe(text)
+        greedy = theirs.generate(
+            **words(text, return_tensors="pt", return_token_type_ids=False), num_beams=1, max_new_tokens=30
+        )[0]
+        assert words.decode(greedy, skip_special_tokens=True) == pipe(text, beam=1)
+
+
+def test_a_run_taken_up_again_is_the_run_left_alone(tmp_path: Path):
+    pair = list(sides(tmp_path, 97))
+    options = {**TINY, "dropout": 0.1, "r_drop": 1.0, "average": 0.9, "steps": 12}
+    whole = headway.train(pair, out=tmp_path / "whole", **options)
+    again = headway.train(pair, out=tmp_path / "again", **options)
+    assert whole["val_loss"] == again["val_loss"] and whole["train_loss"] == again["train_loss"]
+
+
+def test_packed_files_tables_and_files_to_validate_on(tmp_path: Path):
+    first, second = sides(tmp_path, 83)
+    packed = [tmp_path / f"p.{path.suffix[1:]}.gz" for path in (first, second)]
+    for path, to in zip((first, second), packed, strict=True):
+        to.write_bytes(gzip.compress(path.read_bytes()))
+    lines = zip(first.read_text().splitlines(), second.read_text().splitlines(), strict=True)
+    (tmp_path / "t.tsv").write_text("en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in lines))
+    short = {**TINY, "steps": 2}
+    options = {**short, "validation": list(sides(tmp_path, 11, "v"))}
+    found = [
+        headway.train(packed, out=tmp_path / "a", **options),
+        headway.train(tmp_path / "t.tsv", out=tmp_path / "b", **options),
+        headway.train([first, second], task="summarize", out=tmp_path / "c", **options),
+    ]
+    assert len({one["val_loss"] for one in found}) == 1
+    assert {one["task"] for one in found} == {"translation"}
+    one_text = headway.train([first, second], task="language_modeling", out=tmp_path / "d", **short)
+    assert one_text["task"] == "language_modeling"
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart", "m2m_100"])
+def test_a_published_translator_goes_on_learning(kind: str, tmp_path: Path):
+    base = make_base(kind, tmp_path / "base")
+    pair = list(sides(tmp_path, 97))
+    before = headway.load(base)
+    options = {"quiet": True, "threads": 1, "precision": "float32", "batch_tokens": 512}
+    found = headway.train(pair, from_model=str(base), steps=40, learning_rate=3e-3, out=tmp_path / "run", **options)
+    first = next(one["val_loss"] for one in found["baselines"] if one["name"].startswith("uniform"))
+    assert found["val_loss"] < 0.95 * first
+    after = headway.load(tmp_path / "run")
+    assert isinstance(after.model, EncoderDecoder) and after.rules.start == before.rules.start
+    assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(found["val_loss"], rel=1e-6)
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run").eval()
+    ids = torch.tensor([[5, 7, 11]])
+    with torch.no_grad():
+        logits = theirs(input_ids=ids, decoder_input_ids=torch.tensor([[2, 9]])).logits
+        assert torch.allclose(logits, after.model(ids, torch.tensor([[2, 9]])), atol=1e-4)
+
+
+def test_what_writes_no_text_is_no_base(tmp_path: Path):
+    base = make_base("gpt2", tmp_path / "base")
+    with pytest.raises(InputError, match="no encoder-decoder that writes text"):
+        headway.train(list(sides(tmp_path, 31)), from_model=str(base), steps=2, out=tmp_path / "run", quiet=True)
+
+
+def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path):
+    first, second = sides(tmp_path, 60)
+    with first.open("a") as one, second.open("a") as other:
+        one.write("cat " * 50 + "\nsun\n\n")
+        other.write("CAT\n" + "SUN " * 50 + "\nTREE\n")
+    headway.train([first, second], out=tmp_path / "run", length=24, steps=2, **TINY)
+    warnings = json.loads((tmp_path / "run" / "headway.json").read_text())["data"]["warnings"]
+    assert any("left out for an empty side: 1 (line 63)" in line for line in warnings)
+    assert sum("longer than 24 tokens" in line for line in warnings) == 1
+    with pytest.raises(InputError, match="no pair has at most 2 tokens"):
+        headway.train([first, second], out=tmp_path / "none", length=2, steps=2, **TINY)
+
+
+def test_sizes_by_the_number_of_pairs_and_by_the_time(monkeypatch: pytest.MonkeyPatch):
+    assert [by_pairs(n).width for n in (1, 5_000, 5_001, 100_000, 100_001, 10**7)] == [128, 128, 128, 128, 256, 512]
+    assert [by_pairs(n).vocab for n in (5_000, 5_001)] == [1000, 4000]
+    monkeypatch.setattr(translator_preset, "product_rate", lambda dtype: 1e11)
+    sizes = [
+        translator_plan(TrainOptions(), 16_000, 500_000, (10**7, 10**7), 256, seconds).config.d_model
+        for seconds in (1e6, 60.0)
+    ]
+    assert sizes == [256, 128]
+    asked = translator_plan(TrainOptions(d_model=64, layers=3, dropout=0.0), 1000, 100, (99, 99), 64, None)
+    assert (asked.config.d_model, asked.config.n_layers, asked.config.dropout) == (64, 3, 0.0)
