@@ -36,6 +36,7 @@ def ours(model: str, file: Path, precision: str, folder: Path, n_rows: int) -> f
     words = ("train", file, "--validation", file.with_suffix(".held-out.csv"), "--from", model, "--epochs", 1)
     words += ("--time", "30m", "--evaluations", 1, "--out", out)
     sizes = ("--batch-size", BATCH, "--length", LIMIT, "--precision", precision, "--quiet")
+    sizes += ("--r-drop", 0, "--average", 0)  # which the Trainer does not do
     command = [sys.executable, "-m", "headway", *map(str, (*words, *sizes))]
     subprocess.run(command, check=True, capture_output=True)
     events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]

@@ -82,6 +82,6 @@ class Plan:
 
 def as_asked(options: TrainOptions) -> dict[str, Any]:
     """What every plan takes from the options as it is; "auto" and 0 are measured later."""
-    names = ("clip", "accumulate", "grow_batch", "average", "patience", "seed", "r_drop")
-    asked = {name: getattr(options, name) for name in names}
+    asked = {name: getattr(options, name) for name in ("clip", "accumulate", "grow_batch", "patience", "seed")}
+    asked |= {name: getattr(options, name) or 0.0 for name in ("average", "r_drop")}
     return {**asked, "evaluations": options.evaluations or 0, "precision": options.precision or "auto"}

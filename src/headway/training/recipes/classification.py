@@ -30,7 +30,7 @@ from headway.training.contrastive import tune_vectors
 from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import encoder_plan, fine_tune_rows_plan, frozen_plan
+from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
 
@@ -97,7 +97,7 @@ class ClassificationRecipe(Recipe):
             contrastive = self.options.contrastive or (few and not self.options.frozen)
             return frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
         if self.base is not None:
-            return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
+            return fine_tune_classifier_plan(self.options, self.base.config, lengths, self.longest, seconds)
         return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
 
     def build(self, plan: Plan) -> nn.Module:

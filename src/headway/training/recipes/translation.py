@@ -101,7 +101,8 @@ class TranslationRecipe(Recipe):
             lengths = [len(target) for _, target in self.train]
             plan = fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
             smoothing = 0.1 if self.options.label_smoothing is None else self.options.label_smoothing
-            return replace(plan, batch_tokens=self.options.batch_tokens or 1024, label_smoothing=smoothing)
+            size = self.options.batch_tokens or 1024
+            return replace(plan, batch_tokens=size, label_smoothing=smoothing)
         tokens = sum(len(source) for source, _ in self.train), sum(len(target) for _, target in self.train)
         size = self.tokenizer.vocab_size
         return translator_plan(self.options, size, len(self.train), tokens, self.longest, seconds)
