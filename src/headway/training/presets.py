@@ -53,8 +53,8 @@ MOST_LOGITS = 1 << 27
 FINE_TUNE_EPOCHS = 4
 """A pretrained model is trained for so many passes over its rows or text."""
 STEADY_ROWS = 8000
-"""Below so many rows a classifier is fine-tuned in three passes with R-Drop, which reads each batch twice; from there in
-two without.  More passes learn the rows by heart."""
+"""Fewer rows than these are learnt in three passes with R-Drop, which reads each batch twice; as many or more in two
+without.  More passes learn the rows by heart."""
 R_DROP = 1.0
 """Its weight."""
 AVERAGE = 0.995
