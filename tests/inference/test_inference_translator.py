@@ -11,7 +11,9 @@ import transformers
 import headway
 from headway.errors import InputError
 from headway.generation.targets import longest_target
+from headway.inference.alignment import align
 from headway.inference.translator import Translator
+from headway.models.inspect import attention_maps
 from headway.text.train import train_tokenizer
 
 LINES = ["the cat sat on a mat", "old dogs ran", "a mat", "the red door sang and the old cat ran past a mat"]
@@ -144,3 +146,42 @@ def test_a_translator_is_not_a_classifier_nor_the_other_way(
 ):
     assert "translate needs an encoder-decoder" in in_process("translate", classifier_run, "the cat")[2]
     assert "classify needs a classifier" in in_process("classify", directory, "the cat")[2]
+
+
+def test_an_alignment_is_the_cross_attention_word_by_word(mt: Translator):
+    source, target = mt.tokenizer.encode(LINES[0], special=True), mt.tokenizer.encode(LINES[1])
+    found = align(mt.model, mt.tokenizer, source, target, mt.rules.start)
+    assert found.source == LINES[0].split() and found.target == LINES[1].split()
+    assert found.weights.shape == (3, 6) and found.weights.sum(axis=1) == pytest.approx([1.0] * 3)
+    before = torch.tensor([[*mt.rules.start, *target[:-1]]])
+    rows = attention_maps(mt.model, torch.tensor([source]), before)["cross"][-2][0].mean(dim=0)  # (T, S)
+    first = len(mt.tokenizer.encode(found.target[0]))
+    of_cat = range(len(mt.tokenizer.encode("the")), len(mt.tokenizer.encode("the cat")))
+    by_hand = sum(float(rows[t, s]) for t in range(first) for s in of_cat)
+    words = sum(float(rows[t, s]) for t in range(first) for s in range(len(source) - 1))
+    assert found.weights[0, 1] == pytest.approx(by_hand / words, rel=1e-4)
+
+
+def test_alignments_of_several_of_nothing_and_of_a_text_in_parts(mt: Translator):
+    found = mt.hypotheses([LINES[0], " "], beam=4, n_best=2, alignment=True)
+    assert [len(each) for each in found] == [2, 1] and found[1][0]["alignment"] is None
+    assert all(one["alignment"].source == LINES[0].split() for one in found[0])
+    assert all("".join(one["alignment"].target) == "".join(one["text"].split()) for one in found[0])
+    (whole,) = mt.hypotheses([LONG], beam=1, alignment=True)[0]
+    parts = mt._parts(LONG, 1)
+    first = mt.tokenizer.decode(parts[0]).split()
+    assert whole["alignment"].source[: len(first)] == first
+    (alone,) = mt.hypotheses([mt.tokenizer.decode(parts[0])], beam=1, alignment=True)[0]
+    rows, columns = alone["alignment"].weights.shape
+    assert whole["alignment"].weights[:rows, :columns] == pytest.approx(alone["alignment"].weights)
+    assert not whole["alignment"].weights[:rows, columns:].any()
+
+
+def test_the_command_shows_alignments(directory: Path, in_process: Callable):
+    status, out, _ = in_process("translate", directory, LINES[0], "--beam", 1, "--alignment", "--json")
+    assert status == 0
+    found = json.loads(out.splitlines()[-1])["results"][0]
+    assert found["alignment"]["source"] == LINES[0].split() and len(found["alignment"]["target"]) > 0
+    _, shown, _ = in_process("translate", directory, LINES[0], "--beam", 1, "--alignment")
+    assert shown.splitlines()[0] == found["text"] and " < " in shown.splitlines()[1]
+    assert in_process("translate", directory, LINES[0], "--alignment", "--to", "a.csv")[0] == 2

@@ -25,6 +25,7 @@ from headway.errors import InputError
 @click.option("--n-best", type=int, default=1, show_default=True, help="How many translations of each text to give.")
 @click.option("--length-penalty", type=float, default=1.0, show_default=True, help="Above 0 favours longer ones.")
 @click.option("--scores", is_flag=True, help="Show scores: ln p by the length to the power of the penalty.")
+@click.option("--alignment", is_flag=True, help="Show from which word of the text each word was written.")
 @text_options
 @click.option("--to", help="Write results here: .txt (the translations alone), .csv, or .jsonl.")
 @output_options
@@ -35,6 +36,7 @@ def command(
     n_best: int,
     length_penalty: float,
     scores: bool,
+    alignment: bool,
     text_column: str | None,
     encoding: str | None,
     to: str | None,
@@ -48,6 +50,8 @@ def command(
     """
     started = time.monotonic()
     check_output(to, text, (".txt", ".csv", ".jsonl"))
+    if to is not None and alignment and not to.endswith(".jsonl"):
+        raise InputError(f"--to {to}: has no place for alignments; name a .jsonl file.")
     if to is not None and to.endswith(".txt") and n_best > 1:
         raise InputError(f"--to {to}: has one line for each text; for --n-best name a .csv or .jsonl file.")
     from headway.inference.load import load
@@ -58,22 +62,38 @@ def command(
         raise InputError(f"{run}: holds a model for {pipe.task}; translate needs an encoder-decoder.")
     texts = texts_of(run, text, text_column, encoding)
     pipe([], beam=beam, n_best=n_best, length_penalty=length_penalty)  # says what is wrong with the numbers
-    found = pipe.hypotheses(texts, beam, n_best, length_penalty)
+    found = pipe.hypotheses(texts, beam, n_best, length_penalty, alignment)
+    for one in (one for each in found for one in each if alignment):
+        one["alignment"] = one["alignment"] and one["alignment"].plain()
     if to is not None:
         write_output(to, _table(texts, found, to))
-    results: list[Any] = [each if n_best > 1 or scores else each[0]["text"] for each in found]
-    if scores and n_best == 1:
-        results = [each[0] for each in found]
-    lines = [f"{one['score']:.3f}\t{one['text']}" if scores else one["text"] for each in found for one in each]
+    whole = scores or alignment
+    results: list[Any] = [each if n_best > 1 else each[0] if whole else each[0]["text"] for each in found]
+    lines = [line for each in found for one in each for line in _lines(one, scores)]
     shown = [f"{len(results):,} results in {to}"] if to else lines
     emit({"task": pipe.task, "seconds": time.monotonic() - started, "results": results}, as_json, shown)
+
+
+def _lines(one: dict[str, Any], scores: bool) -> list[str]:
+    """A translation, with its score where that is asked for, and under it from which word each of its words came."""
+    lines = [f"{one['score']:.3f}\t{one['text']}" if scores else one["text"]]
+    if one.get("alignment"):
+        words, rows = one["alignment"]["source"], one["alignment"]["weights"]
+        for target, row in zip(one["alignment"]["target"], rows, strict=True):
+            weight = max(row)
+            lines.append(f"  {target} < {words[row.index(weight)]} ({weight:.2f})")
+    return lines
 
 
 def _table(texts: list[str], found: list[list[dict[str, Any]]], to: str) -> str:
     """What is written: a line for each text, or one for each of its translations."""
     if to.endswith(".txt"):
         return "".join(" ".join(each[0]["text"].split("\n")) + "\n" for each in found)
-    rows = [(text, one["text"], one["score"]) for text, each in zip(texts, found, strict=True) for one in each]
+    rows = [(text, one) for text, each in zip(texts, found, strict=True) for one in each]
     if to.endswith(".jsonl"):
-        return as_jsonl({"text": text, "translation": target, "score": score} for text, target, score in rows)
-    return as_csv(["text", "translation", "score"], ([text, target, f"{score:.6f}"] for text, target, score in rows))
+        return as_jsonl({"text": text, "translation": one["text"], **_but(one, "text")} for text, one in rows)
+    return as_csv(["text", "translation", "score"], ([text, one["text"], f"{one['score']:.6f}"] for text, one in rows))
+
+
+def _but(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}

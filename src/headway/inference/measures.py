@@ -20,7 +20,7 @@ from headway.inference.generator import Generator
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
-from headway.tasks.bleu import bleu_scores
+from headway.tasks.bleu import MISSING, bleu_scores
 from headway.tasks.classification import Classification
 from headway.tasks.embedding import Embedding
 from headway.tasks.language_modeling import LanguageModeling
@@ -158,7 +158,10 @@ def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
         raise InputError(f"{table.name}: no pair has at most {longest:,} tokens on each side, which is what is read.")
     batches = target_batches([source for source, _ in rows], [target for _, target in rows], BATCH_TOKENS)
     metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches)
-    return {**metrics, **bleu_scores(pipe(fit.sources), fit.targets), "examples": len(fit)}
+    scores = bleu_scores(pipe(fit.sources), fit.targets)
+    if not scores:
+        warnings.warn(MISSING, stacklevel=3)
+    return {**metrics, **scores, "examples": len(fit)}
 
 
 def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:

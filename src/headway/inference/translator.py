@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from headway.errors import InputError
@@ -10,6 +11,7 @@ from headway.generation.beam import Hypothesis
 from headway.generation.sampling import check_number
 from headway.generation.targets import write_targets
 from headway.hub.generation import TargetRules
+from headway.inference.alignment import Alignment, align
 from headway.models.transformer import EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
@@ -48,15 +50,28 @@ class Translator:
         return results[0] if isinstance(text, str) else results
 
     def hypotheses(
-        self, texts: Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0
+        self,
+        texts: Sequence[str],
+        beam: int = 5,
+        n_best: int = 1,
+        length_penalty: float = 1.0,
+        alignment: bool = False,
     ) -> list[list[dict[str, Any]]]:
-        """For each text its ``n_best`` best translations, {"text", "score"}, best first."""
+        """For each text its ``n_best`` best translations, {"text", "score"}, best first.
+
+        With ``alignment`` each has one, as ``Alignment`` or None for a blank text.
+        """
         parts = [self._parts(text, n_best) for text in texts]  # of each text, the sources that it is cut into
         sources = [source for each in parts for source in each]
         found = write_targets(self.model, sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
         at, results = 0, []
         for text, each in zip(texts, parts, strict=True):
-            results.append(self._joined(text, found[at : at + len(each)], length_penalty))
+            answers = found[at : at + len(each)]
+            joined = self._joined(text, answers, length_penalty)
+            if alignment:
+                for rank, one in enumerate(joined):
+                    one["alignment"] = self._aligned(each, [answer[rank] for answer in answers])
+            results.append(joined)
             at += len(each)
         return results
 
@@ -71,6 +86,12 @@ class Translator:
         length = sum(len(one.ids) + 1 for one in best)
         score = sum(one.log_probability for one in best) / length**length_penalty
         return [{"text": " ".join(answer[0] for answer in answers), "score": score}]
+
+    def _aligned(self, sources: list[list[int]], answers: list[Hypothesis]) -> Alignment | None:
+        """The words of an answer beside those of its text; of a text in parts, one part after the other."""
+        pairs = zip(sources, answers, strict=True)
+        found = [align(self.model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
+        return reduce(Alignment.followed_by, found) if found else None
 
     def _parts(self, text: str, n_best: int) -> list[list[int]]:
         """The sources that a text is read as: one, none of a blank text, several of one that is too long."""

@@ -10,6 +10,9 @@ from headway.reports.wording import LOSS_UNITS, LOWER_IS_BETTER, decimal, listin
 HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
 """The metrics by which models are compared; the first one that the model has."""
 
+WRITTEN = ("bleu", "chrf", "val_loss")
+"""Those of a model that writes a text for a text; its accuracy is that of single tokens."""
+
 FEW_EXAMPLES = 30
 NORMAL_95 = 1.96
 
@@ -17,7 +20,8 @@ NORMAL_95 = 1.96
 def verdict(record: Record) -> str:
     """One sentence, or two where the second says what to do or where the metrics disagree."""
     metrics = record.metrics
-    key = next((key for key in HEADLINES if number(metrics.get(key)) is not None), None)
+    headlines = WRITTEN if record.task == "translation" else HEADLINES
+    key = next((key for key in headlines if number(metrics.get(key)) is not None), None)
     if key is None:
         return _without_metrics(record)
     model = float(metrics[key])

@@ -230,8 +230,9 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         run.log("resume", step=saved[1]["step"], time=now())
     spent = saved[1]["seconds"] if saved is not None else 0.0
     sample = recipe.sampler(model)
-    evaluation = evaluation_seconds(model, prepared.feed, prepared.task, sample)
-    budget = _budget(options, prepared.limit, started, spent, evaluation)
+    closing = recipe.closing(model, prepared.limit)
+    after = evaluation_seconds(model, prepared.feed, prepared.task, sample) * 1.25
+    budget = _budget(options, prepared.limit, started, spent, after + (closing.seconds if closing else 0.0))
 
     def keep_best() -> None:
         run.save_model(model, recipe.tokenizer, recipe.labels)
@@ -252,6 +253,9 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         put_back(p, job.best[name])
     model.eval()
     keep_best()
+    if closing is not None:
+        progress.phase("measuring")
+        state.best_metrics |= closing.measure()
     _finish(run, state, started)
 
 
@@ -312,12 +316,13 @@ def result(run: RunDirectory) -> dict[str, Any]:
     }
 
 
-def _budget(options: TrainOptions, limit: float | None, started: float, spent: float, evaluation: float) -> Budget:
+def _budget(options: TrainOptions, limit: float | None, started: float, spent: float, after: float) -> Budget:
+    """What bounds the run; ``after`` are the seconds that are needed when training is over."""
     if limit is None:
         return StepBudget(options.steps or 1)
     budget = TimeBudget(limit, started, spent)
     budget.begin(spent)
-    budget.keep(1.25 * evaluation + ENDING)
+    budget.keep(after + ENDING)
     return budget
 
 

@@ -19,6 +19,16 @@ from headway.training.plan import Plan
 
 
 @dataclass(frozen=True)
+class Closing:
+    """What is measured once, of the finished model."""
+
+    seconds: float
+    """how long it will take, about"""
+    measure: Callable[[], dict[str, Any]]
+    """the metrics"""
+
+
+@dataclass(frozen=True)
 class Ingredients:
     """What a recipe is made from."""
 
@@ -75,4 +85,8 @@ class Recipe(ABC):
 
     def sampler(self, model: nn.Module) -> Callable[[], str] | None:
         """What shows at each evaluation what the model can do now, or None."""
+        return None
+
+    def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
+        """What is measured at the end of a run of ``limit`` seconds, beside its loss; or None."""
         return None

@@ -1,5 +1,6 @@
 """Write a text for a text: translation, summaries, answers."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -20,6 +21,7 @@ from headway.hub.generation import TargetRules, target_rules
 from headway.models.heads import TokenHead
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
+from headway.tasks.bleu import MISSING, bleu_scores
 from headway.tasks.ngram import unigram_baselines
 from headway.tasks.task import Task
 from headway.tasks.translation import Translation
@@ -31,7 +33,7 @@ from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import fine_tune_rows_plan
 from headway.training.recipes.classification import split_seed
-from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.recipe import Closing, Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
 from headway.training.translator_preset import by_pairs, translator_plan
 
@@ -40,6 +42,10 @@ LONGEST = 256
 """Tokens of a text, unless --length says otherwise or the base reads fewer."""
 MOST_HELD_OUT = 2000
 """Pairs: of a large file no more are held out."""
+CLOSING = 0.05
+"""The share of the time in which targets are written at the end, to be compared with those that are wanted."""
+MOST_WRITTEN, PROBED = 1000, 8
+"""Held-out sources for which that is done at most, and for which it is timed."""
 SHOWN = 3
 """Held-out sources whose targets are shown at each evaluation."""
 
@@ -94,7 +100,10 @@ class TranslationRecipe(Recipe):
         written, wanted = (
             np.array([token for _, target in part for token in target]) for part in (self.train, self.validation)
         )
-        self.baselines = unigram_baselines(written, wanted, self.tokenizer.target.vocab_size)
+        unchanged = bleu_scores(self.held_out.sources, self.held_out.targets)
+        warnings += [] if unchanged else [MISSING]
+        copied = {"name": "the source, unchanged", **{k: v for k, v in unchanged.items() if k != "signatures"}}
+        self.baselines = [*unigram_baselines(written, wanted, self.tokenizer.target.vocab_size), copied]
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
@@ -131,6 +140,23 @@ class TranslationRecipe(Recipe):
             return "\n".join(f"{source}\n= {target}\n> {text}" for source, target, text in texts)
 
         return sample
+
+    def closing(self, model: nn.Module, limit: float | None) -> Closing:
+        """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
+        writer: Any = model
+        sources = [source for source, _ in self.validation]
+        began = time.perf_counter()
+        write_targets(writer.eval(), sources[:PROBED], self.rules)
+        each = (time.perf_counter() - began) / len(sources[:PROBED])
+        count = len(sources) if limit is None else int(CLOSING * limit / each)
+        count = max(1, min(len(sources), MOST_WRITTEN, count))
+
+        def measure() -> dict[str, Any]:
+            found = write_targets(writer, sources[:count], self.rules)
+            written = [self.tokenizer.target.decode(one[0].ids) for one in found]
+            return {**bleu_scores(written, self.held_out.targets[:count]), "written": count}
+
+        return Closing(count * each, measure)
 
 
 def columns_of(table: Table, found: Detected) -> TextPairs:

@@ -1,0 +1,74 @@
+"""Which words of a source each word of its translation was written from, by the decoder's attention.
+
+Letters: T target tokens, S source tokens, H heads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.models.inspect import attention_maps
+from headway.models.transformer import EncoderDecoder
+from headway.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How much of each target word's attention each source word has."""
+
+    source: list[str]
+    target: list[str]
+    weights: np.ndarray
+    """float32 (target words, source words); each row sums to one"""
+
+    def followed_by(self, other: "Alignment") -> "Alignment":
+        """The alignment of two texts one after the other, whose words have nothing to do with each other's."""
+        weights = np.zeros((len(self.target) + len(other.target), len(self.source) + len(other.source)), np.float32)
+        weights[: len(self.target), : len(self.source)] = self.weights
+        weights[len(self.target) :, len(self.source) :] = other.weights
+        return Alignment([*self.source, *other.source], [*self.target, *other.target], weights)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"source": self.source, "target": self.target, "weights": self.weights.round(4).tolist()}
+
+
+def align(
+    model: EncoderDecoder, tokenizer: Tokenizer, source: Sequence[int], target: Sequence[int], start: Sequence[int]
+) -> Alignment:
+    """The alignment of a source's ids with a target's; ``start`` is what the target begins with.
+
+    The weights are those of the cross-attention in the last layer but one, where they follow the words best (Garg et
+    al. 2019), averaged over its heads: a source word has the sum of its tokens, a target word the mean of its own, and
+    what goes to tokens that are no words (the end of a sentence) is left out.
+    """
+    before = [*start, *target][:-1]
+    maps = attention_maps(model, torch.tensor([list(source)]), torch.tensor([before]))["cross"]
+    layer = maps[max(0, len(maps) - 2)][0].mean(dim=0)[
+        -len(target) :
+    ]  # (H, T, S) -> (T, S), a row for each target token
+    words, written = words_of(source, tokenizer), words_of(target, tokenizer.target)
+    weights = np.zeros((len(written), len(words)), dtype=np.float32)
+    for row, (_, tokens) in enumerate(written):
+        for column, (_, places) in enumerate(words):
+            weights[row, column] = float(layer[tokens][:, places].sum()) / len(tokens)
+    total = weights.sum(axis=1, keepdims=True)
+    return Alignment([w for w, _ in words], [w for w, _ in written], weights / np.where(total > 0, total, 1))
+
+
+def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, list[int]]]:
+    """The words of a text's ids, as spaces divide them, each with the places of its tokens; special ones left out."""
+    found: list[tuple[str, list[int]]] = []
+    tokens = tokenizer.tokens
+    for place, token in enumerate(ids):
+        if token in tokenizer.special_ids:
+            continue
+        begins = tokens[token].startswith(("Ġ", "▁", " ", "Ċ")) or tokenizer.kind in ("word", "char")
+        if begins or not found:
+            found.append(("", []))
+        found[-1][1].append(place)
+    named = [(tokenizer.decode([ids[place] for place in places]).strip(), places) for _, places in found]
+    return [(word, places) for word, places in named if word]
