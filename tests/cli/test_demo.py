@@ -32,7 +32,7 @@ def made(tmp_path_factory):
 
 def test_every_part_is_trained_and_shown(made):
     place, found = made
-    assert [run["task"] for run in found] == ["language_modeling", "language_modeling", "classification"]
+    assert [run["task"] for run in found] == ["language_modeling", "language_modeling", "classification", "translation"]
     for part, run in zip(PARTS, found, strict=True):
         assert (place / "out" / part.name / "model.safetensors").exists()
         assert run["report"] == str(place / "out" / part.name / "report.html")
@@ -41,6 +41,7 @@ def test_every_part_is_trained_and_shown(made):
         assert run["baselines"] and run["seconds"] > 0
         assert all((place / "out" / name).exists() for name in part.makes)
     assert {sample["label"] for sample in found[2]["samples"]} <= {"fine", "slip"}
+    assert found[3]["samples"][0]["alignment"]["source"] == list("Friday,3Mar1911")
     assert json.loads((place / "out" / MARKER).read_text())["finished"] is True
     with (place / "out" / "slips.csv").open(newline="") as file:
         rows = list(csv.reader(file))

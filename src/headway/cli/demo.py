@@ -26,6 +26,9 @@ FULL = 240.0
 HELD_OUT = 120_000
 """Characters of running text to validate on: a tenth of it all would take as long to measure as to learn."""
 
+SHADES = " .:-=+*#%@"
+"""From no attention to all of it."""
+
 SMALL_DECODER: dict[str, Any] = {"vocab": 2048, "d_model": 128, "layers": 3, "batch_tokens": 2048, "evaluations": 4}
 """What learns most of this in a minute on two cores."""
 
@@ -62,8 +65,8 @@ PARTS = (
         "docs",
         "docs.txt",
         "A decoder reads Python's documentation and learns to predict the next token.",
-        0.31,
-        2_500_000,
+        0.26,
+        2_100_000,
         SMALL_DECODER,
         ("The with statement",),
         {"max_tokens": 90, "temperature": 0.5},
@@ -72,8 +75,8 @@ PARTS = (
         "code",
         "code.txt",
         "The same decoder reads the source of Python's standard library: code completion.",
-        0.35,
-        3_500_000,
+        0.3,
+        3_000_000,
         SMALL_DECODER,
         ("    def read_text(self, encoding=None):", "for name in sorted("),
         {"max_tokens": 90, "temperature": 0.4},
@@ -82,8 +85,8 @@ PARTS = (
         "slips",
         "slips.csv",
         "An encoder reads lines of code, half of them with two tokens exchanged: which have the slip?",
-        0.28,
-        60_000,
+        0.24,
+        52_000,
         {
             **{"tokenizer": "word", "vocab": 2000, "d_model": 64, "optimizer": "muon", "learning_rate": 3e-3},
             **{"dropout": 0.05, "token_dropout": 0.02, "label_smoothing": 0.1, "evaluations": 5},
@@ -96,6 +99,18 @@ PARTS = (
             "if name is None:",
             "if name None is:",
         ),
+    ),
+    Part(
+        "dates",
+        "dates.tsv",
+        "An encoder-decoder reads dates as people write them, and writes them as computers do.",
+        0.15,
+        20_000,
+        {
+            **{"task": "translation", "tokenizer": "char", "d_model": 64, "layers": 2, "dropout": 0.0},
+            **{"evaluations": 3},
+        },
+        ("Friday, 3 Mar 1911", "December 24, 2031", "7.6.1954"),
     ),
 )
 
@@ -198,12 +213,18 @@ def _complete(path: Path) -> dict[str, Any] | None:
 def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -> None:
     """The text of a part as files."""
     from headway.data.python_texts import documentation, lines_with_slips, source_code
+    from headway.data.toy_pairs import dates
     from headway.storage import write_whole
 
-    if part.held_out is None:
-        rows = lines_with_slips(size, folder=folder, seed=seed)
-        write_whole(place / part.file, lambda beside: _write_rows(beside, rows))
+    if part.name == "dates":
+        write_whole(place / part.file, lambda beside: _write_rows(beside, [("source", "target"), *dates(size, seed)]))
         return
+    if part.name == "slips":
+        rows = lines_with_slips(size, folder=folder, seed=seed)
+        write_whole(place / part.file, lambda beside: _write_rows(beside, [("line", "label"), *rows]))
+        return
+    if part.held_out is None:
+        raise ValueError(f"{part.name} is no running text")
     text = (documentation if part.name == "docs" else source_code)(size, folder=folder, seed=seed)
     cut = len(text) - min(HELD_OUT, len(text) // 10)
     for name, piece in ((part.held_out, text[cut:]), (part.file, text[:cut])):
@@ -211,16 +232,21 @@ def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -
 
 
 def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
+    separator = "\t" if ".tsv" in path.name else ","
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("line", "label"), *rows])
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerows(rows)
 
 
 def _samples(part: Part, path: Path, seed: int) -> list[dict[str, Any]]:
     """What the finished model says to the part's prompts."""
     from headway.inference.classifier import Classifier
     from headway.inference.load import load
+    from headway.inference.translator import Translator
 
     pipe: Any = load(path)
+    if isinstance(pipe, Translator):
+        found = zip(part.prompts, pipe.hypotheses(part.prompts, alignment=True), strict=True)
+        return [{"source": text, "text": one["text"], "alignment": one["alignment"].plain()} for text, (one,) in found]
     if isinstance(pipe, Classifier):
         return [{"text": text, **found} for text, found in zip(part.prompts, pipe(list(part.prompts)), strict=True)]
     return [{"prompt": prompt, "text": pipe(prompt, seed=seed, **part.use)} for prompt in part.prompts]
@@ -231,12 +257,22 @@ def _shown(part: Part, path: Path, samples: list[dict[str, Any]]) -> list[str]:
     if "label" in samples[0]:
         lines = ["", f'headway classify {shlex.quote(str(path))} "..." says of {len(samples)} lines:', ""]
         return lines + [f"  {found['label']}  {found['score']:4.0%}   {found['text']}" for found in samples]
+    if "source" in samples[0]:
+        lines = ["", f'headway translate {shlex.quote(str(path))} "..." writes for {len(samples)} dates:', ""]
+        lines += [f"  {found['source']:20} {found['text']}" for found in samples]
+        return [*lines, "", *(f"  {line}" for line in map_of(**samples[0]["alignment"]))]
     lines = []
     for found in samples:
         how = f"--temperature {part.use['temperature']}"
         lines += ["", f"headway generate {shlex.quote(str(path))} {shlex.quote(found['prompt'])} {how}", ""]
         lines += [f"  {line[:96]}".rstrip() for line in (found["prompt"] + found["text"]).rstrip().split("\n")]
     return lines
+
+
+def map_of(source: list[str], target: list[str], weights: list[list[float]]) -> list[str]:
+    """An alignment as a picture of letters: a row for each word written, darker where it attends more."""
+    rows = [" ".join(SHADES[min(9, int(10 * weight))] for weight in row) for row in weights]
+    return ["  " + " ".join(source), *(f"{word} {row}".rstrip() for word, row in zip(target, rows, strict=True))]
 
 
 def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
@@ -246,7 +282,7 @@ def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
 
     lines = ["", f"{len(found)} Transformers from one block, trained in {sum(r['seconds'] or 0 for r in found):.0f} s:"]
     for part, run in zip(PARTS, found, strict=True):
-        kind = "encoder" if run["task"] == "classification" else "decoder"
+        kind = {"classification": "encoder", "translation": "encoder-decoder"}.get(run["task"], "decoder")
         lines.append(
             f"  {part.name:6} {kind}, {run['parameters']:,} parameters, {run['steps']:,} steps: {run['report']}"
         )
@@ -259,6 +295,7 @@ def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
         f'  headway generate {at}/docs "A generator"',
         f'  headway generate {at}/code "class Stack:" --temperature 0.4',
         f"  headway classify {at}/slips \"if x = y then 'a':\"",
+        f'  headway translate {at}/dates "May 5, 1961" --alignment',
         f"  headway explain {at}/code",
         f"  headway train {at}/code.txt --time 20m --out runs/code",
         "  headway train YOUR_FILE --time 5m        a .csv with labels, or any text",

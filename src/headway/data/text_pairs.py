@@ -40,7 +40,7 @@ class TextPairs:
 def read_text_pairs(table: Table, source: str, target: str) -> TextPairs:
     """The pairs of two columns.  Those with nothing on a side are left out and counted, others are never changed.
 
-    Raises InputError when none are left, and when source and target are the same nearly everywhere.
+    Raises InputError when none are left.
     """
     columns = table.column(source), table.column(target)
     filled = [bool(one.strip()) and bool(other.strip()) for one, other in zip(*columns, strict=True)]
@@ -62,11 +62,6 @@ def read_text_pairs(table: Table, source: str, target: str) -> TextPairs:
             warnings.append(f"{what}: {len(found):,} of {len(pairs):,} pairs, {len(found) / len(pairs):.1%} ({where})")
 
     equal = [i for i, (one, other) in enumerate(zip(pairs.sources, pairs.targets, strict=True)) if one == other]
-    if len(equal) > SURE * len(pairs):
-        raise InputError(
-            f"{table.name}: {source} and {target} are the same text in {len(equal):,} of {len(pairs):,} pairs; "
-            "there is nothing to learn from them."
-        )
     tell("the same text on both sides", equal)
     tell("much longer on one side than pairs here are", extreme_pairs(pairs))
     tell("source and target seem to be exchanged", exchanged_pairs(pairs))

@@ -45,11 +45,10 @@ def align(
     al. 2019), averaged over its heads: a source word has the sum of its tokens, a target word the mean of its own, and
     what goes to tokens that are no words (the end of a sentence) is left out.
     """
-    before = [*start, *target][:-1]
-    maps = attention_maps(model, torch.tensor([list(source)]), torch.tensor([before]))["cross"]
-    layer = maps[max(0, len(maps) - 2)][0].mean(dim=0)[
-        -len(target) :
-    ]  # (H, T, S) -> (T, S), a row for each target token
+    before = torch.tensor([[*start, *target[:-1]]])
+    maps = attention_maps(model, torch.tensor([list(source)]), before)["cross"]
+    heads = maps[max(0, len(maps) - 2)][0]  # (H, T, S)
+    layer = heads.mean(dim=0)[len(start) - 1 :]  # (T, S), a row for each token of the target
     words, written = words_of(source, tokenizer), words_of(target, tokenizer.target)
     weights = np.zeros((len(written), len(words)), dtype=np.float32)
     for row, (_, tokens) in enumerate(written):

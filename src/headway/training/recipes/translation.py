@@ -220,8 +220,7 @@ def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
     """What targets begin and end with: as the base's directory says; our own begin with the token that ends them."""
     if base is None:
         end = tokenizer.end_of_text or 0
-        others = tuple(sorted(tokenizer.special_ids - {end}))
-        return TargetRules(start=(end,), end=(end,), forbidden=others)
+        return TargetRules(start=(end,), end=(end,))
     rules, after = target_rules(base.path), tokenizer.target_start
     return replace(rules, start=(*rules.start[:1], *after)) if after else rules
 
