@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -163,6 +164,23 @@ def test_killed_in_the_middle_of_fine_tuning(
     killed = headway_command(*command, script=OFTEN + AT_STEP.format(event="step", step=7))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     headway.train(corpus, out=tmp_path / "killed", quiet=True, **base, **options)
+    assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
+
+
+def test_a_translator_killed_in_a_pass_whose_words_are_cut_anew(
+    tmp_path: Path, tiny: dict[str, Any], headway_command: Callable[..., subprocess.CompletedProcess]
+):
+    choose = random.Random(7)
+    pairs = [tmp_path / "t.en", tmp_path / "t.de"]
+    lines = [" ".join(choose.choices(["cat", "dogs", "mat", "old", "red"], k=choose.randint(2, 7))) for _ in range(97)]
+    for path, made in zip(pairs, (lines, [line.upper() for line in lines]), strict=True):
+        path.write_text("".join(f"{line}\n" for line in made))
+    options = {**tiny, **LIVELY, "vocab": 280, "bpe_dropout": 0.3, "r_drop": 1.0, "evaluations": 3}
+    headway.train(pairs, out=tmp_path / "alone", quiet=True, **options)
+    command = ("train", *pairs, "--out", tmp_path / "killed", *words(options))
+    killed = headway_command(*command, script=OFTEN + AT_STEP.format(event="step", step=13))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    headway.train(pairs, out=tmp_path / "killed", quiet=True, **options)
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
 
 

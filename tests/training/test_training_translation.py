@@ -79,7 +79,7 @@ def test_other_programs_write_the_same(run: Path):
 
 def test_a_run_taken_up_again_is_the_run_left_alone(tmp_path: Path):
     pair = list(sides(tmp_path, 97))
-    options = {**TINY, "dropout": 0.1, "r_drop": 1.0, "average": 0.9, "steps": 12}
+    options = {**TINY, "dropout": 0.1, "r_drop": 1.0, "average": 0.9, "bpe_dropout": 0.3, "steps": 12}
     whole = headway.train(pair, out=tmp_path / "whole", **options)
     again = headway.train(pair, out=tmp_path / "again", **options)
     assert whole["val_loss"] == again["val_loss"] and whole["train_loss"] == again["train_loss"]

@@ -1,7 +1,7 @@
 """What the training loop asks for: the next batch after a position, and the validation batches in order."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -186,7 +186,10 @@ class PairFeed(RowFeed):
 
 
 class TargetFeed(RowFeed):
-    """Sources with a target each: ids and mask (B, S), and targets (B, T); pairs of similar lengths together."""
+    """Sources with a target each: ids and mask (B, S), and targets (B, T); pairs of similar lengths together.
+
+    ``recut`` gives the ids of the same pairs as they are to be read in an epoch, where they are cut anew each time.
+    """
 
     def __init__(
         self,
@@ -196,7 +199,9 @@ class TargetFeed(RowFeed):
         seed: int,
         *,
         max_examples: int | None = None,
+        recut: Callable[[int], Sequence[Pair]] | None = None,
     ):
+        self.recut = recut
         sources, targets, held_out, held_out_targets = (
             [pair[side] for pair in part] for part in (train, validation) for side in (0, 1)
         )
@@ -214,6 +219,12 @@ class TargetFeed(RowFeed):
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
         return len(target_order(self.held_out, self.held_out_targets, 2 * self.batch_tokens))
+
+    def _batches(self, epoch: int) -> dict[int, np.ndarray]:
+        if self.recut is not None and (self._latest is None or self._latest[0] != epoch):
+            self.train, self.train_targets = ([pair[side] for pair in self.recut(epoch)] for side in (0, 1))
+            self._lengths = [len(source) for source in self.train]
+        return super()._batches(epoch)
 
     def _order(self, epoch: int) -> list[np.ndarray]:
         return length_batches(

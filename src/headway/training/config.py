@@ -60,6 +60,7 @@ class TrainOptions:
     whole_words: bool = option(False, "hide whole words (masked_lm)")
     label_smoothing: float | None = option(None, "share of each target spread over all classes")
     r_drop: float | None = option(None, "read batches twice, and weigh by this how far the answers are apart")
+    bpe_dropout: float | None = option(None, "cut words anew in each pass, without this share of merges (translation)")
     layer_decay: float | None = option(None, "rate of each block over that of the next, with --from")
     freeze: int | None = option(None, "leave the embeddings and so many of the first blocks as they are, with --from")
     lora: int | None = option(None, "train updates of this rank (LoRA) and leave the weights as they are, with --from")
@@ -110,7 +111,7 @@ class TrainOptions:
             _at_least(self, name, 0)
         if self.seed >= 1 << 63:
             raise InputError(f"--seed is {self.seed}; it must be below 2 to the power of 63.")
-        for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup"):
+        for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup", "bpe_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise InputError(f"--{flag(name)} is {value}; it must be from 0 to below 1.")
@@ -146,6 +147,7 @@ FOR_TASK = {
     **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
     "r_drop": ("classification", "translation"),
+    "bpe_dropout": ("translation",),
 }
 """Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""
 

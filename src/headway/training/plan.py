@@ -49,6 +49,8 @@ class Plan:
     max_examples: int | None = None
     r_drop: float = 0.0
     """the weight of the divergence between two readings of a batch"""
+    bpe_dropout: float = 0.0
+    """the probability with which a merge of subwords is left out in training"""
     shares: int = 1
     """in how many threads a batch is computed, each with some of its rows"""
     log_every: int = 10
@@ -83,5 +85,5 @@ class Plan:
 def as_asked(options: TrainOptions) -> dict[str, Any]:
     """What every plan takes from the options as it is; "auto" and 0 are measured later."""
     asked = {name: getattr(options, name) for name in ("clip", "accumulate", "grow_batch", "patience", "seed")}
-    asked |= {name: getattr(options, name) or 0.0 for name in ("average", "r_drop")}
+    asked |= {name: getattr(options, name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
     return {**asked, "evaluations": options.evaluations or 0, "precision": options.precision or "auto"}

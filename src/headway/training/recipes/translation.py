@@ -25,6 +25,7 @@ from headway.tasks.bleu import MISSING, bleu_scores
 from headway.tasks.ngram import unigram_baselines
 from headway.tasks.task import Task
 from headway.tasks.translation import Translation
+from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
@@ -123,7 +124,25 @@ class TranslationRecipe(Recipe):
         return initialise(EncoderDecoder(config), plan.seed, embedding_std=config.d_model**-0.5)
 
     def feed(self, plan: Plan) -> Feed:
-        return TargetFeed(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        recut = self._recut(plan.bpe_dropout, plan.seed) if plan.bpe_dropout else None
+        most = plan.max_examples
+        return TargetFeed(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
+
+    def _recut(self, share: float, seed: int) -> Callable[[int], IdPairs]:
+        """The pairs as an epoch reads them: both sides cut anew; a text that grows too long by it stays as it is."""
+        sides = [
+            BPEDropout(tokenizer, texts, share, seed + side)
+            for side, (tokenizer, texts) in enumerate(
+                [(self.tokenizer, self.train_pairs.sources), (self.tokenizer.target, self.train_pairs.targets)]
+            )
+        ]
+
+        def cut(epoch: int) -> IdPairs:
+            pairs = zip(*(side.encode(epoch) for side in sides), strict=True)
+            fits = [(pair, max(map(len, pair)) <= self.longest) for pair in pairs]
+            return [pair if fit else whole for (pair, fit), whole in zip(fits, self.train, strict=True)]
+
+        return cut
 
     def task(self, plan: Plan) -> Task:
         return Translation(self.rules.start[0], label_smoothing=plan.label_smoothing, r_drop=plan.r_drop)

@@ -1,0 +1,84 @@
+"""BPE dropout (Provilkov et al. 2020): a text is cut into other subwords each time it is read.
+
+At every step of cutting a word, each merge that could be made is left out with some probability, so that rare subwords
+and single letters are seen in every word.  It is for training alone.
+"""
+
+import itertools
+import json
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import tokenizers
+
+from headway.errors import InputError
+from headway.text.backend import RustBackend
+from headway.text.tokenizer import Tokenizer
+
+VARIANTS = 16
+"""Random cuts of each word: every time that it is read, one of them is taken."""
+
+
+class BPEDropout:
+    """Texts as ids, cut anew for every epoch; a pure function of the texts, the seed and the epoch.
+
+    ``share`` is the probability with which a merge is left out.  Raises InputError for a tokenizer that does not merge.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, texts: Sequence[str], share: float, seed: int):
+        backend = tokenizer.backend
+        if not isinstance(backend, RustBackend) or tokenizer.kind != "bpe" or "ByteLevel" not in backend.decoders:
+            raise InputError(f"tokenizer: found kind {tokenizer.kind!r}, expected 'bpe', of bytes, for --bpe-dropout")
+        spec = json.loads(backend.tokenizer.to_str())
+        merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in spec["model"]["merges"]]
+        self._ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}
+        self._ids: dict[str, int] = spec["model"]["vocab"]
+        self._share, self._seed = share, seed
+        words: dict[str, int] = {}
+        self._texts = [
+            [words.setdefault(word, len(words)) for word in _words(backend.tokenizer, text)] for text in texts
+        ]
+        self._words = list(words)
+        self._cuts: dict[tuple[int, int], list[int]] = {}
+        plain, framed = tokenizer.encode("a"), tokenizer.encode("a", special=True)
+        at = next(i for i in range(len(framed)) if framed[i : i + len(plain)] == plain)
+        self._before, self._after = framed[:at], framed[at + len(plain) :]
+
+    def encode(self, epoch: int) -> list[list[int]]:
+        """The ids of every text as they are read in this epoch, with the special tokens around it."""
+        choose = np.random.default_rng([self._seed, epoch])
+        found = []
+        for words in self._texts:
+            ids = list(self._before)
+            for word, variant in zip(words, choose.integers(VARIANTS, size=len(words)).tolist(), strict=True):
+                ids += self._cut(word, variant)
+            found.append([*ids, *self._after])
+        return found
+
+    def _cut(self, word: int, variant: int) -> list[int]:
+        key = word, variant
+        if key not in self._cuts:
+            choose = random.Random(f"{self._seed} {variant} {self._words[word]}")
+            self._cuts[key] = [self._ids[token] for token in cut(self._words[word], self._ranks, self._share, choose)]
+        return self._cuts[key]
+
+
+def cut(word: str, ranks: dict[tuple[str, str], int], share: float, choose: random.Random) -> list[str]:
+    """A word in subwords: the merge that was learnt first is made first, but at each step every one may be left out."""
+    tokens = list(word)
+    while True:
+        pairs = list(itertools.pairwise(tokens))
+        open_to = [(ranks[pair], i) for i, pair in enumerate(pairs) if pair in ranks and choose.random() >= share]
+        if not open_to:
+            return tokens
+        _, i = min(open_to)
+        tokens[i : i + 2] = [tokens[i] + tokens[i + 1]]
+
+
+def _words(backend: tokenizers.Tokenizer, text: str) -> list[str]:
+    """What the tokenizer merges letters within."""
+    normal = backend.normalizer.normalize_str(text) if backend.normalizer is not None else text
+    if backend.pre_tokenizer is None:
+        return [normal]
+    return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normal)]

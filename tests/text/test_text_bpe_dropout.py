@@ -1,0 +1,51 @@
+"""BPE dropout cuts words into known subwords, in other ways each time, and always the same for one seed and epoch."""
+
+import random
+
+import pytest
+
+from headway.errors import InputError
+from headway.text.bpe_dropout import VARIANTS, BPEDropout, cut
+from headway.text.train import train_tokenizer
+
+CHOOSE = random.Random(5)
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "größer", "naïve", "日本語", "e\u0301t"]
+TEXTS = [" ".join(CHOOSE.choices(WORDS, k=9)) + "." for _ in range(199)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXTS, "bpe", 331, role="translator")
+
+
+def test_without_dropout_it_is_the_tokenizer(tokenizer):
+    odd = [*TEXTS, "", "  two  spaces ", "new words: ßørensen 🙂\u2028", "</s> is text"]
+    assert BPEDropout(tokenizer, odd, 0.0, 3).encode(0) == tokenizer.encode_batch(odd, special=True)
+
+
+def test_all_merges_left_out_leave_bytes(tokenizer):
+    (ids,) = BPEDropout(tokenizer, ["cat"], 0.999999, 3).encode(0)
+    assert [tokenizer.tokens[token] for token in ids] == ["Ġ", "c", "a", "t", "</s>"]
+
+
+def test_texts_come_back_whole_and_are_cut_in_other_ways(tokenizer):
+    made = BPEDropout(tokenizer, TEXTS, 0.3, 3)
+    plain = [tokenizer.decode(ids) for ids in tokenizer.encode_batch(TEXTS)]
+    first, second = made.encode(0), made.encode(1)
+    assert [tokenizer.decode(ids) for ids in first] == [tokenizer.decode(ids) for ids in second] == plain
+    assert first != second and sum(map(len, first)) > sum(map(len, tokenizer.encode_batch(TEXTS, special=True)))
+    assert BPEDropout(tokenizer, TEXTS, 0.3, 3).encode(1) == second == made.encode(1)
+    assert BPEDropout(tokenizer, TEXTS, 0.3, 4).encode(1) != second
+    assert len({tuple(made._cut(0, variant)) for variant in range(VARIANTS)}) > 1
+
+
+def test_each_merge_is_left_out_as_often_as_asked():
+    ranks, choose = {("a", "b"): 0}, random.Random(1)
+    left = sum(cut("ab", ranks, 0.1, choose) == ["a", "b"] for _ in range(10_007))
+    assert left / 10_007 == pytest.approx(0.1, abs=0.01)
+
+
+def test_tokenizers_without_merges_are_refused():
+    words = train_tokenizer(TEXTS, "word", 50, role="translator")
+    with pytest.raises(InputError, match="found kind 'word', expected 'bpe'"):
+        BPEDropout(words, TEXTS, 0.1, 0)
