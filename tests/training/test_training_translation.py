@@ -14,7 +14,7 @@ from bases import make_base
 import headway
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
-from headway.models.transformer import EncoderDecoder
+from headway.models.transformer import Decoder, EncoderDecoder
 from headway.training import translator_preset
 from headway.training.config import TrainOptions
 from headway.training.translator_preset import by_pairs, translator_plan
@@ -122,6 +122,27 @@ def test_a_published_translator_goes_on_learning(kind: str, tmp_path: Path):
     with torch.no_grad():
         logits = theirs(input_ids=ids, decoder_input_ids=torch.tensor([[2, 9]])).logits
         assert torch.allclose(logits, after.model(ids, torch.tensor([[2, 9]])), atol=1e-4)
+
+
+def test_a_decoder_alone_learns_the_same_pairs(tmp_path: Path):
+    pair = list(sides(tmp_path, 301))
+    found = headway.train(pair, model="decoder", out=tmp_path / "run", steps=150, learning_rate=3e-3, **TINY)
+    again = evaluate(tmp_path / "run")
+    assert again["val_loss"] == pytest.approx(found["val_loss"], rel=1e-6) and again["bits_per_byte"] > 0
+    unigram = next(one["val_loss"] for one in found["baselines"] if one["name"] == "unigram")
+    assert found["val_loss"] < 0.5 * unigram and found["bleu"] == pytest.approx(again["bleu"])
+    pipe = headway.load(tmp_path / "run")
+    assert pipe.task == "translation" and isinstance(pipe.model, Decoder)
+    texts = ["cat", "old dog sang ran red", ""]
+    assert pipe(texts) == [pipe(text) for text in texts]
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "run").eval()
+    source = pipe.tokenizer.encode("old dog", special=True)
+    ids = theirs.generate(torch.tensor([source]), max_new_tokens=20, do_sample=False)[0, len(source) :]
+    assert pipe.tokenizer.decode(ids.tolist()) == pipe("old dog", beam=1)
+    with pytest.raises(InputError, match="a decoder alone"):
+        pipe.hypotheses(["cat"], alignment=True)
+    with pytest.raises(InputError, match="--r-drop is for encoder-decoders"):
+        headway.train(pair, model="decoder", r_drop=1.0, out=tmp_path / "other", steps=2, **TINY)
 
 
 def test_what_writes_no_text_is_no_base(tmp_path: Path):

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from headway.data.batches import length_batches
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
+from headway.generation.decode import Model
 from headway.hub.generation import TargetRules
-from headway.models.transformer import EncoderDecoder
+from headway.models.transformer import Decoder, EncoderDecoder
 
 BATCH_TOKENS = 2048
 """Source tokens read at once, those of every hypothesis of a beam counted."""
@@ -18,7 +19,7 @@ LONGER, MORE = 2.0, 20
 
 
 def write_targets(
-    model: EncoderDecoder,
+    model: EncoderDecoder | Decoder,
     sources: Sequence[Sequence[int]],
     rules: TargetRules,
     *,
@@ -26,14 +27,18 @@ def write_targets(
     n_best: int = 1,
     length_penalty: float = 1.0,
 ) -> list[list[Hypothesis]]:
-    """For each source its ``n_best`` best targets, best first; what is found for one does not depend on the others."""
+    """For each source its ``n_best`` best targets, best first; what is found for one does not depend on the others.
+
+    A decoder goes on from the source itself.
+    """
     found: list[list[Hypothesis]] = [[] for _ in sources]
     device = next(model.parameters()).device
     for index in length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []:
         chosen = [sources[i] for i in index]
+        writer: Model = Conditional(model, chosen, device) if isinstance(model, EncoderDecoder) else model
         answers = beam_search(
-            Conditional(model, chosen, device),
-            [rules.start] * len(chosen),
+            writer,
+            [list(rules.start) if writer is not model else [*source, *rules.start] for source in chosen],
             beam=beam,
             n_best=n_best,
             max_tokens=[longest_target(model, rules, len(source)) for source in chosen],
@@ -47,10 +52,12 @@ def write_targets(
     return found
 
 
-def longest_target(model: EncoderDecoder, rules: TargetRules, n_source: int) -> int:
+def longest_target(model: EncoderDecoder | Decoder, rules: TargetRules, n_source: int) -> int:
     """How many tokens the target of a source of ``n_source`` tokens may have, its end among them and its start not.
 
     ``LONGER`` times as many and ``MORE``, as far as the rules and the model allow.
     """
     room = min(model.config.max_length, rules.max_length or model.config.max_length) - len(rules.start)
+    if isinstance(model, Decoder):
+        room -= n_source
     return max(1, min(room, int(LONGER * n_source) + MORE))

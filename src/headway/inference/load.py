@@ -6,7 +6,7 @@ from pathlib import Path
 from headway.errors import InputError
 from headway.hub.directory import load_model, model_config, read_json
 from headway.hub.download import locate
-from headway.hub.generation import target_rules
+from headway.hub.generation import TargetRules, target_rules
 from headway.inference.classifier import Classifier
 from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
@@ -36,6 +36,10 @@ def load(path: str | Path) -> Pipeline:
         return Translator(model, words, target_rules(directory))
     tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
     if isinstance(model, Decoder) and isinstance(model.head, TokenHead):
+        ours = directory / "headway.json"
+        if ours.exists() and read_json(ours).get("task") == Translator.task:  # sources with their targets behind them
+            end = tokenizer.end_of_text
+            return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
         return Generator(model, tokenizer)
     if isinstance(model, Encoder | Decoder) and isinstance(model.head, ClassificationHead):
         _check_one_label(directory)

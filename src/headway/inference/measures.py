@@ -20,6 +20,7 @@ from headway.inference.generator import Generator
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
+from headway.models.transformer import EncoderDecoder
 from headway.tasks.bleu import MISSING, bleu_scores
 from headway.tasks.classification import Classification
 from headway.tasks.embedding import Embedding
@@ -32,6 +33,7 @@ from headway.training.recipes.dialogue import dialogue_examples, dialogue_task, 
 from headway.training.recipes.embedding import read_pairs, split_pairs, token_pairs
 from headway.training.recipes.language_modeling import encode_text, text_parts
 from headway.training.recipes.masked_lm import MASK_SHARE, encode_documents, held_out_batches, task_of
+from headway.training.recipes.prefix import joined, prefix_task
 from headway.training.recipes.translation import columns_of, fitting, split_text_pairs
 
 
@@ -148,16 +150,20 @@ def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
     table = given.table("a translator is measured on pairs of texts")
     pairs = columns_of(table, given.found)
     pairs = split_text_pairs(pairs, split_seed(given.before))[1] if given.same else pairs
-    most = min(pipe.model.config.max_length, pipe.model.encoder_config.max_length)
-    longest = min(most, int(given.plan.get("length", most)))
+    longest = min(pipe.longest_source, pipe.longest_target)
+    if isinstance(pipe.model, EncoderDecoder):
+        longest = min(longest, int(given.plan.get("length", longest)))
     rows, fit = fitting(pairs, pipe.tokenizer, longest)
     if len(fit) < len(pairs):
         left_out = f"{len(pairs) - len(fit):,} of {len(pairs):,} pairs"
         warnings.warn(f"{left_out} are longer than {longest:,} tokens and not measured", stacklevel=3)
     if not rows:
         raise InputError(f"{table.name}: no pair has at most {longest:,} tokens on each side, which is what is read.")
-    batches = target_batches([source for source, _ in rows], [target for _, target in rows], BATCH_TOKENS)
-    metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches)
+    if isinstance(pipe.model, EncoderDecoder):
+        batches = target_batches([source for source, _ in rows], [target for _, target in rows], BATCH_TOKENS)
+        metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches)
+    else:
+        metrics = prefix_task(rows, pipe.tokenizer).evaluate(pipe.model, row_batches(*joined(rows), BATCH_TOKENS))
     scores = bleu_scores(pipe(fit.sources), fit.targets)
     if not scores:
         warnings.warn(MISSING, stacklevel=3)

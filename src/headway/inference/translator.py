@@ -12,24 +12,30 @@ from headway.generation.sampling import check_number
 from headway.generation.targets import write_targets
 from headway.hub.generation import TargetRules
 from headway.inference.alignment import Alignment, align
-from headway.models.transformer import EncoderDecoder
+from headway.models.transformer import Decoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
 SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
 
 
 class Translator:
-    """An encoder-decoder, its tokenizers, and what a target begins and ends with."""
+    """An encoder-decoder, its tokenizers, and what a target begins and ends with.
+
+    Or a decoder that was trained on sources with their targets behind them (``train --model decoder``).
+    """
 
     task = "translation"
 
-    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, rules: TargetRules):
+    def __init__(self, model: EncoderDecoder | Decoder, tokenizer: Tokenizer, rules: TargetRules):
         if not rules.end:
             raise InputError("no token ends a target: generation_config.json has no eos_token_id.")
         after = tokenizer.target_start  # a language that was chosen, else what the directory forces
         start = (*rules.start[:1], *after) if after else rules.start
         self.model, self.tokenizer, self.rules = model, tokenizer, replace(rules, start=start)
-        self.longest_source = model.encoder_config.max_length
+        if isinstance(model, EncoderDecoder):
+            self.longest_source, self.longest_target = model.encoder_config.max_length, model.config.max_length
+        else:
+            self.longest_source = self.longest_target = model.config.max_length // 2
 
     def __call__(self, text: str | Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
         """The translation of a text, or those of a list, in order; with ``n_best`` above 1 lists of {"text", "score"}.
@@ -61,6 +67,8 @@ class Translator:
 
         With ``alignment`` each has one, as ``Alignment`` or None for a blank text.
         """
+        if alignment and not isinstance(self.model, EncoderDecoder):
+            raise InputError("this model is a decoder alone: it has no attention from targets to sources to align by.")
         parts = [self._parts(text, n_best) for text in texts]  # of each text, the sources that it is cut into
         sources = [source for each in parts for source in each]
         found = write_targets(self.model, sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
@@ -89,8 +97,9 @@ class Translator:
 
     def _aligned(self, sources: list[list[int]], answers: list[Hypothesis]) -> Alignment | None:
         """The words of an answer beside those of its text; of a text in parts, one part after the other."""
+        model: Any = self.model
         pairs = zip(sources, answers, strict=True)
-        found = [align(self.model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
+        found = [align(model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
         return reduce(Alignment.followed_by, found) if found else None
 
     def _parts(self, text: str, n_best: int) -> list[list[int]]:

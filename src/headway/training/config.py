@@ -33,6 +33,7 @@ class TrainOptions:
     time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
     steps: int | None = option(None, "optimiser steps, instead of a time")
     epochs: int | None = option(None, "end after so many passes over the data, if that is sooner")
+    model: str | None = option(None, "wiring (translation) [default: encoder-decoder]", ("encoder-decoder", "decoder"))
     preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"))
     tokenizer: str | None = option(None, "how text is cut into tokens", ("char", "word", "wordpiece", "bpe"))
     vocab: int | None = option(None, "how many tokens the tokenizer may have")
@@ -147,7 +148,7 @@ FOR_TASK = {
     **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
     "r_drop": ("classification", "translation"),
-    "bpe_dropout": ("translation",),
+    **dict.fromkeys(("bpe_dropout", "model"), ("translation",)),
 }
 """Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""
 

@@ -7,6 +7,7 @@ from headway.training.recipes.dialogue import DialogueRecipe
 from headway.training.recipes.embedding import EmbeddingRecipe
 from headway.training.recipes.language_modeling import LanguageModelRecipe
 from headway.training.recipes.masked_lm import MaskedLMRecipe
+from headway.training.recipes.prefix import PrefixRecipe
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.translation import TranslationRecipe
 
@@ -27,7 +28,11 @@ def recipe_for(given: Ingredients) -> Recipe:
     if held_out is not None and isinstance(held_out, Dialogues) != talk:
         one, other = (source, held_out) if talk else (held_out, source)
         raise InputError(f"{one.name} holds conversations, {other.name} does not; they must be of one kind.")
-    return DialogueRecipe(given) if talk else RECIPES[given.found.task](given)
+    if talk:
+        return DialogueRecipe(given)
+    if given.found.task == "translation" and given.options.model == "decoder":
+        return PrefixRecipe(given)
+    return RECIPES[given.found.task](given)
 
 
 __all__ = ["RECIPES", "Ingredients", "Recipe", "recipe_for"]

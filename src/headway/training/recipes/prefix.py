@@ -1,0 +1,85 @@
+"""Write a text for a text with a decoder alone: source and target as one sequence, the loss on the target."""
+
+from dataclasses import asdict, replace
+
+from torch import nn
+
+from headway.data.batches import IGNORED
+from headway.data.feed import Feed, RowFeed
+from headway.errors import InputError
+from headway.hub.generation import TargetRules
+from headway.models.initialise import initialise
+from headway.models.size import parameters
+from headway.models.transformer import Decoder
+from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.task import Task
+from headway.text.tokenizer import Tokenizer
+from headway.training.plan import Plan
+from headway.training.recipes.recipe import Ingredients
+from headway.training.recipes.translation import IdPairs, TranslationRecipe
+
+NOT_HERE = ("bpe_dropout", "r_drop")
+"""Options of encoder-decoders alone."""
+
+
+class PrefixRecipe(TranslationRecipe):
+    """A decoder from scratch on pairs of texts, each as ``source </s> target </s>`` (Liu et al. 2018).
+
+    Nothing is asked of the source; its width is that of the encoder-decoder for these pairs, with twice the layers.
+    """
+
+    def __init__(self, given: Ingredients):
+        if given.base is not None:
+            raise InputError("--model decoder begins from scratch; leave out --from, or leave out --model.")
+        for name in NOT_HERE:
+            if getattr(given.options, name):
+                raise InputError(
+                    f"--{name.replace('_', '-')} is for encoder-decoders; leave it or --model decoder out."
+                )
+        super().__init__(given)
+        self.rules = TargetRules(start=(), end=self.rules.end)
+
+    def plan(self, seconds: float | None) -> Plan:
+        plan = super().plan(seconds)
+        before = plan.config
+        config = before.but(
+            n_layers=self.options.layers or 2 * before.n_layers,
+            max_length=2 * before.max_length,
+            positions="rotary",
+            norm="rmsnorm",
+            norm_parameters="weight",
+            activation="silu",
+            gated=True,
+            d_ff=None,
+            bias=(),
+            embedding_scale=False,
+        )
+        count = parameters(config)["total"]
+        shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
+        first = {**plan.decisions[0], "value": f"{count / 1e6:.2f} M parameters: a decoder, {shape}"}
+        return replace(plan, model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
+
+    def build(self, plan: Plan) -> nn.Module:
+        return initialise(Decoder(plan.config), plan.seed)
+
+    def feed(self, plan: Plan) -> Feed:
+        (train, wanted), (validation, held_out) = joined(self.train), joined(self.validation)
+        most = plan.max_examples
+        return RowFeed(train, wanted, validation, held_out, plan.batch_tokens, plan.seed, max_examples=most)
+
+    def task(self, plan: Plan) -> Task:
+        return prefix_task(self.validation, self.tokenizer, plan.label_smoothing)
+
+
+def joined(pairs: IdPairs) -> tuple[list[list[int]], list[list[int]]]:
+    """Inputs and targets of the same length for each pair; what is to be predicted of the source is ``IGNORED``."""
+    inputs = [[*source, *target[:-1]] for source, target in pairs]
+    targets = [[*[IGNORED] * (len(source) - 1), *target] for source, target in pairs]
+    return inputs, targets
+
+
+def prefix_task(pairs: IdPairs, tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Task:
+    """The task whose bits per byte are those of the targets of these pairs."""
+    n_bytes = sum(len(tokenizer.decode(target).encode("utf-8", "surrogatepass")) for _, target in pairs)
+    n_tokens = sum(len(target) for _, target in pairs)
+    return LanguageModeling(max(1, n_bytes) / max(1, n_tokens), label_smoothing)
