@@ -8,22 +8,21 @@ in turn; the translations are compared line by line.
 """
 
 import argparse
-import gzip
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 from machine import facts, spread, write
 
 import headway
+from headway.data.files import Tally, lines
 
 BATCH, BEAM = 32, 5
 
 
-def theirs(
-    model: transformers.PreTrainedModel, words: transformers.PreTrainedTokenizerBase, texts: list[str]
-) -> list[str]:
+def theirs(model: Any, words: Any, texts: list[str]) -> list[str]:
     """transformers' translations, in order."""
     order = sorted(range(len(texts)), key=lambda i: len(words(texts[i])["input_ids"]))
     found = [""] * len(texts)
@@ -44,12 +43,7 @@ if __name__ == "__main__":
     parser.add_argument("file", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    opened = (
-        gzip.open(given.file, "rt", encoding="utf-8")
-        if given.file.suffix == ".gz"
-        else given.file.open(encoding="utf-8")
-    )
-    texts = [line.rstrip("\n") for line in opened]
+    texts = [line.removesuffix("\n") for line in lines(given.file, None, Tally())]
     pipe = headway.load(given.run)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(given.run).eval()
     words = transformers.AutoTokenizer.from_pretrained(given.run)

@@ -4,7 +4,7 @@
 
 The peer is torch.nn.Transformer of the same size (pre-norm, tied token vectors, sinusoids, label smoothing, dropout)
 with torch's fused AdamW, eager and compiled.  All read the very same batches, sorted by length; each subject runs in a
-process of its own, all in turn, and the first steps (in which torch compiles, and memory is touched first) do not count.
+process of its own, all in turn, and the first steps (when torch compiles, and memory is touched first) do not count.
 "headway" is its training loop with AdamW, "headway, muon" with the optimiser that it chooses by itself.
 """
 

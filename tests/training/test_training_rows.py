@@ -23,9 +23,11 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.training import contrastive
 from headway.training.contrastive import STEPS, pair_loss, tune_vectors
 from headway.training.frozen import TEMPLATES, kept_blocks, label_texts
 from headway.training.optim import RowAdam, optimizers
+from headway.training.recipes import classification
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True}
 BERT = {
@@ -158,6 +160,22 @@ def test_few_rows_become_a_linear_classifier_by_itself(way: dict, base: Path, ro
     if way:  # the blocks that stay are those of the base
         ours, theirs = load_model(out).stack.state_dict(), load_model(base).stack.state_dict()
         assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+@pytest.mark.parametrize(("needed", "frozen"), [(5.0, False), (60.0, True), (1e4, False)])
+def test_many_rows_and_little_time_become_one_too(
+    needed: float, frozen: bool, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Where the time is not enough for a pass over them, but for reading them."""
+    monkeypatch.setattr(classification, "pass_seconds", lambda *given: needed)
+    monkeypatch.setattr(contrastive, "STEPS", 2)
+    data = tmp_path / "many.csv"
+    data.write_text("text,label\n" + "".join(f"the {'cat' if i % 2 else 'dog'} {i} ran,{i % 2}\n" for i in range(250)))
+    headway.train(data, from_model=str(base), time="30s", out=tmp_path / "run", **QUICK)
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    assert facts["plan"]["frozen"] == frozen == facts["plan"]["contrastive"]
+    way = [decision["why"] for decision in facts["decisions"] if decision["what"] == "way"]
+    assert bool(way) == frozen and all("s are not enough to train on 2" in why for why in way)
 
 
 def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):

@@ -235,7 +235,7 @@ def fine_tune_classifier_plan(
         decisions.append(asdict(Decision("passes", f"at most {passes}", why_passes, "--epochs")))
     r_drop = options.r_drop or 0.0
     if few and options.r_drop is None and options.steps is None:
-        needed = 2 * passes * _reading_seconds(config, lengths)
+        needed = 2 * passes * pass_seconds(config, lengths)
         if seconds is None or needed < seconds:
             value = "each batch is read twice, and the two answers may not part"
             decisions.append(asdict(Decision("R-Drop", value, f"{len(lengths):,} rows are few", "--r-drop")))
@@ -244,7 +244,7 @@ def fine_tune_classifier_plan(
     return replace(plan, average=average, r_drop=r_drop, decisions=decisions)
 
 
-def _reading_seconds(config: TransformerConfig, lengths: list[int]) -> float:
+def pass_seconds(config: TransformerConfig, lengths: list[int]) -> float:
     """How long one pass of training over texts of these lengths takes here, about."""
     rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
     mean = max(1, sum(lengths) // max(1, len(lengths)))

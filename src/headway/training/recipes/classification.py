@@ -15,6 +15,7 @@ from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification, leave_pooler
+from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise
@@ -30,10 +31,14 @@ from headway.training.contrastive import tune_vectors
 from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan
+from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
 
+LEAST_PASSES = 1.0
+"""A pretrained model is trained as a whole where the time is enough for so many passes over the rows."""
+READING = 0.35
+"""The share of a pass of training that it takes to read the rows once with the blocks that are kept."""
 TUNING = 0.6
 """The share of the time that tuning the vectors may take; the rest is for reading all rows with the tuned model."""
 
@@ -91,10 +96,9 @@ class ClassificationRecipe(Recipe):
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = [len(ids) for ids in self.train]
-        if self.base is not None and (why := self._why_frozen()):
+        if self.base is not None and (why := self._why_frozen(self.base.config, seconds)):
             depth = kept_blocks(self.base.config.n_layers)
-            few = len(self.train) < FEW_ROWS * len(self.labels)
-            contrastive = self.options.contrastive or (few and not self.options.frozen)
+            contrastive = self.options.contrastive or not self.options.frozen
             return frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
         if self.base is not None:
             return fine_tune_classifier_plan(self.options, self.base.config, lengths, self.longest, seconds)
@@ -113,16 +117,21 @@ class ClassificationRecipe(Recipe):
         model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
         return prepared_base(model, plan)
 
-    def _why_frozen(self) -> str:
+    def _why_frozen(self, config: TransformerConfig, seconds: float | None) -> str:
         """The reason for a linear classifier alone, or nothing."""
         if self.options.frozen or self.options.contrastive:
             return "--contrastive" if self.options.contrastive else "--frozen"
         names = ("epochs", "steps", "learning_rate", "lora", "extend_vocab", "freeze", "layer_decay")
         asked = any(getattr(self.options, name) is not None for name in names)
         reads_on = self.base is not None and isinstance(self.base.model, Decoder)
-        if asked or reads_on or len(self.train) >= FEW_ROWS * len(self.labels):
+        if asked or reads_on:
             return ""
-        return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
+        if len(self.train) < FEW_ROWS * len(self.labels):
+            return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
+        needed = pass_seconds(config, [len(ids) for ids in self.train])
+        if seconds is not None and self.options.steps is None and READING * needed < seconds < LEAST_PASSES * needed:
+            return f"{seconds:.0f} s are not enough to train on {len(self.train):,} rows"
+        return ""
 
     def fit(
         self, plan: Plan, model: nn.Module, show: Callable[[float, float], None], seconds: float | None = None
