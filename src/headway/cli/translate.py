@@ -25,6 +25,8 @@ from headway.errors import InputError
 @click.option("--n-best", type=int, default=1, show_default=True, help="How many translations of each text to give.")
 @click.option("--length-penalty", type=float, default=1.0, show_default=True, help="Above 0 favours longer ones.")
 @click.option("--scores", is_flag=True, help="Show scores: ln p by the length to the power of the penalty.")
+@click.option("--source-language", help="Language of the texts, for a model of many (M2M-100).")
+@click.option("--target-language", help="Language to write, for a model of many (M2M-100, some of Marian).")
 @click.option("--alignment", is_flag=True, help="Show from which word of the text each word was written.")
 @text_options
 @click.option("--to", help="Write results here: .txt (the translations alone), .csv, or .jsonl.")
@@ -36,6 +38,8 @@ def command(
     n_best: int,
     length_penalty: float,
     scores: bool,
+    source_language: str | None,
+    target_language: str | None,
     alignment: bool,
     text_column: str | None,
     encoding: str | None,
@@ -60,6 +64,8 @@ def command(
     pipe = load(run)
     if not isinstance(pipe, Translator):
         raise InputError(f"{run}: holds a model for {pipe.task}; translate needs an encoder-decoder.")
+    if source_language is not None or target_language is not None:
+        pipe = pipe.between(source_language, target_language)
     texts = texts_of(run, text, text_column, encoding)
     pipe([], beam=beam, n_best=n_best, length_penalty=length_penalty)  # says what is wrong with the numbers
     found = pipe.hypotheses(texts, beam, n_best, length_penalty, alignment)

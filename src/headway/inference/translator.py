@@ -37,6 +37,13 @@ class Translator:
         else:
             self.longest_source = self.longest_target = model.config.max_length // 2
 
+    def between(self, source: str | None = None, target: str | None = None) -> "Translator":
+        """The same for another pair of languages, by their codes; each is left as it is unless given.
+
+        Raises InputError for a language that the model does not have.
+        """
+        return Translator(self.model, self.tokenizer.with_languages(source=source, target=target), self.rules)
+
     def __call__(self, text: str | Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
         """The translation of a text, or those of a list, in order; with ``n_best`` above 1 lists of {"text", "score"}.
 
@@ -67,6 +74,8 @@ class Translator:
 
         With ``alignment`` each has one, as ``Alignment`` or None for a blank text.
         """
+        if self.tokenizer.lacks_target_language and len(self.rules.start) < 2:
+            raise InputError(f"the model writes many languages; say which: --target-language {self._some_languages()}.")
         if alignment and not isinstance(self.model, EncoderDecoder):
             raise InputError("this model is a decoder alone: it has no attention from targets to sources to align by.")
         parts = [self._parts(text, n_best) for text in texts]  # of each text, the sources that it is cut into
@@ -82,6 +91,10 @@ class Translator:
             results.append(joined)
             at += len(each)
         return results
+
+    def _some_languages(self) -> str:
+        codes = sorted(self.tokenizer.languages)
+        return " or ".join(codes[:3]) + (f" or one of {len(codes) - 3} others" if len(codes) > 3 else "")
 
     def _joined(self, text: str, parts: list[list[Hypothesis]], length_penalty: float) -> list[dict[str, Any]]:
         """The answers for one text from those for its parts; several parts have one answer each."""

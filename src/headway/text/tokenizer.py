@@ -160,6 +160,11 @@ class Tokenizer:
         """The languages between which one can choose, by code, and the ids of their tokens; empty for most models."""
         return dict(self._backend.languages)
 
+    @property
+    def lacks_target_language(self) -> bool:
+        """Whether targets begin with their language, and none was chosen."""
+        return bool(self._backend.languages) and not self._backend.coded and not self.target_start
+
     def with_languages(self, *, source: str | None = None, target: str | None = None) -> "Tokenizer":
         """The same tokenizer for another pair of languages; each is left as it is unless given.
 

@@ -23,6 +23,8 @@ class TrainOptions:
     text_column: str | None = option(None, "column that holds the text")
     label_column: str | None = option(None, "column that holds the label, or the score of a pair (embedding)")
     second_column: str | None = option(None, "column of the second text of each pair (embedding), or of the target")
+    source_language: str | None = option(None, "language of the sources, for a base of many languages (M2M-100)")
+    target_language: str | None = option(None, "language of the targets, for a base of many languages")
     encoding: str | None = option(None, "encoding of the files, if not UTF-8")
     delimiter: str | None = option(None, "what separates columns, if not found by itself")
     on_bad_row: str = option(
@@ -120,7 +122,7 @@ class TrainOptions:
             raise InputError(f"--mask-share is {self.mask_share}; it must be above 0 and at most 0.8.")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise InputError(f"--layer-decay is {self.layer_decay}; it must be above 0 and at most 1.")
-        for name in ("layer_decay", "freeze", "lora", "extend_vocab"):
+        for name in ("layer_decay", "freeze", "lora", "extend_vocab", "source_language", "target_language"):
             if getattr(self, name) is not None and self.from_model is None:
                 raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
         for name in ("frozen", "contrastive", "adapt"):
@@ -148,7 +150,7 @@ FOR_TASK = {
     **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
     "r_drop": ("classification", "translation"),
-    **dict.fromkeys(("bpe_dropout", "model"), ("translation",)),
+    **dict.fromkeys(("bpe_dropout", "model", "source_language", "target_language"), ("translation",)),
 }
 """Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""
 

@@ -165,6 +165,8 @@ class RunDirectory:
             usual: dict[str, Any] = {"num_beams": 5, "max_length": model.config.max_length}
             start = known.get("decoder_start_token_id", kept.get("decoder_start_token_id"))
             entries["decoder_start_token_id"] = ids["eos_token_id"] if start is None else start
+            if tokenizer.target_start:  # the language of the targets
+                entries["forced_bos_token_id"] = tokenizer.target_start[-1]
         else:
             usual = {"do_sample": True, "temperature": 0.8}
         save_model(merged(model), self.path, **entries)

@@ -66,7 +66,8 @@ class TranslationRecipe(Recipe):
             raise TypeError("pairs of texts need a table")
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None:
-            _check_base(self.base)
+            self.base = _between(self.base, self.options)
+            given = replace(given, base=self.base)
         pairs = columns_of(table, given.found)
         if isinstance(other, Table):
             train, held_out = pairs, columns_of(other, given.found)
@@ -227,12 +228,18 @@ def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) ->
     return found
 
 
-def _check_base(base: Base) -> None:
-    """Raise InputError unless a base writes texts for texts."""
+def _between(base: Base, options: TrainOptions) -> Base:
+    """A base that writes texts for texts, between the languages that are asked for.  Raises InputError for another."""
     if not isinstance(base.model, EncoderDecoder) or not isinstance(base.model.head, TokenHead):
         raise InputError(
             f"{base.path}: is no encoder-decoder that writes text; name one (T5, BART, Marian, M2M-100) with --from."
         )
+    tokenizer = base.tokenizer
+    if options.source_language is not None or options.target_language is not None:
+        tokenizer = tokenizer.with_languages(source=options.source_language, target=options.target_language)
+    if tokenizer.lacks_target_language:
+        raise InputError(f"{base.path}: writes many languages; say which targets are in with --target-language.")
+    return replace(base, tokenizer=tokenizer)
 
 
 def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
