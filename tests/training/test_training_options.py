@@ -91,14 +91,14 @@ def test_whole_numbers_serve_where_numbers_are_asked_for():
 @pytest.mark.parametrize(
     ("rows", "options", "seconds", "expected"),
     [
-        (7_999, {}, None, (2, 4.0, 0.995)),
+        (19_999, {}, None, (2, 4.0, 0.995)),
         (3_055, {}, None, (4, 4.0, 0.995)),
-        (8_000, {}, None, (2, 0.0, 0.995)),
+        (20_000, {}, None, (2, 0.0, 0.995)),
         (100, {"r_drop": 0.0, "average": 0.0}, None, (8, 0.0, 0.0)),
-        (9_000, {"r_drop": 4.0, "epochs": 7}, None, (7, 4.0, 0.995)),
+        (29_000, {"r_drop": 4.0, "epochs": 7}, None, (7, 4.0, 0.995)),
         (100, {"steps": 5}, None, (None, 0.0, 0.995)),
-        (7_999, {}, 1e9, (2, 4.0, 0.995)),
-        (7_999, {}, 1e-3, (2, 0.0, 0.995)),
+        (19_999, {}, 1e9, (2, 4.0, 0.995)),
+        (19_999, {}, 1e-3, (2, 0.0, 0.995)),
     ],
 )
 def test_a_fine_tuned_classifier_is_steadied_where_rows_are_few_and_time_is_there(

@@ -54,7 +54,7 @@ FINE_TUNE_EPOCHS = 4
 """A pretrained model is trained for so many passes over its rows or text."""
 READINGS = 12_000
 """A classifier is fine-tuned until it has read so many rows, each two to eight times; more learns them by heart."""
-STEADY_ROWS = 8000
+STEADY_ROWS = 20_000
 """Fewer rows than these are learnt with R-Drop, which reads each batch twice."""
 R_DROP = 4.0
 """Its weight."""
