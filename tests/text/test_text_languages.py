@@ -35,9 +35,7 @@ def many(family_directory: Callable[[str], Path], tmp_path: Path) -> Path:
 
 def test_a_language_must_be_chosen_and_then_begins_every_target(many: Path, in_process: Callable):
     pipe = headway.load(many)
-    with pytest.raises(
-        InputError, match="say which: --target-language af or am or ar or one of 97"
-    ):
+    with pytest.raises(InputError, match="say which: --target-language af or am or ar or one of 97"):
         pipe("the fox")
     french = pipe.between(source="en", target="fr")
     assert french.rules.start == (2, pipe.tokenizer.languages["fr"]) and isinstance(french("the fox"), str)

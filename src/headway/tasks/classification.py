@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.nn.random import generator
-from headway.tasks.r_drop import divergence
+from headway.tasks.r_drop import divergence, twice
 
 
 class Classification:
@@ -46,22 +46,20 @@ class Classification:
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum of -ln p (times the class's weight) over the texts, in nats, and their number."""
+        count = len(batch.targets)
+        read_twice = model.training and bool(self.r_drop)
+        batch = twice(batch) if read_twice else batch
         ids = batch.ids
         if model.training and self.token_dropout:
             drop = torch.rand(ids.shape, device=ids.device, generator=generator()) < self.token_dropout
             ids = ids.masked_fill(drop & ~torch.isin(ids, self.protected.to(ids.device)), self.hidden_token)
-        twice = [model(ids, batch.mask).float() for _ in range(2 if model.training and self.r_drop else 1)]  # (B, C)
+        logits = model(ids, batch.mask).float()  # (B, C)
         smoothing = self.label_smoothing if model.training else 0.0
         weights = self.weights.to(ids.device) if self.weights is not None and model.training else None
-        loss = torch.stack(
-            [
-                F.cross_entropy(logits, batch.targets, weight=weights, reduction="sum", label_smoothing=smoothing)
-                for logits in twice
-            ]
-        ).mean()
-        if len(twice) == 2:
-            loss = loss + self.r_drop / 2 * divergence(*twice)
-        return loss, len(batch.targets)
+        loss = F.cross_entropy(logits, batch.targets, weight=weights, reduction="sum", label_smoothing=smoothing)
+        if read_twice:
+            loss = loss / 2 + self.r_drop / 2 * divergence(*logits.chunk(2))
+        return loss, count
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:

@@ -3,7 +3,15 @@
 Letters: N answers, V classes or vocabulary.
 """
 
+import torch
 from torch import Tensor
+
+from headway.data.batches import Batch
+
+
+def twice(batch: Batch) -> Batch:
+    """A batch of B rows as one of 2 B: all rows, and all again.  Dropout differs from row to row."""
+    return batch.rows(torch.arange(len(batch.ids), device=batch.ids.device).repeat(2))
 
 
 def divergence(one: Tensor, other: Tensor) -> Tensor:

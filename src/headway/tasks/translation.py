@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
-from headway.tasks.r_drop import divergence
+from headway.tasks.r_drop import divergence, twice
 
 
 class Translation:
@@ -32,14 +32,15 @@ class Translation:
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum of -ln p over the tokens of all targets, in nats, and their number."""
-        asked = batch.targets != IGNORED  # (B, T)
-        count = int(asked.sum())
+        count = int((batch.targets != IGNORED).sum())
         smoothing = self.label_smoothing if model.training else 0.0
         if not (model.training and self.r_drop):
             return self._cross_entropy(self._logits(model, batch), batch.targets, smoothing), count
-        twice = [self._logits(model, batch) for _ in range(2)]
-        loss = sum(self._cross_entropy(logits, batch.targets, smoothing) for logits in twice) / 2
-        return loss + self.r_drop / 2 * divergence(*(logits[asked] for logits in twice)), count
+        batch = twice(batch)
+        logits = self._logits(model, batch)  # (2 B, T, V)
+        halves = zip(logits.chunk(2), (batch.targets != IGNORED).chunk(2), strict=True)
+        apart = divergence(*(half[asked] for half, asked in halves))
+        return self._cross_entropy(logits, batch.targets, smoothing) / 2 + self.r_drop / 2 * apart, count
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
