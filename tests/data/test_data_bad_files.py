@@ -270,3 +270,10 @@ def test_one_column_is_running_text(tmp_path):
         assert isinstance(corpus, Corpus)
         assert list(corpus.chunks()) == [("one", True), ("two, 2", True), ("three", True)]
         assert corpus.n_documents == 3
+
+
+def test_a_file_is_not_read_twice(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("one line\n")
+    for inputs in ([tmp_path / "a.txt", tmp_path / "a.txt"], [tmp_path, tmp_path / ".." / tmp_path.name / "a.txt"]):
+        with pytest.raises(InputError, match=r"a\.txt: was given twice"):
+            read(inputs)

@@ -84,6 +84,11 @@ def _paths(inputs: Sequence[str | Path]) -> list[Path]:
         if not files:
             raise InputError(f"{path}: every .txt file in this folder is empty.")
         found.extend(files)
+    seen: set[Path] = set()
+    for path in found:
+        if path.resolve() in seen:
+            raise InputError(f"{path}: was given twice; name each file once.")
+        seen.add(path.resolve())
     return found
 
 

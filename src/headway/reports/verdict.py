@@ -10,8 +10,8 @@ from headway.reports.wording import LOSS_UNITS, LOWER_IS_BETTER, decimal, listin
 HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
 """The metrics by which models are compared; the first one that the model has."""
 
-WRITTEN = ("bleu", "chrf", "val_loss")
-"""Those of a model that writes a text for a text; its accuracy is that of single tokens."""
+WRITTEN = ("chrf", "bleu", "val_loss")
+"""Those of a model that writes a text for a text: its accuracy is that of tokens, and BLEU is 0 for single words."""
 
 FEW_EXAMPLES = 30
 NORMAL_95 = 1.96

@@ -224,7 +224,7 @@ def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) ->
         )
     if both := leaks(train.sources, held_out.sources):
         share = len(both) / len(held_out)
-        found.append(f"held-out sources that also occur in training: {len(both):,}, {share:.0%}; scores are too high")
+        found.append(f"held-out sources that also occur in training: {len(both):,}, {share:.1%}; scores are too high")
     return found
 
 
