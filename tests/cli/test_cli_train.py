@@ -1,0 +1,49 @@
+"""``--validation`` takes every word up to the next option, and leaves the inputs that follow it alone where it must."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.cli.train import repeated
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a b --validation c d --time 5m", "a b --validation c --validation d --time 5m"),
+        ("--validation c --json a", "--validation c --json a"),
+        ("a --validation c --validation d e", "a --validation c --validation d --validation e"),
+        ("a --validation=c", "a --validation=c"),
+        ("a", "a"),
+    ],
+)
+def test_words_of_one_option(given: str, expected: str):
+    assert repeated(given.split(), "--validation") == expected.split()
+
+
+def test_two_files_to_validate_on(tmp_path: Path, in_process: Callable):
+    for name in ("t", "v"):
+        for side in ("en", "de"):
+            lines = [f"the {word} {i}\n" for i in range(23) for word in ("cat", "dog")]
+            (tmp_path / f"{name}.{side}").write_text("".join(lines).upper() if side == "de" else "".join(lines))
+    train, held_out = ([tmp_path / f"{name}.{side}" for side in ("en", "de")] for name in ("t", "v"))
+    tiny = ("--d-model", 16, "--layers", 1, "--steps", 2, "--vocab", 280, "--threads", 1, "--quiet", "--json")
+    status, out, err = in_process("train", *train, "--validation", *held_out, "--out", tmp_path / "run", *tiny)
+    assert status == 0, err
+    assert json.loads(out.splitlines()[-1])["task"] == "translation"
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    assert facts["validation"] == [str(path) for path in held_out]
+    assert facts["data"]["inputs"] == [str(path) for path in train]
+    assert facts["data"]["validation"].startswith("46 pairs")
+
+
+def test_the_input_may_follow_what_to_validate_on(rows: Path, tmp_path: Path, in_process: Callable):
+    other = tmp_path / "other.csv"
+    other.write_text("text,label\n" + "".join(f"great {i},pos\nbad {i},neg\n" for i in range(7)))
+    tiny = ("--d-model", 16, "--layers", 1, "--steps", 2, "--threads", 1, "--quiet", "--json")
+    status, _, err = in_process("train", "--out", tmp_path / "run", *tiny, "--validation", other, rows)
+    assert status == 0, err
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    assert (facts["validation"], facts["data"]["inputs"]) == ([str(other)], [str(rows)])
