@@ -43,7 +43,7 @@ LONGEST = 256
 """Tokens of a text, unless --length says otherwise or the base reads fewer."""
 MOST_HELD_OUT = 2000
 """Pairs: of a large file no more are held out."""
-CLOSING = 0.05
+CLOSING = 0.02
 """The share of the time in which targets are written at the end, to be compared with those that are wanted."""
 MOST_WRITTEN, PROBED = 1000, 8
 """Held-out sources for which that is done at most, and for which it is timed."""
