@@ -34,7 +34,7 @@ from headway.training.recipes.embedding import read_pairs, split_pairs, token_pa
 from headway.training.recipes.language_modeling import encode_text, text_parts
 from headway.training.recipes.masked_lm import MASK_SHARE, encode_documents, held_out_batches, task_of
 from headway.training.recipes.prefix import joined, prefix_task
-from headway.training.recipes.translation import columns_of, fitting, split_text_pairs
+from headway.training.recipes.translation import columns_of, fitting, id_pairs, split_text_pairs
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
     longest = min(pipe.longest_source, pipe.longest_target)
     if isinstance(pipe.model, EncoderDecoder):
         longest = min(longest, int(given.plan.get("length", longest)))
-    rows, fit = fitting(pairs, pipe.tokenizer, longest)
+    rows, fit = fitting(pairs, id_pairs(pairs, pipe.tokenizer), longest)
     if len(fit) < len(pairs):
         left_out = f"{len(pairs) - len(fit):,} of {len(pairs):,} pairs"
         warnings.warn(f"{left_out} are longer than {longest:,} tokens and not measured", stacklevel=3)

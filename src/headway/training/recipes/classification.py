@@ -32,9 +32,12 @@ from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_bloc
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
+from headway.training.recipes.lengths import usual_longest
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
 
+LONGEST = 512
+"""Tokens: texts are not read further than this unless ``--length`` says so."""
 LEAST_PASSES = 1.0
 """A pretrained model is trained as a whole where the time is enough for so many passes over the rows."""
 READING = 0.35
@@ -74,7 +77,7 @@ class ClassificationRecipe(Recipe):
         train, validation = (
             [ids or [0] for ids in self.tokenizer.encode_batch(part, special=True)] for part in (train_texts, texts)
         )
-        self.longest = self.options.length or _longest([len(ids) for ids in train])
+        self.longest = self.options.length or usual_longest([len(ids) for ids in train], LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, checked_length(self.options, self.base))
         self.train, self.validation = (shortened(part, self.longest, self.tokenizer) for part in (train, validation))
@@ -233,8 +236,3 @@ def _row_tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
         counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
         vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
     return train_tokenizer(texts, kind, vocab, role="encoder")
-
-
-def _longest(lengths: list[int]) -> int:
-    """A length that holds nearly every text: 1.5 × the 99th percentile, a multiple of 16, at most 512."""
-    return int(min(512, max(32, -(-1.5 * np.percentile(lengths, 99) // 16) * 16)))

@@ -26,6 +26,7 @@ from headway.training.prepare import HELD_OUT
 from headway.training.presets import decoder_plan, fine_tune_text_plan
 from headway.training.recipes.classification import split_seed
 from headway.training.recipes.language_modeling import LanguageModelRecipe, bpe_size
+from headway.training.recipes.lengths import usual_longest
 from headway.training.recipes.recipe import Ingredients
 from headway.training.recipes.sample import sampled
 from headway.training.recipes.vocabulary import base_vocabulary
@@ -56,7 +57,7 @@ class DialogueRecipe(LanguageModelRecipe):
         vocabulary = base_vocabulary(given, texts, chat=True)
         self.tokenizer = vocabulary.tokenizer or with_chat(_tokenizer(texts, self.options))
         parts = [_encoded(self.tokenizer, source, index), _encoded(self.tokenizer, other, held)]
-        self.longest = self.options.length or _longest([len(ids) for ids, _ in parts[0]])
+        self.longest = self.options.length or usual_longest([len(ids) for ids, _ in parts[0]], LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, self.base.config.max_length)
         train = _fitted(self.tokenizer, source, index, parts[0], self.longest)
@@ -197,11 +198,6 @@ def _fitted(
             pairs = zip(ids[1:], reply[1:], strict=True)
             found.targets.append([token if is_reply else IGNORED for token, is_reply in pairs])
     return found
-
-
-def _longest(lengths: list[int]) -> int:
-    """A length that holds nearly every conversation: 1.5 × the 99th percentile, a multiple of 16, at most LONGEST."""
-    return int(min(LONGEST, max(32, -(-1.5 * np.percentile(lengths, 99) // 16) * 16)))
 
 
 def _tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:

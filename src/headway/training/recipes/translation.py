@@ -34,13 +34,14 @@ from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import fine_tune_rows_plan
 from headway.training.recipes.classification import split_seed
+from headway.training.recipes.lengths import usual_longest
 from headway.training.recipes.recipe import Closing, Ingredients, Recipe
 from headway.training.recipes.vocabulary import base_vocabulary
 from headway.training.translator_preset import by_pairs, translator_plan
 
 TASK = "translation"
-LONGEST = 256
-"""Tokens of a text, unless --length says otherwise or the base reads fewer."""
+LONGEST = 1024
+"""Tokens: longer texts are not trained on unless ``--length`` says so."""
 MOST_HELD_OUT = 2000
 """Pairs: of a large file no more are held out."""
 CLOSING = 0.02
@@ -78,9 +79,10 @@ class TranslationRecipe(Recipe):
         vocabulary = base_vocabulary(given, [*train.sources, *train.targets])
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
         self.rules = _rules(self.base, self.tokenizer)
-        self.longest = longest_pair(self.options, self.base)
-        self.train, self.train_pairs = fitting(train, self.tokenizer, self.longest)
-        self.validation, self.held_out = fitting(held_out, self.tokenizer, self.longest)
+        rows, others = (id_pairs(part, self.tokenizer) for part in (train, held_out))
+        self.longest = _longest_pair(rows, self.options, self.base)
+        self.train, self.train_pairs = fitting(train, rows, self.longest)
+        self.validation, self.held_out = fitting(held_out, others, self.longest)
         for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
             if not part:
                 raise InputError(f"{name}: no pair has at most {self.longest:,} tokens on each side; see --length.")
@@ -195,24 +197,28 @@ def split_text_pairs(pairs: TextPairs, seed: int) -> tuple[TextPairs, TextPairs]
     return pairs.at(train.tolist()), pairs.at(held_out.tolist())
 
 
-def longest_pair(options: TrainOptions, base: Base | None) -> int:
+def id_pairs(pairs: TextPairs, tokenizer: Tokenizer) -> IdPairs:
+    """The ids of both texts of every pair, with what ends each."""
+    sources = tokenizer.encode_batch(pairs.sources, special=True)
+    return list(zip(sources, tokenizer.target.encode_batch(pairs.targets, special=True), strict=True))
+
+
+def fitting(pairs: TextPairs, rows: IdPairs, longest: int) -> tuple[IdPairs, TextPairs]:
+    """Of pairs and their ids, those of which both texts have at most ``longest`` tokens."""
+    index = [i for i, (source, target) in enumerate(rows) if max(len(source), len(target)) <= longest]
+    return [rows[i] for i in index], pairs.at(index)
+
+
+def _longest_pair(rows: IdPairs, options: TrainOptions, base: Base | None) -> int:
     """How many tokens a source or a target may have.  Raises InputError when --length asks for more than is read."""
+    usual = usual_longest([max(len(source), len(target)) for source, target in rows], LONGEST)
     if base is None:
-        return options.length or LONGEST
+        return options.length or usual
     model: Any = base.model
     most = min(model.config.max_length, model.encoder_config.max_length)
     if options.length is not None and options.length > most:
         raise InputError(f"--length is {options.length:,}, but {options.from_model} reads {most:,} tokens at most.")
-    return min(options.length or LONGEST, most)
-
-
-def fitting(pairs: TextPairs, tokenizer: Tokenizer, longest: int) -> tuple[IdPairs, TextPairs]:
-    """The ids of the pairs of which both texts have at most ``longest`` tokens, and those pairs."""
-    sources = tokenizer.encode_batch(pairs.sources, special=True)
-    targets = tokenizer.target.encode_batch(pairs.targets, special=True)
-    both = list(zip(sources, targets, strict=True))
-    index = [i for i, (source, target) in enumerate(both) if max(len(source), len(target)) <= longest]
-    return [both[i] for i in index], pairs.at(index)
+    return min(options.length or usual, most)
 
 
 def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) -> list[str]:
