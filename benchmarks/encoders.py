@@ -11,6 +11,7 @@ for two minutes; the ranking of held-out pairs is compared with MODEL's before t
 
 import ast
 import csv
+import json
 import random
 import re
 import sys
@@ -61,10 +62,12 @@ def pairs(model: str, folder: Path) -> dict[str, Any]:
     with file.open("w", newline="", encoding="utf-8") as out:
         csv.writer(out).writerows([("description", "function"), *rows])
     found = headway("train", str(file), "--task", "embedding", "--from", model, "--time", "2m", "--out", str(run))
-    keys = ("mrr", "val_loss", "baselines", "steps", "wall")
+    keys = ("val_loss", "baselines", "steps", "wall")
+    metrics = json.loads((run / "headway.json").read_text(encoding="utf-8"))["metrics"]
     return {
         "task": "headway train pairs.csv --task embedding --from MODEL --time 2m",
         "pairs": len(rows),
+        "mrr": metrics["mrr"],
         **{key: found[key] for key in keys},
     }
 
