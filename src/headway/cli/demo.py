@@ -26,9 +26,6 @@ FULL = 240.0
 HELD_OUT = 120_000
 """Characters of running text to validate on: a tenth of it all would take as long to measure as to learn."""
 
-SHADES = " .:-=+*#%@"
-"""From no attention to all of it."""
-
 SMALL_DECODER: dict[str, Any] = {"vocab": 2048, "d_model": 128, "layers": 3, "batch_tokens": 2048, "evaluations": 4}
 """What learns most of this in a minute on two cores."""
 
@@ -258,21 +255,17 @@ def _shown(part: Part, path: Path, samples: list[dict[str, Any]]) -> list[str]:
         lines = ["", f'headway classify {shlex.quote(str(path))} "..." says of {len(samples)} lines:', ""]
         return lines + [f"  {found['label']}  {found['score']:4.0%}   {found['text']}" for found in samples]
     if "source" in samples[0]:
+        from headway.inference.alignment import picture
+
         lines = ["", f'headway translate {shlex.quote(str(path))} "..." writes for {len(samples)} dates:', ""]
         lines += [f"  {found['source']:20} {found['text']}" for found in samples]
-        return [*lines, "", *(f"  {line}" for line in map_of(**samples[0]["alignment"]))]
+        return [*lines, "", *(f"  {line}" for line in picture(**samples[0]["alignment"]))]
     lines = []
     for found in samples:
         how = f"--temperature {part.use['temperature']}"
         lines += ["", f"headway generate {shlex.quote(str(path))} {shlex.quote(found['prompt'])} {how}", ""]
         lines += [f"  {line[:96]}".rstrip() for line in (found["prompt"] + found["text"]).rstrip().split("\n")]
     return lines
-
-
-def map_of(source: list[str], target: list[str], weights: list[list[float]]) -> list[str]:
-    """An alignment as a picture of letters: a row for each word written, darker where it attends more."""
-    rows = [" ".join(SHADES[min(9, int(10 * weight))] for weight in row) for row in weights]
-    return ["  " + " ".join(source), *(f"{word} {row}".rstrip() for word, row in zip(target, rows, strict=True))]
 
 
 def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:

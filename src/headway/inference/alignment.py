@@ -14,6 +14,9 @@ from headway.models.inspect import attention_maps
 from headway.models.transformer import EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
+SHADES = " .:-=+*#%@"
+"""From no attention to all of it."""
+
 
 @dataclass(frozen=True)
 class Alignment:
@@ -71,3 +74,9 @@ def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, list[i
         found[-1][1].append(place)
     named = [(tokenizer.decode([ids[place] for place in places]).strip(), places) for _, places in found]
     return [(word, places) for word, places in named if word]
+
+
+def picture(source: list[str], target: list[str], weights: list[list[float]]) -> list[str]:
+    """An alignment, as ``plain`` gives it, in lines: a row for each word written, darker where it attends more."""
+    rows = [" ".join(SHADES[min(9, int(10 * weight))] for weight in row) for row in weights]
+    return ["  " + " ".join(source), *(f"{word} {row}".rstrip() for word, row in zip(target, rows, strict=True))]
