@@ -116,6 +116,7 @@ def test_a_masked_language_model_goes_on_from_a_base(masked_run: Path, corpus: P
         threads=1, precision="float32",
     )  # fmt: skip
     assert facts(tmp_path / "run")["metrics"]["val_loss"] < 1.2 * facts(masked_run)["metrics"]["val_loss"]
+    assert "head" not in decided(tmp_path / "run")
 
 
 def test_a_decoder_is_no_base(lm_run: Path, corpus: Path, tmp_path: Path):
@@ -186,6 +187,17 @@ def test_an_embedding_goes_on_from_a_base_of_another_task(masked_run: Path, tmp_
     before = next(entry for entry in found["baselines"] if entry["name"] == "the model before training")
     assert found["metrics"]["val_loss"] < before["val_loss"]
     assert (tmp_path / "run" / "modules.json").exists()
+
+
+def test_a_base_without_a_head_for_tokens_is_told(masked_run: Path, corpus: Path, tmp_path: Path):
+    source, words = write_pairs(tmp_path / "pairs.csv"), {"steps": 1, "quiet": True, "threads": 1}
+    headway.train(source, task="embedding", from_model=str(masked_run), out=tmp_path / "vectors", **words)
+    headway.train(corpus, task="masked_lm", from_model=str(tmp_path / "vectors"), out=tmp_path / "run", **words)
+    assert "has to learn first" in decided(tmp_path / "run")["head"]
+
+
+def decided(run: Path) -> dict[str, str]:
+    return {decision["what"]: decision["value"] for decision in facts(run)["plan"]["decisions"]}
 
 
 BAD: dict[str, tuple[str, dict[str, object], str]] = {

@@ -51,6 +51,7 @@ class MaskedLMRecipe(Recipe):
         if not isinstance(corpus, Corpus):
             raise TypeError("a masked language model needs running text")
         held_out = held_out if isinstance(held_out, Corpus) else None
+        self.new_head = given.base is not None and not isinstance(given.base.model.head, MaskedTokenHead)
         self.options, self.base, self.labels = given.options, given.base, []
         base = self.base
         if base is not None and (not isinstance(base.model, Encoder) or base.tokenizer.mask is None):
@@ -84,6 +85,9 @@ class MaskedLMRecipe(Recipe):
         why = scratch if self.options.mask_share is None else "as asked"
         decision = Decision("hidden", f"{share:.0%} of the {what}", why, "--mask-share, --whole-words")
         decisions = [*plan.decisions, asdict(decision)]
+        if self.new_head:
+            why = f"{self.options.from_model} has none that was trained"
+            decisions.append(asdict(Decision("head", "a new one, which has to learn first", why, "--from")))
         return replace(plan, mask_share=share, whole_words=self.options.whole_words, decisions=decisions)
 
     def build(self, plan: Plan) -> nn.Module:
