@@ -24,19 +24,20 @@ def encoder() -> Encoder:
     return initialise(Encoder(config, head), seed=7, zero_out=False)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(13, 29), (29, 13), (17, 17)])
-def test_muon_is_torchs_muon(shape: tuple[int, int]):
+def test_muon_is_torchs_muon(shape: tuple[int, int], dtype: torch.dtype):
     random = torch.Generator().manual_seed(3)
     start = torch.randn(shape, generator=random)
     ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    chosen = [Muon([ours], lr=0.02, momentum=0.95, weight_decay=0.1)]
+    chosen = [Muon([ours], lr=0.02, momentum=0.95, weight_decay=0.1, dtype=dtype)]
     chosen.append(torch.optim.Muon([theirs], lr=0.02, momentum=0.95, weight_decay=0.1))
     for _ in range(5):
         gradient = torch.randn(shape, generator=random)
         for p, optimizer in zip((ours, theirs), chosen, strict=True):
             p.grad = gradient.clone()
             optimizer.step()
-    assert (ours - theirs).norm() < 0.05 * (ours - start).norm(), "bfloat16 has three digits"
+    assert (ours - theirs).norm() < 0.05 * (ours - start).norm(), "torch's is in bfloat16, which has three digits"
 
 
 def test_matrices_of_one_shape_and_stacked_matrices_are_each_orthogonalised_by_itself():
@@ -56,9 +57,16 @@ def test_matrices_of_one_shape_and_stacked_matrices_are_each_orthogonalised_by_i
 @pytest.mark.parametrize("shape", [(3, 5, 19), (2, 19, 5), (1, 7, 7)])
 def test_orthogonal_brings_every_singular_value_near_one(shape: tuple[int, ...]):
     matrices = torch.randn(shape, generator=torch.Generator().manual_seed(3))
-    values = torch.linalg.svdvals(orthogonal(matrices).float())
+    values = torch.linalg.svdvals(orthogonal(matrices))
     assert values.min() > 0.3 and values.max() < 1.4
     assert torch.isfinite(orthogonal(torch.zeros(shape))).all()
+    assert torch.isfinite(orthogonal(torch.zeros(shape, dtype=torch.bfloat16))).all()
+
+
+def test_the_iteration_is_in_the_runs_precision():
+    for precision in ("float32", "bfloat16"):
+        muon = optimizers(decoder(), "muon", 0.003, 0.0, precision=precision)[0]
+        assert isinstance(muon, Muon) and muon.dtype == getattr(torch, precision)
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])

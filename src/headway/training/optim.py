@@ -14,14 +14,22 @@ from headway.nn.feedforward import FeedForward
 class Muon(torch.optim.Optimizer):
     """Momentum whose update is replaced by the nearest orthogonal matrix (Jordan et al. 2024), for hidden matrices.
 
-    Matrices of one shape are orthogonalised together, by the five-step quintic Newton-Schulz iteration in bfloat16,
-    and scaled by √max(1, rows / columns).  A parameter with an attribute ``stacked`` = n is n matrices on top of each
-    other (queries, keys and values; a gate and what it gates), each orthogonalised by itself.  ``weight_decay`` is per
-    unit of learning rate.
+    Matrices of one shape are orthogonalised together, by the five-step quintic Newton-Schulz iteration in bfloat16 or
+    float32 (``dtype``), and scaled by √max(1, rows / columns).  A parameter with an attribute ``stacked`` = n is n
+    matrices on top of each other (queries, keys and values; a gate and what it gates), each orthogonalised by itself.
+    ``weight_decay`` is per unit of learning rate.
     """
 
-    def __init__(self, params: Iterable[Any], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0):
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+    ):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -37,7 +45,7 @@ class Muon(torch.optim.Optimizer):
                 by_shape.setdefault(matrix, []).append((p, update))
             for (rows, columns), pairs in by_shape.items():
                 stack = torch.cat([update.view(-1, rows, columns) for _, update in pairs])  # (n, rows, columns)
-                stack = orthogonal(stack).float() * max(1.0, rows / columns) ** 0.5
+                stack = orthogonal(stack.to(self.dtype)).float() * max(1.0, rows / columns) ** 0.5
                 counts = [update.shape[0] // rows for _, update in pairs]
                 for (p, _), new in zip(pairs, stack.split(counts), strict=True):
                     p.mul_(1 - group["lr"] * group["weight_decay"])
@@ -45,14 +53,14 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Bring every singular value near 1 by Newton-Schulz: (n, rows, columns) -> the same, in bfloat16."""
-    x = matrices.bfloat16()
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mT if tall else x
+    """Bring every singular value near 1 by Newton-Schulz: (n, rows, columns) -> the same."""
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(5):
+    for _ in range(5):  # x becomes 3.4445 x - 4.7750 (x xᵀ) x + 2.0315 (x xᵀ)² x
         product = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * product + 2.0315 * product @ product) @ x
+        factor = torch.baddbmm(product, product, product, beta=-4.7750, alpha=2.0315)
+        x = torch.baddbmm(x, factor, x, beta=3.4445)
     return x.mT if tall else x
 
 
@@ -97,6 +105,7 @@ def optimizers(
     *,
     layer_decay: float = 1.0,
     by_rows: bool = False,
+    precision: str = "float32",
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
@@ -104,6 +113,8 @@ def optimizers(
     do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``MUON_RATE`` times it.  With ``layer_decay``
     below 1 the last block and the head have the full rate, each block before ``layer_decay`` times that of the next,
     and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large tables to RowAdam.
+    ``precision`` is that of the run; Muon's products are in it too, since on a processor without bfloat16 its iteration
+    would take longer than all the rest.
     """
     for module in model.modules():
         if isinstance(module, Attention) and hasattr(module, "qkv") and module.n_heads == module.n_kv_heads:
@@ -128,7 +139,7 @@ def optimizers(
         else:
             adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
     if muons:
-        result.append(Muon(muons))
+        result.append(Muon(muons, dtype=getattr(torch, precision)))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     if adams:
         result.append(adam(adams, betas=(0.9, 0.99), eps=1e-8, fused=True))

@@ -173,6 +173,7 @@ def _optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
         plan.weight_decay,
         layer_decay=plan.layer_decay,
         by_rows=plan.base is not None,
+        precision=plan.precision,
     )
 
 
