@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
+from headway.tasks.cross_entropy import cross_entropy
 
 
 class LanguageModeling:
@@ -30,10 +30,7 @@ class LanguageModeling:
         logits = model(batch.ids, batch.mask).float()  # (B, T, V)
         smoothing = self.label_smoothing if model.training else 0.0
         targets = batch.targets.flatten()
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), targets, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED
-        )
-        return loss, int((targets != IGNORED).sum())
+        return cross_entropy(logits.flatten(0, 1), targets, smoothing), int((targets != IGNORED).sum())
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:

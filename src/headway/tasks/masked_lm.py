@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.nn.random import generator
+from headway.tasks.cross_entropy import cross_entropy
 from headway.tasks.ngram import unigrams
 from headway.text.tokenizer import Tokenizer
 
@@ -67,7 +67,7 @@ class MaskedLM:
         Only their positions go through the V-wide head.
         """
         logits, targets = self._predict(model, batch, *self.hide(batch))
-        return F.cross_entropy(logits, targets, reduction="sum"), len(targets)
+        return cross_entropy(logits, targets), len(targets)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class MaskedLM:
         total, right, count = 0.0, 0, 0
         for batch in batches:
             logits, targets = self._predict(model, batch, *self.hide_as_always(batch))
-            total += F.cross_entropy(logits, targets, reduction="sum").item()
+            total += cross_entropy(logits, targets).item()
             right += int((logits.argmax(dim=-1) == targets).sum())
             count += len(targets)
         loss = total / max(1, count)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
+from headway.tasks.cross_entropy import cross_entropy
 from headway.tasks.r_drop import divergence, twice
 
 
@@ -35,12 +35,12 @@ class Translation:
         count = int((batch.targets != IGNORED).sum())
         smoothing = self.label_smoothing if model.training else 0.0
         if not (model.training and self.r_drop):
-            return self._cross_entropy(self._logits(model, batch), batch.targets, smoothing), count
+            return _cross_entropy(self._logits(model, batch), batch.targets, smoothing), count
         batch = twice(batch)
         logits = self._logits(model, batch)  # (2 B, T, V)
         halves = zip(logits.chunk(2), (batch.targets != IGNORED).chunk(2), strict=True)
         apart = divergence(*(half[asked] for half, asked in halves))
-        return self._cross_entropy(logits, batch.targets, smoothing) / 2 + self.r_drop / 2 * apart, count
+        return _cross_entropy(logits, batch.targets, smoothing) / 2 + self.r_drop / 2 * apart, count
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Translation:
         total, right, count = 0.0, 0, 0
         for batch in batches:
             logits = self._logits(model, batch)
-            total += self._cross_entropy(logits, batch.targets, 0.0).item()
+            total += _cross_entropy(logits, batch.targets, 0.0).item()
             right += int((logits.argmax(dim=-1) == batch.targets).sum())
             count += int((batch.targets != IGNORED).sum())
         loss = total / max(1, count)
@@ -62,12 +62,9 @@ class Translation:
         """(B, T, V) in float32."""
         return model(batch.ids, shifted(batch.targets, self.start), batch.mask).float()
 
-    @staticmethod
-    def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        flat = logits.flatten(0, 1)
-        return F.cross_entropy(
-            flat, targets.flatten(), reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED
-        )
+
+def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    return cross_entropy(logits.flatten(0, 1), targets.flatten(), smoothing)
 
 
 def shifted(targets: Tensor, start: int) -> Tensor:
