@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import headway
+from headway.cli.explain import explain
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.inference.export import export
@@ -187,11 +188,66 @@ def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tm
     model.head = frozen_head(model, 3)
     ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
     targets = [0, 1, 2, 0, 1, 2]
-    fit_frozen(model, ["a", "b", "c"], ids, targets, len(ids))
+    assert fit_frozen(model, ids, targets, len(ids)) == len(ids)
     expected = LogisticRegression(C=3.0, max_iter=1000).fit(vectors(model, ids), targets)
     with torch.no_grad():
         found = torch.cat([model(torch.tensor([row])).softmax(-1) for row in ids])
     np.testing.assert_allclose(found.numpy(), expected.predict_proba(vectors(model, ids)), atol=1e-5)
+
+
+def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monkeypatch: pytest.MonkeyPatch):
+    from headway.training import frozen
+
+    monkeypatch.setattr(frozen, "TOGETHER", 1)
+    model, words = load_model(base), Tokenizer.load(base)
+    model.head = frozen.frozen_head(model, 3)
+    ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
+    assert frozen.fit_frozen(model, ids, [0, 1, 2, 0, 1, 2], len(ids), seconds=0.0) == 3
+    assert frozen.fit_frozen(model, ids, [0, 1, 2, 0, 1, 2], len(ids), seconds=60.0) == 6
+
+
+def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
+    from headway.tasks.classification import balanced_weights
+    from headway.training.frozen import fit_frozen, frozen_head
+
+    words = Tokenizer.load(base)
+    ids = words.encode_batch([*["the cat sat"] * 30, "old dogs ran", "the cat ran"])
+    targets = [*[0] * 30, 1, 1]
+    rare = []
+    for weights in (None, balanced_weights(targets, 2)):
+        model = load_model(base)
+        model.head = frozen_head(model, 2)
+        fit_frozen(model, ids, targets, len(ids), weights=weights)
+        with torch.no_grad():
+            rare.append(model(torch.tensor([ids[-1]])).softmax(-1)[0, 1].item())
+    assert rare[1] > rare[0] + 0.1
+
+
+@pytest.mark.parametrize("name, value", [("average", 0.9), ("optimizer", "muon"), ("clip", 3.0), ("patience", 2)])
+def test_options_of_the_loop_are_refused_with_frozen_and_train_the_whole_model_else(
+    name: str, value: object, base: Path, rows: Path, tmp_path: Path
+):
+    with pytest.raises(InputError, match="for training the whole model"):
+        headway.train(rows, from_model=str(base), frozen=True, out=tmp_path / "no", quiet=True, **{name: value})
+    words = {"time": "6s", "quiet": True, "threads": 1, "precision": "float32", name: value}
+    headway.train(rows, from_model=str(base), out=tmp_path / "run", **words)
+    assert not json.loads((tmp_path / "run" / "headway.json").read_text())["plan"]["frozen"]
+
+
+def test_only_what_is_fitted_counts_as_trained(base: Path, rows: Path, tmp_path: Path):
+    for way in ("frozen", "contrastive"):
+        headway.train(rows, from_model=str(base), out=tmp_path / way, quiet=True, threads=1, **{way: True})
+    facts = [json.loads((tmp_path / way / "headway.json").read_text()) for way in ("frozen", "contrastive")]
+    frozen, contrastive = (one["trained_parameters"] for one in facts)
+    head = load_model(tmp_path / "frozen").head
+    assert frozen == sum(p.numel() for p in head.parameters()) < contrastive < facts[1]["parameters"]
+
+
+def test_options_that_say_nothing(rows: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="--from is empty"):
+        headway.train(rows, from_model=" ", out=tmp_path / "run")
+    with pytest.raises(InputError, match="all --seeds would give one classifier"):
+        headway.train(rows, from_model="x", frozen=True, seeds=2, out=tmp_path / "run")
 
 
 def test_a_whole_model_is_tuned_from_a_base_and_saved_as_a_sentence_classifier(base: Path, rows: Path, tmp_path: Path):
@@ -227,6 +283,25 @@ def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
     assert found["val_loss"] <= max(values)
     again = headway.train(rows, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
     assert again["val_loss"] == found["val_loss"]
+    other = tmp_path.parent / "other.csv"
+    other.write_text(rows.read_text(encoding="utf-8").replace("cat", "rat"), encoding="utf-8")
+    with pytest.raises(InputError, match="other options: --seeds 2"):
+        headway.train(rows, **{**tiny, "steps": 8}, seeds=3, out=tmp_path, quiet=True)
+    with pytest.raises(InputError, match="other data"):
+        headway.train(other, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
+
+
+def test_where_one_model_is_wanted_of_several_the_best_is_taken_and_told(
+    rows: Path, tmp_path: Path, tiny: dict, capsys: pytest.CaptureFixture
+):
+    headway.train(rows, **{**tiny, "steps": 2}, seeds=2, out=tmp_path / "both", quiet=True)
+    found = export(tmp_path / "both", tmp_path / "out")
+    assert found.member == json.loads((tmp_path / "both" / "headway.json").read_text())["best_member"]
+    assert export(tmp_path / "both" / "seed-0", tmp_path / "alone").member is None
+    assert explain(headway.load(tmp_path / "both"))["members"] == 2
+    assert explain(headway.load(tmp_path / "both" / "seed-0"))["members"] == 1
+    headway.train(rows, from_model=str(tmp_path / "both"), steps=1, out=tmp_path / "on", threads=1)
+    assert f"begun is from {found.member}, the best" in capsys.readouterr().err
 
 
 REFUSED = {

@@ -27,11 +27,12 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
     A file the model was trained on is recognised, and only its held-out part is measured.
     """
     started = time.monotonic()
-    from headway.inference.evaluation import NAMES, evaluate
+    from headway.inference.evaluation import evaluate
+    from headway.tasks.task import METRICS
 
     found = evaluate(run, list(inputs), **columns)
     found = {"task": found["task"], "seconds": time.monotonic() - started, **found}
-    keys = ("task", "seconds", *NAMES, "examples", *(key for key in MORE if key in found))
+    keys = ("task", "seconds", *METRICS, "examples", *(key for key in MORE if key in found))
     emit({key: found[key] for key in keys}, as_json, _lines(found))
 
 

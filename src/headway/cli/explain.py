@@ -36,10 +36,16 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
 
     Each parameter counts once, at the first part that has it, so that those of the blocks add up to ``parameters``.
     FLOPs are those of a forward pass over ``length`` tokens, for each token.  Everything is checked against the
-    arithmetic of ``models.size``; RuntimeError means that the two disagree.
+    arithmetic of ``models.size``; RuntimeError means that the two disagree.  Of ``members`` that answer together, the
+    first is shown.
     """
+    from headway.inference.classifier import Classifier
+    from headway.models.ensemble import Ensemble
     from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
 
+    members = len(pipe.model.members) if isinstance(pipe.model, Ensemble) else 1
+    if members > 1:
+        pipe = Classifier(pipe.model.members[0], pipe.tokenizer, pipe.labels)
     model = pipe.model
     length = model.config.max_length
     words = _wiring(model)
@@ -52,6 +58,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
         raise RuntimeError(f"the model has {total} parameters and {flops} FLOPs, its parts {predicted} and {counted}")
     cached = None if words["wiring"] == "encoder" else cache_bytes(model.config, 1, 1)
     return {
+        "members": members,
         "wiring": words["wiring"],
         "parameters": total,
         "bytes": weight_bytes(total),
@@ -183,8 +190,11 @@ def _noting(path: list[Row], name: str) -> Any:
 def _lines(run: str, found: dict[str, Any]) -> list[str]:
     """The same for a person, at most 100 columns wide."""
     total, length, each = found["parameters"], found["length"], found["cache_bytes_per_token"]
+    count = found["members"]
+    several = [f"The first of {count} such models, whose answers are averaged."] if count > 1 else []
     lines = [
         f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters",
+        *several,
         "",
         f"  {'part':31}{'tensors':33}{'parameters':>12}{'share':>8}{'FLOPs/token':>14}",
     ]

@@ -8,12 +8,12 @@ from typing import Any
 from headway.errors import InputError
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
+from headway.tasks.task import METRICS
 from headway.training.config import TrainOptions
 from headway.training.prepare import read_input
 
 READING = ("text_column", "label_column", "second_column", "encoding", "delimiter", "on_bad_row")
 """Options of the training run that say how its files are read."""
-NAMES = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
 
 
 def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str | None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     metrics = measure(pipe, Given(source, found, facts, options, same))
     on = f"{source.name}, the held-out part" if same else source.name
-    return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in NAMES}, **metrics}
+    return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in METRICS}, **metrics}
 
 
 def _facts(run: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.storage import flush, write_json
 from headway.strict_json import read_object
 from headway.text.tokenizer import Tokenizer
+from headway.training.run_directory import best_member
 
 RECORD = "headway_export.json"
 """What was written, from what, and how it was checked.  By it an earlier export is known, which may be replaced."""
@@ -35,6 +36,8 @@ class Export:
     out: Path
     task: str
     parity: Parity
+    member: str | None = None
+    """of a run with several seeds, the one that was written: its classifiers answer together, a directory holds one"""
 
     @property
     def made(self) -> bool:
@@ -63,7 +66,7 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
             beside.mkdir(parents=True)
         with _as_input_error(place):
             _write(model, tokenizer, directory, beside)
-        found = Export(place, task, compare(model, tokenizer, beside))
+        found = Export(place, task, compare(model, tokenizer, beside), best_member(directory))
         if found.made:
             with _as_input_error(place):
                 write_json(beside / RECORD, _record(str(source), found, beside))

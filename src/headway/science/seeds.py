@@ -15,7 +15,15 @@ from headway.training.config import TrainOptions, seconds
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
 from headway.training.run_directory import RunDirectory
-from headway.training.session import DEFAULT_TIME, run_training
+from headway.training.session import (
+    DEFAULT_TIME,
+    check_same,
+    check_same_data,
+    fingerprints,
+    recorded,
+    run_training,
+    validation_input,
+)
 
 COMPARED = ("val_loss", "accuracy", "macro_f1")
 
@@ -34,14 +42,16 @@ def run_seeds(
     All hold out the same rows.  ``out`` then is the directory of the best of them, as other programs read it, and its
     headway.json names all ``members``, whose probabilities are averaged here.  Raises InputError for another task.
     """
-    _, found = read_input(inputs, options)
+    source, found = read_input(inputs, options)
     if found.task != "classification":
         raise InputError("--seeds is for classification: several seeds give several classifiers, averaged.")
     run = RunDirectory(out)
     before = run.read()
-    if before is not None and (before.get("finished") or "members" not in before):
+    if before is not None:
         if "members" not in before:
             raise InputError(f"{out}: holds another run; name another directory with --out.")
+        check_same(before, options, run)
+        check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source.name, run)
         progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
         return run
     names = [f"seed-{options.seed + i}" for i in range(options.seeds)]
@@ -54,10 +64,10 @@ def run_seeds(
         members.append(
             run_training(inputs, one, out=out / name, validation=validation, progress=progress, command=command)
         )
-    return _combined(run, members, names)
+    return _combined(run, members, names, options)
 
 
-def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str]) -> RunDirectory:
+def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], options: TrainOptions) -> RunDirectory:
     """The directory of all: the best member's files, and what they reach together."""
     best = min(members, key=lambda member: member.facts["metrics"]["val_loss"])
     for path in best.path.iterdir():
@@ -69,7 +79,7 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str]) 
             shutil.copyfile(path, run.path / path.name)
     each = {key: [member.facts["metrics"][key] for member in members] for key in COMPARED}
     facts: dict[str, Any] = json.loads((best.path / "headway.json").read_text(encoding="utf-8"))
-    facts["members"] = names
+    facts |= {"members": names, "best_member": best.path.name, "options": recorded(options)}
     facts["seeds"] = {
         key: {"mean": statistics.fmean(values), "spread": max(values) - min(values), "values": values}
         for key, values in each.items()

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from headway.data.batches import Batch
 
+METRICS = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf", "mrr", "spearman")
+"""Those that are reported of every run, where they do not apply as None."""
+
 
 class Task(Protocol):
     """What a model is trained for."""

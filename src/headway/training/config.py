@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -82,6 +83,10 @@ class TrainOptions:
     seeds: int = option(1, "train this many classifiers with seeds of their own and average their answers")
     tensorboard: bool = option(False, "write TensorBoard files too")
 
+    def given(self, names: Collection[str]) -> list[str]:
+        """Those of the named options that are not as they are by default."""
+        return [one.name for one in fields(self) if one.name in names and getattr(self, one.name) != one.default]
+
     def __post_init__(self) -> None:
         for entry in fields(self):
             value, choices = getattr(self, entry.name), entry.metadata["choices"]
@@ -112,6 +117,8 @@ class TrainOptions:
             _at_least(self, name, 1)
         for name in ("clip", "patience", "seed", "split_seed", "weight_decay", "freeze", "r_drop"):
             _at_least(self, name, 0)
+        if self.from_model is not None and not self.from_model.strip():
+            raise InputError("--from is empty; name a directory or a hub id.")
         if self.seed >= 1 << 63:
             raise InputError(f"--seed is {self.seed}; it must be below 2 to the power of 63.")
         for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup", "bpe_dropout"):
@@ -133,23 +140,30 @@ class TrainOptions:
         for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
-        for name in ("frozen", "contrastive"):
-            if getattr(self, name) and self.lora is not None:
-                raise InputError(f"--{name} and --lora were both given; they are two ways to train, choose one.")
-        for name in ("steps", "epochs", "learning_rate"):
-            if (self.frozen or self.contrastive) and getattr(self, name) is not None:
-                way = "frozen" if self.frozen else "contrastive"
-                raise InputError(f"--{flag(name)} is for training the whole model, which --{way} does not.")
+        for name in self.given(OF_THE_LOOP) if self.frozen or self.contrastive else ():
+            way = "contrastive" if self.contrastive else "frozen"
+            raise InputError(f"--{flag(name)} is for training the whole model, which --{way} does not; choose one.")
+        if self.frozen and not self.contrastive and self.seeds > 1:
+            raise InputError(
+                "--frozen draws nothing at random, so all --seeds would give one classifier; leave one out."
+            )
         if self.lora is not None and self.optimizer == "muon":
             raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 10:
             raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
 
 
+OF_THE_LOOP = (
+    "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "optimizer", "learning_rate",
+    "weight_decay", "schedule", "warmup", "clip", "dropout", "token_dropout", "label_smoothing", "r_drop",
+    "layer_decay", "freeze", "lora", "extend_vocab", "average", "patience", "evaluations",
+)  # fmt: skip
+"""Options of training a whole model step by step: a linear classifier on its vectors has none of these."""
 FOR_TASK = {
     **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
     "r_drop": ("classification", "translation"),
+    "label_smoothing": ("language_modeling", "classification", "translation"),
     **dict.fromkeys(("bpe_dropout", "model", "source_language", "target_language"), ("translation",)),
 }
 """Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""

@@ -8,11 +8,13 @@ sentence-transformers reads.
 """
 
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from headway.data.batches import length_batches, pad
 from headway.models.heads import ClassificationHead, pool
@@ -27,6 +29,8 @@ DEPTH = 2 / 3
 TEMPLATES = ("{}", "this is {}", "it was {}", "a {} text", "This text is {}.", "This sentence is {}.")
 LABEL_WEIGHT = 16.0
 """How many rows the sentences of one label count for together."""
+TOGETHER = 256
+"""Rows that are read between two looks at the clock."""
 INVERSE_PENALTY = 3.0
 """scikit-learn's C: chosen with ``LABEL_WEIGHT`` on rows of the customer reviews' training file."""
 
@@ -49,24 +53,54 @@ def with_label_rows(
     return [*rows, *tokenizer.encode_batch(texts, special=True)], [*targets, *classes]
 
 
-def fit_frozen(model: Encoder, labels: Sequence[str], rows: list[list[int]], targets: list[int], n_rows: int) -> None:
+def fit_frozen(
+    model: Encoder,
+    rows: list[list[int]],
+    targets: list[int],
+    n_rows: int,
+    *,
+    seed: int = 0,
+    weights: Tensor | None = None,
+    seconds: float | None = None,
+) -> int:
     """Fit the classifier of a model with a ``frozen_head``, in place.
 
-    ``rows`` are ids and ``targets`` classes; the first ``n_rows`` are data, the others made of labels.
+    ``rows`` are ids and ``targets`` classes; the first ``n_rows`` are data, the others made of labels.  ``weights``
+    (C,) are what a row of each class counts.  Rows are read in an order that the seed draws, until ``seconds`` are
+    over: returns how many of the data that were.
     """
     from sklearn.linear_model import LogisticRegression
 
-    x = vectors(model, rows)
-    weights = np.full(len(rows), LABEL_WEIGHT / len(TEMPLATES))
-    weights[:n_rows] = 1.0
-    fitted = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(x, targets, sample_weight=weights)
+    order, needed = _reading_order(targets, n_rows, seed)
+    began, read = time.monotonic(), 0
+    parts: list[np.ndarray] = []
+    while read < len(order) and (not parts or seconds is None or time.monotonic() - began < seconds):
+        part = order[read : max(read + TOGETHER, needed)]
+        parts.append(vectors(model, [rows[i] for i in part]))
+        read += len(part)
+    known = np.array(order[:read])
+    counts = np.where(known < n_rows, 1.0, LABEL_WEIGHT / len(TEMPLATES))
+    y = np.asarray(targets)[known]
+    if weights is not None:
+        counts *= weights.numpy()[y]
+    fitted = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(np.concatenate(parts), y, sample_weight=counts)
     matrix, bias = fitted.coef_, fitted.intercept_
-    if len(labels) == 2:  # one logit for both: half of it for each gives the same probabilities
+    if len(matrix) == 1:  # one logit for both classes: half of it for each gives the same probabilities
         matrix, bias = np.concatenate([-matrix, matrix]) / 2, np.concatenate([-bias, bias]) / 2
     head: Any = model.head
     with torch.no_grad():
         head.out.weight.copy_(torch.from_numpy(matrix))
         head.out.bias.copy_(torch.from_numpy(bias))
+    return int((known < n_rows).sum())
+
+
+def _reading_order(targets: list[int], n_rows: int, seed: int) -> tuple[list[int], int]:
+    """All rows in the order in which they are read, and how many must be: one of each class, and the labels' own."""
+    drawn = np.random.default_rng(seed).permutation(n_rows)
+    first = drawn[np.unique(np.asarray(targets)[drawn], return_index=True)[1]].tolist()
+    made = list(range(n_rows, len(targets)))
+    chosen = set(first)
+    return [*made, *first, *(i for i in drawn.tolist() if i not in chosen)], len(made) + len(first)
 
 
 def label_texts(labels: Sequence[str]) -> tuple[list[str], list[int]]:

@@ -23,6 +23,17 @@ from headway.storage import write_json
 from headway.text.tokenizer import Tokenizer
 from headway.training.checkpoint import remove_leftovers
 
+
+def best_member(path: Path) -> str | None:
+    """Of a run with several seeds, the name of the one whose files stand for all; None for any other directory."""
+    try:
+        facts = json.loads((path / "headway.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    members = facts.get("members") if isinstance(facts, dict) else None
+    return str(facts.get("best_member", members[0])) if members else None
+
+
 FOREIGN = ("config.json", "model.safetensors", "checkpoints")
 """What a directory without headway.json must not hold: training would write over it."""
 

@@ -17,7 +17,7 @@ from headway.data.feed import Feed, RowFeed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.models.lora import count_parameters
-from headway.tasks.task import Task
+from headway.tasks.task import METRICS, Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, load_base, take_stack
 from headway.training.budget import Budget, StepBudget, TimeBudget
@@ -30,7 +30,7 @@ from headway.training.prepare import read_input
 from headway.training.presets import with_lora
 from headway.training.progress import Silent
 from headway.training.recipes import Ingredients, Recipe, recipe_for
-from headway.training.run_directory import RunDirectory, machine, now, versions
+from headway.training.run_directory import RunDirectory, best_member, machine, now, versions
 from headway.training.trainer import Interrupted, Job, State, train
 
 DEFAULT_TIME = "5m"
@@ -63,7 +63,7 @@ def run_training(
     run = RunDirectory(out)
     earlier = run.read()
     if earlier is not None:
-        _check_same(earlier, options, run)
+        check_same(earlier, options, run)
         options = replace(options, time=earlier["options"]["time"], steps=earlier["options"]["steps"])
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -71,10 +71,12 @@ def run_training(
     progress.phase("reading")
     source, found = read_input(inputs, options)
     check_for_task(options, found.task)
-    held_out = read_input(validation, replace(options, task=found.task))[0] if validation else None
-    prints = {"data": source.fingerprint, "validation": held_out.fingerprint if held_out is not None else None}
+    if isinstance(source, Corpus) and options.batch_size is not None:
+        raise InputError("--batch-size is for texts of different lengths; running text has --batch-tokens.")
+    held_out = validation_input(validation, options, found)
+    prints = fingerprints(source, held_out)
     if earlier is not None:
-        _check_same_data(earlier, prints, source.name, run)
+        check_same_data(earlier, prints, source.name, run)
         if earlier.get("finished"):
             progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
             return run
@@ -92,7 +94,7 @@ def run_training(
                     headway=versions()["headway"],
                     task=found.task,
                     command=list(command),
-                    options=_options(options),
+                    options=recorded(options),
                     validation=[str(path) for path in validation],
                     validation_fingerprint=prints["validation"],
                     plan=plan.plain(),
@@ -121,11 +123,21 @@ def run_training(
         if learning < whole:
             progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
         left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
-        if prepared.recipe.fit(prepared.plan, prepared.model, _shower(progress), left):
+        if _fitted(run, prepared, left, progress):
             _finish_fitted(run, prepared, started, progress)
         else:
             _train(run, prepared, options, started, progress)
         return run
+
+
+def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
+    """The files to validate on, read for the task that was found, if any were named."""
+    return read_input(validation, replace(options, task=found.task))[0] if validation else None
+
+
+def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
+    """By which a run knows its data again."""
+    return {"data": source.fingerprint, "validation": None if held_out is None else held_out.fingerprint}
 
 
 def _adapt(
@@ -190,7 +202,9 @@ def _prepare(
 ) -> Prepared:
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
     tokenizer = Tokenizer.load(run.path) if earlier is not None else None
-    base = load_base(options.from_model) if options.from_model else None
+    base = load_base(options.from_model) if options.from_model is not None else None
+    if base is not None and (member := best_member(base.path)):
+        progress.say(f"{base.path}: holds several classifiers that answer together; begun is from {member}, the best")
     if base is not None and options.adapt:
         take_stack(base, run.path / ADAPTED)
     if base is not None and earlier is not None:
@@ -259,6 +273,15 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     _finish(run, state, started)
 
 
+def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Silent) -> bool:
+    """Fit the model without the loop, where the plan wants that; whether it was so."""
+    try:
+        return prepared.recipe.fit(prepared.plan, prepared.model, _shower(progress), seconds)
+    except KeyboardInterrupt:
+        progress.say(f"{run.path}: nothing is kept of a fit that is broken off; the same command begins it again")
+        raise
+
+
 def _shower(progress: Silent) -> Callable[[float, float], None]:
     """What shows how far a fit is."""
     began = time.monotonic()
@@ -301,7 +324,6 @@ def result(run: RunDirectory) -> dict[str, Any]:
     """What the command reports: the keys of its JSON object, with None where a metric does not apply."""
     facts = run.facts
     metrics = facts.get("metrics", {})
-    names = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
     return {
         "task": facts["task"],
         "seconds": facts.get("seconds"),
@@ -310,7 +332,7 @@ def result(run: RunDirectory) -> dict[str, Any]:
         "steps": facts.get("steps"),
         "tokens": facts.get("tokens"),
         "train_loss": facts.get("train_loss"),
-        **{name: metrics.get(name) for name in names},
+        **{name: metrics.get(name) for name in METRICS},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
     }
@@ -341,14 +363,14 @@ def _say_data(data: Recipe, progress: Silent) -> None:
         progress.say(f"baseline {baseline['name']}: {numbers}")
 
 
-def _options(options: TrainOptions) -> dict[str, Any]:
+def recorded(options: TrainOptions) -> dict[str, Any]:
     """The options as they are recorded, with the time that is meant when none is given."""
     return {**asdict(options), "time": None if options.steps is not None else options.time or DEFAULT_TIME}
 
 
-def _check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> None:
+def check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> None:
     """An earlier run is taken up only with its own options.  Raises InputError naming those that differ."""
-    before, asked = dict(earlier.get("options", {})), _options(options)
+    before, asked = dict(earlier.get("options", {})), recorded(options)
     changed = [name for name in asked if name in before and before[name] != asked[name]]
     if changed:
         listed = ", ".join(f"--{flag(name)} {before[name]} (now {asked[name]})" for name in changed)
@@ -368,7 +390,7 @@ def _check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> 
         )
 
 
-def _check_same_data(earlier: dict[str, Any], prints: dict[str, str | None], name: str, run: RunDirectory) -> None:
+def check_same_data(earlier: dict[str, Any], prints: dict[str, str | None], name: str, run: RunDirectory) -> None:
     """An earlier run is taken up only with its own data.  Raises InputError otherwise."""
     before = {"data": earlier["data"]["fingerprint"], "validation": earlier.get("validation_fingerprint")}
     if before["data"] != prints["data"]:

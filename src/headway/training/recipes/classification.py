@@ -1,13 +1,14 @@
 """Predict the label of a text."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from headway.data.feed import Feed, RowFeed
 from headway.data.labels import Labelled, check_labels, labelled, leaks
@@ -17,6 +18,7 @@ from headway.errors import InputError
 from headway.hub.fine_tune import for_classification, leave_pooler
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
+from headway.models.freeze import freeze
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
@@ -26,7 +28,7 @@ from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
-from headway.training.config import TrainOptions
+from headway.training.config import OF_THE_LOOP, TrainOptions
 from headway.training.contrastive import tune_vectors
 from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
 from headway.training.plan import Plan
@@ -42,6 +44,8 @@ LEAST_PASSES = 1.0
 """A pretrained model is trained as a whole where the time is enough for so many passes over the rows."""
 READING = 0.35
 """The share of a pass of training that it takes to read the rows once with the blocks that are kept."""
+LEAST_READ = 0.2
+"""The share of the rows that there must be time to read, for a classifier on vectors; else the model is trained."""
 TUNING = 0.6
 """The share of the time that tuning the vectors may take; the rest is for reading all rows with the tuned model."""
 
@@ -53,7 +57,7 @@ class ClassificationRecipe(Recipe):
         table, held_out = given.source, given.held_out
         if not isinstance(table, Table):
             raise TypeError("a classifier needs a table")
-        self.options, self.base = given.options, given.base
+        self.options, self.base, self.say = given.options, given.base, given.say
         if self.base is not None:
             _check_base(self.base, self.options)
         columns = given.found.text_column or "", given.found.label_column or ""
@@ -116,7 +120,9 @@ class ClassificationRecipe(Recipe):
         if plan.frozen:
             leave_pooler(base)
             base.head = frozen_head(base, classes)
-            return first_blocks(base, config.n_layers)
+            model = first_blocks(base, config.n_layers)
+            model.stack.requires_grad_(plan.contrastive)
+            return freeze(model, 0)
         model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
         return prepared_base(model, plan)
 
@@ -124,29 +130,37 @@ class ClassificationRecipe(Recipe):
         """The reason for a linear classifier alone, or nothing."""
         if self.options.frozen or self.options.contrastive:
             return "--contrastive" if self.options.contrastive else "--frozen"
-        names = ("epochs", "steps", "learning_rate", "lora", "extend_vocab", "freeze", "layer_decay")
-        asked = any(getattr(self.options, name) is not None for name in names)
         reads_on = self.base is not None and isinstance(self.base.model, Decoder)
-        if asked or reads_on:
+        if self.options.given(OF_THE_LOOP) or reads_on:
             return ""
         if len(self.train) < FEW_ROWS * len(self.labels):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
         needed = pass_seconds(config, [len(ids) for ids in self.train])
-        if seconds is not None and self.options.steps is None and READING * needed < seconds < LEAST_PASSES * needed:
+        if seconds is not None and LEAST_READ * READING * needed < seconds < LEAST_PASSES * needed:
             return f"{seconds:.0f} s are not enough to train on {len(self.train):,} rows"
         return ""
 
     def fit(
         self, plan: Plan, model: nn.Module, show: Callable[[float, float], None], seconds: float | None = None
     ) -> bool:
-        if plan.frozen:
-            encoder: Any = model
-            rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
-            if plan.contrastive:
-                most = None if seconds is None else max(1.0, TUNING * seconds)
-                tune_vectors(encoder, rows, targets, plan.seed, show, most)
-            fit_frozen(encoder, self.labels, rows, targets, len(self.train))
-        return plan.frozen
+        if not plan.frozen:
+            return False
+        encoder: Any = model
+        began = time.monotonic()
+        rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
+        if plan.contrastive:
+            most = None if seconds is None else max(1.0, TUNING * seconds)
+            tune_vectors(encoder, rows, targets, plan.seed, show, most)
+        left = None if seconds is None else seconds - (time.monotonic() - began)
+        count, weights = len(self.train), self._class_weights()
+        read = fit_frozen(encoder, rows, targets, count, seed=plan.seed, weights=weights, seconds=left)
+        if read < len(self.train):
+            self.say(f"warning: the time was enough for {read:,} of {len(self.train):,} rows; more --time would help")
+        return True
+
+    def _class_weights(self) -> Tensor | None:
+        """What a row of each class counts, with --balance."""
+        return balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None
 
     def feed(self, plan: Plan) -> Feed:
         return RowFeed(
@@ -162,7 +176,7 @@ class ClassificationRecipe(Recipe):
     def task(self, plan: Plan) -> Task:
         return Classification(
             self.labels,
-            weights=balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None,
+            weights=self._class_weights(),
             label_smoothing=plan.label_smoothing,
             token_dropout=plan.token_dropout,
             hidden_token=self.tokenizer.mask if self.tokenizer.mask is not None else 0,
