@@ -345,6 +345,16 @@ def test_an_option_that_the_task_does_not_read_is_refused(flag: str, base: Path,
     assert not (tmp_path / "run").exists()
 
 
+def test_the_refusal_says_why_it_is_this_task(base: Path, tmp_path: Path):
+    path = tmp_path / "same.csv"
+    path.write_text("text,label\n" + "a fine lamp,good\na fine lamp,bad\n" * 9)
+    with pytest.raises(InputError) as raised:
+        headway.train(path, from_model=str(base), frozen=True, out=tmp_path / "run", **QUICK)
+    assert "--frozen is for classification, and this is language_modeling; leave it out. Found: " in str(raised.value)
+    assert "'label' holds texts of 4 characters on average: taken as the text (--text-column" in str(raised.value)
+    assert str(raised.value).endswith("no column looks like a label: language modelling (--label-column to classify).")
+
+
 @pytest.mark.parametrize("options", [{"frozen": True}, {"contrastive": True}, {"steps": 4}], ids=str)
 def test_a_sentence_classifier_with_its_pooler_is_exported(options: dict, base: Path, rows: Path, tmp_path: Path):
     model = load_model(base)

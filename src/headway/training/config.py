@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -169,13 +169,16 @@ FOR_TASK = {
 """Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""
 
 
-def check_for_task(options: TrainOptions, task: str) -> None:
-    """Raise InputError when an option was given that the task does not read."""
+def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()) -> None:
+    """Raise InputError when an option was given that the task does not read; ``reasons`` say why it is this task."""
     tasks = {task, "masked_lm"} if options.adapt else {task}
     for entry in fields(options):
         wanted = FOR_TASK.get(entry.name, (task,))
         if getattr(options, entry.name) != entry.default and not tasks & set(wanted):
-            raise InputError(f"--{flag(entry.name)} is for {' and '.join(wanted)}, and this is {task}; leave it out.")
+            why = f" Found: {'; '.join(reasons)}." if reasons else ""
+            raise InputError(
+                f"--{flag(entry.name)} is for {' and '.join(wanted)}, and this is {task}; leave it out.{why}"
+            )
 
 
 def flag(name: str) -> str:

@@ -70,7 +70,7 @@ def run_training(
     keep_freed_memory()
     progress.phase("reading")
     source, found = read_input(inputs, options)
-    check_for_task(options, found.task)
+    check_for_task(options, found.task, found.reasons)
     if isinstance(source, Corpus) and options.batch_size is not None:
         raise InputError("--batch-size is for texts of different lengths; running text has --batch-tokens.")
     held_out = validation_input(validation, options, found)
