@@ -124,7 +124,7 @@ def test_labelled_strips_labels_and_keeps_texts():
     assert found.warnings == [] and found.row_numbers[:2] == [2, 3]
 
 
-@pytest.mark.parametrize("missing", ["", "nan", "NaN", " ", "null"])
+@pytest.mark.parametrize("missing", ["", "nan", "NaN", " ", "null", "N/A", "n/a", "NA", "#N/A"])
 def test_missing_labels_are_no_class(missing):
     source = good(["pos", "neg"] * 11 + [missing] * 2)
     with pytest.raises(InputError, match=r"made\.csv: 2 rows have no label in column 'label' \(lines 24, 25\)"):
@@ -132,6 +132,19 @@ def test_missing_labels_are_no_class(missing):
     found = labelled(source, "text", "label", on_bad_row="skip")
     assert (found.classes, found.dropped, len(found)) == (["neg", "pos"], 2, 22)
     assert found.warnings == ["2 rows without text or label left out (lines 24, 25)"]
+
+
+def test_the_message_says_what_is_read_as_no_label():
+    source = good(["pos", "neg"] * 11 + ["NA", "", "N/A", "NA"])
+    with pytest.raises(InputError, match=r"\(lines 24, 25, 26, 27\); 'NA' and 'N/A' there is read as no label\. Fill"):
+        labelled(source, "text", "label")
+
+
+@pytest.mark.parametrize("word", ["None", "none", "na"])
+def test_words_that_can_name_a_class_are_classes(word):
+    found = labelled(good(["pos", "neg", word] * 11), "text", "label")
+    assert found.classes == sorted(["pos", "neg", word]) and found.dropped == 0
+    assert found.warnings == [f"label {word!r} (11 rows) is taken as a class of its own, not as missing"]
 
 
 def test_empty_texts():

@@ -11,8 +11,8 @@ from headway.data.rows import SKIP_SHARE, check_policy, check_skipped, counted, 
 from headway.data.table import Table
 from headway.errors import InputError
 
-MISSING = frozenset(["", "nan", "null", "<na>", "#n/a"])
-"""What stands for no label, in lower case."""
+MISSING = frozenset(["", "nan", "null", "<na>", "#n/a", "n/a"])
+"""What stands for no label, in lower case; "NA" too, but in capitals alone."""
 
 RARE = 10
 """A class of fewer rows is warned about."""
@@ -66,11 +66,11 @@ def labelled(table: Table, text_column: str, label_column: str, *, on_bad_row: s
     texts = table.column(text_column)
     labels = [label.strip() for label in table.column(label_column)]
     empty = [i for i, text in enumerate(texts) if not text.strip()]
-    missing = [i for i, label in enumerate(labels) if label.casefold() in MISSING]
+    missing = [i for i, label in enumerate(labels) if label.casefold() in MISSING or label == "NA"]
     if on_bad_row == "error":
         if len(empty) > SKIP_SHARE * len(texts):
             _refuse(table, empty, "empty text", f"column {text_column!r}")
-        _refuse(table, missing, "no label", f"column {label_column!r}")
+        _refuse(table, missing, "no label", f"column {label_column!r}", [labels[i] for i in missing])
     bad = set(empty) | set(missing)
     kept = [i for i in range(len(texts)) if i not in bad]
     if on_bad_row == "error":
@@ -101,12 +101,14 @@ def _is_list(label: str) -> bool:
         return False
 
 
-def _refuse(table: Table, rows: list[int], what: str, where: str) -> None:
+def _refuse(table: Table, rows: list[int], what: str, where: str, written: Sequence[str] = ()) -> None:
+    """Raise InputError for rows where there is nothing, or what is ``written`` there stands for nothing."""
     if rows:
         have = "row has" if len(rows) == 1 else "rows have"
+        words = " and ".join(repr(word) for word in dict.fromkeys(written) if word)
         raise InputError(
-            f"{table.name}: {len(rows):,} {have} {what} in {where} ({table.places(rows)}). "
-            "Fill them in, or pass --on-bad-row skip."
+            f"{table.name}: {len(rows):,} {have} {what} in {where} ({table.places(rows)})"
+            f"{f'; {words} there is read as {what}' if words else ''}. Fill them in, or pass --on-bad-row skip."
         )
 
 
@@ -144,7 +146,7 @@ def _label_warnings(counts: Counter[str]) -> list[str]:
         shown = ", ".join(f"{label!r} ({n})" for n, label in rare[:5]) + (", ..." if len(rare) > 5 else "")
         warnings.append(f"{len(rare)} of {len(counts)} labels have fewer than {RARE} rows: {shown}")
     for label in counts:
-        if label.casefold() in ("none", "na", "n/a"):
+        if label.casefold() in ("none", "na"):
             warnings.append(
                 f"label {label!r} ({counted(counts[label], 'row')}) is taken as a class of its own, not as missing"
             )
