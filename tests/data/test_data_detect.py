@@ -213,8 +213,64 @@ def test_texts_that_are_not_read_are_named():
 def test_classes_are_no_second_text_of_a_pair():
     with pytest.raises(InputError, match="embedding needs two columns of texts; found 'text'"):
         detect(made(label=lambda i: ("good", "bad")[i % 2]), task="embedding")
-    found = detect(made(label=lambda i: ("good", "bad")[i % 2], other=lambda i: sentence(i + 99)), task="embedding")
+    source = made(label=lambda i: ("good", "bad")[i % 2], other=lambda i: sentence(i + 99))
+    found = detect(source, task="embedding", text_column="text", second_column="other")
     assert (found.text_column, found.second_column, found.label_column) == ("text", "other", None)
+
+
+def pairs(**columns) -> Table:
+    return made(other=lambda i: sentence(i + 99), **columns)
+
+
+@pytest.mark.parametrize("name", ["label", "type", "relation"])
+def test_scores_in_words_are_refused(name):
+    source = pairs(id=lambda i: i, **{name: lambda i: ("positive", "negative")[i % 2]})
+    with pytest.raises(InputError) as raised:
+        detect(source, task="embedding")
+    assert str(raised.value) == (
+        f"made.csv: column {name!r} looks like the score of each pair, but holds 'positive' (line 2). Scores must be "
+        "numbers (for example 0 and 1); --text-column and --second-column take the pairs alone, all as belonging "
+        "together."
+    )
+    with pytest.raises(InputError, match=f"column {name!r} looks like the score"):
+        detect(source, task="embedding", text_column="text")
+    found = detect(source, task="embedding", text_column="text", second_column="other")
+    assert (found.second_column, found.label_column) == ("other", None)
+    assert f"column {name!r} is not read: every pair counts as belonging together" in found.reasons
+    assert not any("'id'" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ({"is_duplicate": lambda i: i % 2}, "'is_duplicate'"),
+        ({"rating": lambda i: i / 7}, "'rating'"),
+        ({"score": lambda i: i, "label": lambda i: i % 2}, "'score' or 'label'"),
+    ],
+)
+def test_numbers_that_could_be_scores_have_to_be_named(columns, names):
+    with pytest.raises(InputError, match=f"column {names} could be the score of each pair: name it with --label"):
+        detect(pairs(**columns), task="embedding")
+    name = next(iter(columns))
+    assert detect(pairs(**columns), task="embedding", label_column=name).label_column == name
+    found = detect(pairs(**columns), task="embedding", text_column="text", second_column="other")
+    assert found.label_column is None and any(f"column {name!r} is not read" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf", "-inf", "n/a", "unknown"])
+@pytest.mark.parametrize("named", [{}, {"text_column": "text", "second_column": "other"}], ids=["found", "named"])
+def test_a_score_that_is_no_number_in_a_few_rows_is_still_the_score(bad, named):
+    found = detect(pairs(score=lambda i: bad if i in (7, 11) else i / 53), task="embedding", **named)
+    assert (found.text_column, found.second_column, found.label_column) == ("text", "other", "score")
+
+
+def test_a_score_beside_other_columns_of_a_few_values():
+    found = detect(pairs(score=lambda i: i / 53, split=lambda i: i % 2), task="embedding")
+    assert found.label_column == "score" and not any("not read" in reason for reason in found.reasons)
+    found = detect(pairs(id=lambda i: i), task="embedding")
+    assert found.label_column is None and not any("not read" in reason for reason in found.reasons)
+    repeated = made(other=lambda i: f"question {i % 5}")
+    assert detect(repeated, task="embedding").second_column == "other"
 
 
 def test_a_list_is_no_label():

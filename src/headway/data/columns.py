@@ -1,5 +1,6 @@
 """What counts when the columns of a table are judged."""
 
+import math
 import re
 import statistics
 from dataclasses import dataclass
@@ -51,3 +52,12 @@ def judge(table: Table, name: str) -> Column:
     numeric = bool(filled) and all(re.fullmatch(r"[-+]?[\d.,]*\d([eE][-+]?\d+)?", value) for value in filled)
     mean = statistics.fmean(map(len, filled)) if filled else 0.0
     return Column(name, len(set(filled)), mean, numeric, len(values))
+
+
+def number(written: str) -> float:
+    """The number that is written, NaN where there is none or an infinite one."""
+    try:
+        value = float(written)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan

@@ -46,7 +46,7 @@ def detect(
         raise InputError("a language model has no label; leave out --label-column, or use --task classification.")
     columns = [judge(source, name) for name in source.columns if name]
     if task == "embedding":
-        return detect_scored_pairs(source.name, columns, text_column, second_column, label_column)
+        return detect_scored_pairs(source, columns, text_column, second_column, label_column)
     if task in TO_TEXT or (task is None and label_column is text_column is None and called_like_sides(columns)):
         if label_column is not None:
             raise InputError("translation has no label: name the two texts with --text-column and --second-column.")

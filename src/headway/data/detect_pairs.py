@@ -1,28 +1,87 @@
 """Which two columns of a table hold texts that belong together?"""
 
+from math import isnan
+
 from headway.data.aligned import is_side
 from headway.data.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES
-from headway.data.columns import Column
+from headway.data.columns import Column, number
 from headway.data.detected import Detected
+from headway.data.labels import MISSING
+from headway.data.rows import shorten
+from headway.data.table import Table
 from headway.errors import InputError
+
+NO_NUMBERS = MISSING | {"na", "inf", "-inf"}
+"""What stands in the place of a number, in lower case."""
 
 
 def detect_scored_pairs(
-    name: str, columns: list[Column], first: str | None, second: str | None, score: str | None
+    table: Table, columns: list[Column], first: str | None, second: str | None, score: str | None
 ) -> Detected:
-    """For embedding: the two columns of texts, and the column of scores if there is one.  Raises InputError."""
-    reasons = []
+    """For embedding: the two columns of texts, and the column of scores if there is one.
+
+    Raises InputError, also where another column could hold scores that are not read: pairs that do not belong together
+    would be trained as though they did.  Naming both columns of texts says that they all do.
+    """
+    reasons, both_named = [], first is not None and second is not None
     if score is None:
-        scored = [c.name for c in columns if c.numeric and c.key in SCORE_NAMES and c.name not in (first, second)]
+        scored = [c.name for c in columns if c.name not in (first, second) and _holds_scores(table, c)]
         score = scored[0] if len(scored) == 1 else None
         if score is not None:
             reasons.append(f"column {score!r} is taken as the score of each pair (--label-column to change)")
-    first, second = _two_texts(name, "embedding", columns, first, second, score)
+    among = _without_few(columns, first, second) if score is None else columns
+    first, second = _two_texts(table.name, "embedding", among, first, second, score)
     if len({first, second, score}) < 3 and not (score is None and first != second):
-        raise InputError(f"{name}: the two texts and the score must be three different columns.")
+        raise InputError(f"{table.name}: the two texts and the score must be three different columns.")
     reasons.append(f"columns {first!r} and {second!r} hold pairs of texts (--text-column, --second-column to change)")
+    others = [] if score is not None else [c for c in columns if c.name not in (first, second) and _like_scores(c)]
+    if others and not both_named:
+        raise _unread(table, others)
+    for column in others:
+        reasons.append(f"column {column.name!r} is not read: every pair counts as belonging together")
     reasons.append("task: embedding, as asked: " + ("pairs with scores" if score else "pairs that belong together"))
     return Detected("embedding", first, score, reasons, second)
+
+
+def _holds_scores(table: Table, column: Column) -> bool:
+    """Whether a column is called like a score and holds numbers, in most rows at least; the others are refused later.
+
+    What stands for a number that is not there, such as nan, counts as one.
+    """
+    if column.numeric or column.key not in SCORE_NAMES:
+        return column.numeric and column.key in SCORE_NAMES
+    written = [value.strip() for value in table.column(column.name) if value.strip()]
+    numbers = [value for value in written if value.casefold() in NO_NUMBERS or not isnan(number(value))]
+    return 2 * len(numbers) > len(written)
+
+
+def _like_scores(column: Column) -> bool:
+    """Whether a column could be meant to say how well the texts of each pair go together."""
+    return column.label_like or (column.distinct > 0 and column.key in LABEL_NAMES | SCORE_NAMES)
+
+
+def _without_few(columns: list[Column], first: str | None, second: str | None) -> list[Column]:
+    """The columns without those of a few values, if the others are as many texts as are wanted."""
+    rest = [column for column in columns if not column.few]
+    texts = [column for column in rest if column.text_like and column.name not in (first, second)]
+    return rest if len(texts) == [first, second].count(None) else columns
+
+
+def _unread(table: Table, columns: list[Column]) -> InputError:
+    """The error for columns that could hold scores and would not be read."""
+    alone = "--text-column and --second-column take the pairs alone, all as belonging together"
+    for column in columns:
+        for row, value in enumerate(table.column(column.name)):
+            if value.strip() and isnan(number(value)):
+                return InputError(
+                    f"{table.name}: column {column.name!r} looks like the score of each pair, but holds "
+                    f"{shorten(value.strip())} ({table.place(row)}). Scores must be numbers (for example 0 and 1); "
+                    f"{alone}."
+                )
+    names = " or ".join(repr(column.name) for column in columns)
+    return InputError(
+        f"{table.name}: column {names} could be the score of each pair: name it with --label-column, or {alone}."
+    )
 
 
 def detect_translation(

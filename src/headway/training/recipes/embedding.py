@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from headway.data.columns import number
 from headway.data.detected import Detected
 from headway.data.feed import Feed, PairFeed, pair_batches, pair_lengths
 from headway.data.split import split_indices
@@ -158,16 +159,20 @@ def read_pairs(table: Table, found: Detected, *, on_bad_row: str) -> Pairs:
     """The pairs of a table.  Raises InputError for rows without a text or a number, unless they are to be skipped."""
     first, second = table.column(found.text_column or ""), table.column(found.second_column or "")
     written = table.column(found.label_column) if found.label_column else None
-    scores = None if written is None else [_number(value) for value in written]
+    scores = None if written is None else [number(value) for value in written]
     bad = [
         row
         for row in range(len(first))
         if not first[row].strip() or not second[row].strip() or (scores is not None and math.isnan(scores[row]))
     ]
     if bad and on_bad_row == "error":
-        value = "" if written is None else f", score {shown(written[bad[0]])}"
+        lack = "row lacks" if len(bad) == 1 else "rows lack"
+        what, value = "a text", ""
+        if written is not None:
+            what += f", or a number as score in column {found.label_column!r}"
+            value = f", score {shown(written[bad[0]])}"
         raise InputError(
-            f"{table.name}: {len(bad):,} rows lack a text, or a number as score ({table.places(bad)}{value}). "
+            f"{table.name}: {len(bad):,} {lack} {what} ({table.places(bad)}{value}). "
             "Fill them in, or pass --on-bad-row skip."
         )
     wrong = set(bad)
@@ -194,14 +199,6 @@ def token_pairs(pairs: Pairs, tokenizer: Tokenizer, longest: int) -> list[tuple[
         for texts in (pairs.first, pairs.second)
     )
     return [(one or [0], other or [0]) for one, other in zip(first, second, strict=True)]
-
-
-def _number(written: str) -> float:
-    try:
-        value = float(written)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
 
 
 def _tokenizer(texts: list[str], options: TrainOptions) -> Tokenizer:
