@@ -80,6 +80,74 @@ def test_they_are_found_by_themselves(talk: Path):
 def test_a_text_called_messages_is_a_text(tmp_path: Path):
     source = read(write(tmp_path / "a.jsonl", [{"messages": "hello there"}, {"messages": "and again"}]))
     assert not isinstance(source, Dialogues)
+    with pytest.raises(InputError) as raised:
+        detect(source)
+    assert str(raised.value) == (
+        f'{tmp_path}/a.jsonl: conversations are expected in a .jsonl file, each line with "messages", a list of '
+        "{\"role\": ..., \"content\": ...}; column 'messages' holds 'hello there'. "
+        "To train on it as plain text, name it with --text-column messages."
+    )
+    assert detect(source, text_column="messages").task == "language_modeling"
+
+
+def share(*contents: str) -> dict[str, Any]:
+    said = [{"from": ("human", "gpt")[i % 2], "value": content} for i, content in enumerate(contents)]
+    return {"id": "x7", "conversations": [{"from": "system", "value": "be kind"}, *said]}
+
+
+def test_conversations_of_sharegpt_are_read_as_ours(tmp_path: Path):
+    source = read(write(tmp_path / "a.jsonl", [share("a", "b"), share("c", "d", "e", "f")]))
+    assert isinstance(source, Dialogues)
+    assert source.conversations[1] == say("c", "d", "e", "f", system="be kind")["messages"]
+    assert any("human as user, gpt as assistant" in reason for reason in detect(source).reasons)
+    ours = read(write(tmp_path / "b.jsonl", [say("a", "b")]))
+    assert not any("ShareGPT" in reason for reason in detect(ours).reasons)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ([], "the conversation is empty"),
+        (["hello", "hi"], "message 1 is a string, expected an object with role and content"),
+        ([{"from": "bing", "value": "a"}], "message 1 has the role 'bing'"),
+        ([{"from": ["human"], "value": "a"}], "message 1 has the role a list"),
+        ([{"from": "human"}], "message 1: its content is null"),
+        ([{"from": "human", "value": "a"}], "the last message is of the role 'user'"),
+        ("hello", "no 'messages' here"),
+    ],
+)
+def test_what_is_wrong_in_sharegpt_is_said_with_its_line(said: Any, message: str, tmp_path: Path):
+    path = write(tmp_path / "a.jsonl", [share("a", "b"), {"id": "y", "conversations": said}])
+    with pytest.raises(InputError) as raised:
+        read(path)
+    assert "line 2: " in str(raised.value) and message in str(raised.value)
+
+
+NEARLY = {
+    "a text": ("a.jsonl", [{"conversations": "hi"}, {"conversations": "ho"}]),
+    "an object": ("a.jsonl", [{"messages": say("hi", "ho")["messages"][0]}]),
+    "another name": ("a.jsonl", [{"dialog": say("hi", "ho")["messages"]}]),
+    "beside an id": ("a.jsonl", [{"id": n, "conversation": ["hi", f"it is {n}"]} for n in range(5)]),
+    "beside a null": ("a.jsonl", [{"messages": None, **share("hi", f"it is {n}")} for n in range(5)]),
+    "in a table": ("a.csv", ["messages", "\"[{'role': 'user', 'content': 'hi'}]\""]),
+}
+
+
+@pytest.mark.parametrize("kind", NEARLY)
+@pytest.mark.parametrize("task", [None, "language_modeling", "masked_lm"])
+def test_what_is_nearly_a_conversation_is_no_text(kind: str, task: str | None, tmp_path: Path):
+    name, rows = NEARLY[kind]
+    (tmp_path / name).write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    with pytest.raises(InputError, match=r"conversations are expected in a \.jsonl file.*--text-column"):
+        detect(read(tmp_path / name), task=task)
+
+
+def test_texts_that_are_called_like_conversations_stay_texts(tmp_path: Path):
+    (tmp_path / "a.csv").write_text("messages\nhello there\n[music] and again\n")
+    assert detect(read(tmp_path / "a.csv")).text_column == "messages"
+    assert detect(read(write(tmp_path / "b.jsonl", [{"dialogue": "A: hi B: ho"}] * 2))).text_column == "dialogue"
+    rows = [{"messages": f"so it was {n} times", "label": "ab"[n % 2]} for n in range(20)]
+    assert detect(read(write(tmp_path / "c.jsonl", rows))).task == "classification"
 
 
 GOOD = say("a", "b")

@@ -6,7 +6,7 @@ from headway.data.columns import Column, judge
 from headway.data.corpus import Corpus
 from headway.data.detect_pairs import called_like_sides, detect_scored_pairs, detect_translation
 from headway.data.detected import Detected
-from headway.data.dialogues import Dialogues
+from headway.data.dialogues import Dialogues, check_column
 from headway.data.rows import missing_column
 from headway.data.table import Table
 from headway.errors import InputError
@@ -58,12 +58,14 @@ def detect(
     if text_column is not None:
         reasons.append(f"column {text!r} is the text, as asked")
     if task in ("language_modeling", "masked_lm"):
+        _check_running_text(source, text, text_column)
         what = "language modelling" if task == "language_modeling" else "masked language modelling"
         return Detected(task, text, None, [*reasons, f"task: {what}, as asked"])
     label = label_column or _find_label(source, columns, text, task, reasons)
     if label_column is not None:
         reasons.append(f"column {label!r} is the label, as asked")
     if label is None:
+        _check_running_text(source, text, text_column)
         reasons.append("no column looks like a label: language modelling (--label-column to classify)")
         return Detected("language_modeling", text, None, reasons)
     unread = [repr(column.name) for column in columns if column.text_like and column.name not in (text, label)]
@@ -72,6 +74,12 @@ def detect(
         reasons.append(f"{' and '.join(unread)} {are}; pairs of texts are for --task embedding or translation")
     reasons.append("a text and a label in every row: classification (--task language_modeling to learn the text alone)")
     return Detected("classification", text, label, reasons)
+
+
+def _check_running_text(source: Table, column: str, asked: str | None) -> None:
+    """Raise InputError when a column that nobody named holds conversations that are not read as such."""
+    if asked is None:
+        check_column(source.path, column, next((value for value in source.column(column) if value.strip()), ""))
 
 
 def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | None, task: str | None) -> Detected:
@@ -87,6 +95,8 @@ def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | 
     if task == "classification" or label_column is not None:
         what = "running text" if column is None else f"a table with one column, {column!r}"
         raise InputError(f"{source.name}: this is {what}; classification needs a column of texts and one of labels.")
+    if column is not None and text_column is None:
+        check_column(source.paths[0], column, next((text for text, _ in source.chunks()), ""))
     why = "running text" if column is None else f"one column, {column!r}: each row is a document"
     if task == "masked_lm":
         return Detected(task, column, None, [f"{why}: masked language modelling, as asked"])
@@ -106,8 +116,10 @@ def _detect_dialogues(source: Dialogues, column: str | None, task: str | None) -
         raise InputError(f"{source.name}: holds conversations, which are read as they are; name no column.")
     if task not in (None, "language_modeling"):
         raise InputError(f"{source.name}: holds conversations; they train a language model, not {task}.")
-    why = 'every line has "messages": language modelling of conversations, trained on the replies alone'
-    return Detected("language_modeling", None, None, [why])
+    reasons = ['every line has "messages": language modelling of conversations, trained on the replies alone']
+    if source.renamed:
+        reasons.append('"conversations" of ShareGPT are read as "messages": human as user, gpt as assistant')
+    return Detected("language_modeling", None, None, reasons)
 
 
 def find_text(table: Table) -> str:

@@ -1,4 +1,7 @@
-"""Conversations: JSON Lines whose objects have ``messages``, a list of {role, content} that ends with a reply."""
+"""Conversations: JSON Lines whose objects have ``messages``, a list of {role, content} that ends with a reply.
+
+ShareGPT's ``conversations``, a list of {from, value}, are read as these.
+"""
 
 import hashlib
 import json
@@ -18,6 +21,11 @@ KEY = "messages"
 ROLES = ("system", "user", "assistant", "tool")
 REPLY = "assistant"
 """The role that a model is trained to speak."""
+SHARE_KEY = "conversations"
+SHARE_ROLES = {"human": "user", "gpt": "assistant"}
+"""The roles of ShareGPT that have other names here."""
+NAMES = (KEY, SHARE_KEY, "conversation", "dialogue", "dialog")
+"""What columns of conversations are called."""
 MOST_MESSAGES = 10_000
 
 Message = dict[str, Any]
@@ -28,14 +36,30 @@ class Dialogues(Table):
     """A table of conversations; its one column, "messages", has each as JSON."""
 
     conversations: list[list[Message]] = field(default_factory=list)
+    renamed: bool = False
+    """Whether some are written in the words of ShareGPT."""
 
 
 def holds_dialogues(path: Path, encoding: str | None) -> bool:
-    """Whether the first object of a JSON Lines file has a list of ``messages``; reads no further."""
+    """Whether the first object of a JSON Lines file has a list of messages; reads no further."""
     if kind(path) != "jsonl":
         return False
     first = next(json_objects(path, lines(path, encoding, None), BadRows(path, "skip")), None)
-    return first is not None and isinstance(first[1].get(KEY), list)
+    return first is not None and isinstance(_in_our_words(first[1]).get(KEY), list)
+
+
+def check_column(path: Path, column: str, first: str) -> None:
+    """Raise InputError when a column that was taken for texts is one of conversations in a form that is not read.
+
+    Such are lists and objects, and any value of the very keys of conversations; ``first`` is the first value.
+    """
+    written = re.match(r"""\s*[\[{]\s*[\[{"']""", first) is not None
+    if (written and column.lower() in NAMES) or (column in (KEY, SHARE_KEY) and kind(path) == "jsonl"):
+        raise InputError(
+            f'{path}: conversations are expected in a .jsonl file, each line with "{KEY}", a list of '
+            f'{{"role": ..., "content": ...}}; column {column!r} holds {shorten(first)}. '
+            f"To train on it as plain text, name it with --text-column {column}."
+        )
 
 
 def read_dialogues(paths: Sequence[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
@@ -45,7 +69,8 @@ def read_dialogues(paths: Sequence[Path], encoding: str | None, on_bad_row: str)
     for path in paths:
         tally, bad, start = Tally(), BadRows(path, on_bad_row), len(result.rows)
         result.starts.append(start)
-        for line, found in _conversations(path, encoding, tally, bad):
+        for line, found, renamed in _conversations(path, encoding, tally, bad):
+            result.renamed = result.renamed or renamed
             result.conversations.append(found)
             result.rows.append({KEY: json.dumps(found, ensure_ascii=False)})
             result.row_numbers.append(line)
@@ -72,12 +97,33 @@ def without_oldest_turn(messages: list[Message]) -> list[Message] | None:
     return [message for number, message in enumerate(messages) if message["role"] == "system" or number >= users[0]]
 
 
-def _conversations(path: Path, encoding: str | None, tally: Tally, bad: BadRows) -> Iterator[tuple[int, list[Message]]]:
+def _conversations(
+    path: Path, encoding: str | None, tally: Tally, bad: BadRows
+) -> Iterator[tuple[int, list[Message], bool]]:
+    """The line of each conversation, its messages, and whether they were in the words of ShareGPT."""
     for line, found in json_objects(path, lines(path, encoding, tally), bad):
+        ours = _in_our_words(found)
         try:
-            yield line, _checked(found)
+            yield line, _checked(ours), ours is not found
         except Malformed as error:
             bad.add(line, str(error))
+
+
+def _in_our_words(found: dict[str, Any]) -> dict[str, Any]:
+    """ShareGPT's ``conversations`` as ``messages``; any other object as it is."""
+    said = found.get(SHARE_KEY)
+    if KEY in found or not isinstance(said, list):
+        return found
+    return {KEY: [_renamed(message) for message in said]}
+
+
+def _renamed(message: Any) -> Any:
+    """A message of {from, value} as one of {role, content}; any other as it is."""
+    if not isinstance(message, dict) or "from" not in message:
+        return message
+    role = message["from"]
+    role = SHARE_ROLES.get(role, role) if isinstance(role, str) else role
+    return {**message, "role": role, "content": message.get("value")}
 
 
 def _checked(found: dict[str, Any]) -> list[Message]:
