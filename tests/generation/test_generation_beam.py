@@ -48,7 +48,7 @@ def table(seed: int) -> Table:
 
 
 def every_hypothesis(model: Table, prompt: Sequence[int], most: int, penalty: float) -> list[tuple[float, tuple]]:
-    """(score, ids) of all continuations that end within ``most`` tokens, best first."""
+    """(score, ids) of all continuations that end within ``most`` tokens or are cut off there, best first."""
     steps = model.logits.log_softmax(dim=-1)
     others = [token for token in range(V) if token != END]
     found = []
@@ -57,6 +57,9 @@ def every_hypothesis(model: Table, prompt: Sequence[int], most: int, penalty: fl
             path = [prompt[-1], *ids, END]
             p = sum(float(steps[a, b]) for a, b in itertools.pairwise(path))
             found.append((p / (n + 1) ** penalty, ids))
+    for ids in itertools.product(others, repeat=most):
+        p = sum(float(steps[a, b]) for a, b in itertools.pairwise([prompt[-1], *ids]))
+        found.append((p / most**penalty, ids))
     return sorted(found, key=lambda one: -one[0])
 
 
@@ -126,6 +129,24 @@ def test_scores_are_in_order_and_finished_hypotheses_stay():
     assert [one.score for one in shorter] == sorted((one.score for one in shorter), reverse=True)
     ended = [one for one in shorter if len(one.ids) < 30]
     assert all(one.score <= longer[0].score + 1e-6 for one in ended)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_the_best_is_the_same_however_many_are_asked_for(most: int, penalty: float):
+    for seed in range(8):
+        options = {"beam": 4, "max_tokens": most, "end": END, "length_penalty": penalty}
+        together = beam_search(table(seed), [[1], [3, 4]], n_best=4, **options)
+        for n_best in (1, 2, 3):
+            found = beam_search(table(seed), [[1], [3, 4]], n_best=n_best, **options)
+            assert found == [each[:n_best] for each in together]
+
+
+def test_at_the_limit_a_better_one_that_goes_on_beats_one_that_ended():
+    chances = torch.full((V, V), 0.01)
+    chances[1, 3], chances[1, END], chances[3, 4] = 0.66, 0.31, 0.96
+    found = beam_search(Table(chances.log()), [[1]], beam=2, max_tokens=2, end=END)[0]
+    assert found[0].ids == (3, 4) and found[0].score == pytest.approx(math.log(0.66 * 0.96) / 2, abs=1e-4)
 
 
 def test_what_may_not_be_chosen_is_not_and_several_tokens_end():

@@ -69,7 +69,15 @@ def test_greedy_targets(name, tmp_path):
 def test_beams(length_penalty, tmp_path):
     other = model()
     other.final_logits_bias[0, SIZES["eos_token_id"]] += 7.0  # else nothing ends
-    check_beams(other, tmp_path, length_penalty=length_penalty)
+    assert len(check_beams(other, tmp_path, length_penalty=length_penalty)) > 1, "too monotonous to show anything"
+
+
+@pytest.mark.parametrize("n_best", [1, 4])
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8])
+def test_beams_at_a_tight_limit(limit, n_best, tmp_path):
+    other = model()
+    other.final_logits_bias[0, SIZES["eos_token_id"]] += 5.5
+    assert limit in check_beams(other, tmp_path, new_tokens=limit, n_best=n_best), "nothing was cut off"
 
 
 def test_a_long_text(tmp_path):

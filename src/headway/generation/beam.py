@@ -56,10 +56,10 @@ def beam_search(
     ``max_tokens``, the ending token included, may differ by prompt.  Of the likeliest continuations of a beam, those
     that end within the first K are finished, and the first K others go on; a finished one never changes.  A prompt's
     search is over when K are finished and no running hypothesis, were it to end now, would be among the best K; or when
-    it reaches its length: then those that run are finished as they are, where fewer than ``n_best`` ended by
+    it reaches its length: then all that run are finished as they are, and compete by score with those that ended by
     themselves.  With the length penalty 0 nothing that a search of this width finds is missed by that; above, a running
-    one might yet have gained by growing longer.  Raises ValueError for a prompt without tokens and a beam narrower than
-    ``n_best``.
+    one might yet have gained by growing longer.  So the best ones are the same whatever ``n_best`` is.  Raises
+    ValueError for a prompt without tokens and a beam narrower than ``n_best``.
     """
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best is {n_best} and beam {beam}; expected 1 <= n_best <= beam")
@@ -89,12 +89,13 @@ def beam_search(
         for number, found in zip(alive, candidates, strict=True):
             search, n_rows = searches[number], len(searches[number].running)
             chosen = _advance(search, found, ends, beam, length, length_penalty)
-            if not _over(search, beam, length, length_penalty) and length < limits[number]:
-                parents += [row + parent for parent, _ in chosen]
-                tokens += [token for _, token in chosen]
-                going.append(number)
-            else:
-                _close(search, n_best, length, length_penalty)
+            if not _over(search, beam, length, length_penalty):
+                if length < limits[number]:
+                    parents += [row + parent for parent, _ in chosen]
+                    tokens += [token for _, token in chosen]
+                    going.append(number)
+                else:
+                    _cut(search, length, length_penalty)
             row += n_rows
         alive = going
         if not alive:
@@ -154,11 +155,10 @@ def _over(search: _Search, beam: int, length: int, length_penalty: float) -> boo
     return len(search.finished) == beam and best <= search.finished[-1].score
 
 
-def _close(search: _Search, n_best: int, length: int, length_penalty: float) -> None:
-    """Finish what still goes on, as far as too few ended by themselves."""
-    if len(search.finished) < n_best:
-        cut = [Hypothesis(ids, p, p / length**length_penalty) for ids, p in search.running]
-        search.finished = sorted([*search.finished, *cut], key=lambda one: -one.score)
+def _cut(search: _Search, length: int, length_penalty: float) -> None:
+    """Finish all that goes on as it is, at the limit of the length."""
+    cut = [Hypothesis(ids, p, p / length**length_penalty) for ids, p in search.running]
+    search.finished = sorted([*search.finished, *cut], key=lambda one: -one.score)
 
 
 def _padded(prompts: Sequence[Sequence[int]], device: Any) -> tuple[Tensor, Tensor | None]:
