@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import socket
+import struct
 import zipfile
 from pathlib import Path
 
@@ -63,6 +64,33 @@ def many(count, shape):
     """A file of that many tensors without numbers."""
     said = json.dumps({"dtype": "F32", "shape": shape, "data_offsets": [0, 0]})
     return joined("{" + ",".join(f'"t{i}":{said}' for i in range(count)) + "}")
+
+
+def number(*values):
+    """Other numbers in the place of the first ones of a tensor."""
+
+    def edit(old):
+        found, data = split(old)
+        start, raw = found[NAME]["data_offsets"][0], struct.pack(f"<{len(values)}f", *values)
+        return joined(found, data[:start] + raw + data[start + len(raw) :])
+
+    return content(edit)
+
+
+def typed(dtype, size):
+    """A tensor of the right shape whose numbers are of another type, of so many bytes each."""
+
+    def edit(old):
+        found, data = split(old)
+        found.pop("__metadata__", None)
+        start, end = found[NAME]["data_offsets"]
+        shorter = (end - start) // 4 * (4 - size)
+        for entry in found.values():
+            entry["data_offsets"] = [place - shorter * (place > start) for place in entry["data_offsets"]]
+        found[NAME]["dtype"] = dtype
+        return joined(found, data[:start] + data[start + shorter :])
+
+    return content(edit)
 
 
 def links(target):
@@ -223,6 +251,12 @@ SPOILED = {
     "a byte 2 among bools": (
         header(lambda found: found[NAME].update(dtype="BOOL", shape=[31, 26 * 4])), "model.embed_tokens.weight",
     ),
+    "NaN among the numbers": (number(float("nan")), f"{NAME}: holds numbers that are not finite"),
+    "infinity among the numbers": (number(1.0, float("inf")), f"{NAME}: holds numbers that are not finite"),
+    "two infinities": (number(float("inf"), float("-inf")), f"{NAME}: holds numbers that are not finite"),
+    "whole numbers for weights": (typed("I32", 4), f"{NAME}: dtype: found I32, expected one of F64, F32, F16, BF16"),
+    "bytes for weights": (typed("I8", 1), f"{NAME}: dtype: found I8, expected one of F64, F32, F16, BF16"),
+    "bools for weights": (typed("BOOL", 1), f"{NAME}: dtype: found BOOL, expected one of F64, F32, F16, BF16"),
     "a name that climbs": (header(lambda found: found.update({"../../x": found.pop(NAME)})), "'../../x'"),
     "a name from the root": (header(lambda found: found.update({"/etc/passwd": found.pop(NAME)})), "'/etc/passwd'"),
     "a name with a zero": (header(lambda found: found.update({"a\0b": found.pop(NAME)})), r"'a\x00b'"),

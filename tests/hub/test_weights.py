@@ -214,6 +214,29 @@ def test_a_container_counts(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_weights_are_finite_in_float32_however_large_their_sum(kind, tmp_path):
+    large = torch.full((7, 5), min(torch.finfo(kind).max, torch.finfo(torch.float32).max)).to(kind)
+    wrong = torch.ones(7, 5, dtype=kind)
+    wrong[3, 4] = torch.nan if kind != torch.float64 else 1e300
+    save_file({"large": large, "wrong": wrong}, tmp_path / "model.safetensors")
+    with open_weights(tmp_path) as weights:
+        assert torch.equal(weights.weight("large"), large.float())
+        with pytest.raises(InputError, match=r"model\.safetensors: wrong: holds numbers that are not finite"):
+            weights.weight("wrong")
+
+
+def test_weights_are_no_whole_numbers(tmp_path):
+    save_file(tensors(), tmp_path / "model.safetensors")
+    with open_weights(tmp_path) as weights:
+        for name in weights:
+            if weights.dtype(name).is_floating_point:
+                assert weights.weight(name).equal(weights[name].float())
+            else:
+                with pytest.raises(InputError, match=f"{name}: dtype: found .*expected one of F64, F32, F16, BF16"):
+                    weights.weight(name)
+
+
 def test_files_are_closed_when_a_header_is_wrong(tmp_path):
     (tmp_path / "a").write_bytes(b"text")
     descriptors = Path("/proc/self/fd")

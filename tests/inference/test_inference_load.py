@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import headway
 from headway.errors import InputError
@@ -37,6 +38,18 @@ def test_damaged_files(classifier_run: Path, tmp_path: Path, name: str, how: str
     with pytest.raises(InputError) as raised:
         headway.load(directory)
     assert name in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_weights_that_are_no_numbers(classifier_run: Path, tmp_path: Path, dtype: torch.dtype, in_process: Callable):
+    directory = copied(classifier_run, tmp_path / "run")
+    weights = load_file(directory / "model.safetensors")
+    name = "model.embeddings.norm.weight"
+    weights[name][1] = torch.nan if dtype.is_floating_point else 1.0
+    save_file({**weights, name: weights[name].to(dtype)}, directory / "model.safetensors", metadata={"format": "pt"})
+    status, out, err = in_process("classify", directory, "great")
+    said = "holds numbers that are not finite" if dtype.is_floating_point else "dtype: found I8"
+    assert (status, out) == (2, "") and f"model.safetensors: {name}: {said}" in err and err.count("\n") == 1
 
 
 def change_config(**entries: object) -> Callable[[Path], None]:

@@ -29,8 +29,8 @@ DRAWS = (Tensor.normal_, Tensor.uniform_)
 def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: Path) -> nn.Module:
     """The model that ``config.json`` describes, with the stored weights in float32.
 
-    Raises InputError naming ``config_file``, or the file of weights, when they do not fit each other, and when the
-    model takes more memory than is free.
+    Raises InputError naming ``config_file``, or the file of weights, when they do not fit each other, when a weight is
+    not made of finite numbers, and when the model takes more memory than is free.
     """
     try:
         names = _names(stored.names, family, theirs)
@@ -42,8 +42,10 @@ def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: 
     try:
         with _ShapesAlone():
             _our_weights(shapes, family, theirs, model)
+        for key in names.values():
+            stored.check_weight(key)
         check_fits(4 * sum(weight.numel() for weight in model.parameters()), f"{config_file.parent}: the model")
-        weights = _our_weights({name: stored[key] for name, key in names.items()}, family, theirs, model)
+        weights = _our_weights({name: stored.weight(key) for name, key in names.items()}, family, theirs, model)
     except InputError:
         raise
     except ValueError as error:

@@ -41,6 +41,8 @@ DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+FLOATS = tuple(word for word, dtype in DTYPES.items() if dtype.is_floating_point)
+"""The types of weights; others are those of masks and position numbers."""
 
 
 class Entry(NamedTuple):
@@ -93,6 +95,28 @@ class SafetensorsFile(Mapping[str, Tensor]):
         if entry.dtype == torch.bool and size and int(content.max()) > 1:
             raise self._wrong(f"{name}: found a byte {int(content.max())} in a tensor of bools, expected 0 or 1")
         return content.view(entry.dtype).reshape(entry.shape)
+
+    def check_weight(self, name: str) -> None:
+        """Raise InputError for a tensor whose numbers are whole ones by its header, as weights never are."""
+        dtype = self.entries[name].dtype
+        if not dtype.is_floating_point:
+            found = next(word for word, known in DTYPES.items() if known == dtype)
+            raise InputError(
+                f"{self.path}: {name}: dtype: found {found}, expected one of {', '.join(FLOATS)}; get the model's "
+                "weights in one of these, quantised ones are not read"
+            )
+
+    def weight(self, name: str) -> Tensor:
+        """A weight in float32.  Raises InputError as ``read`` does, and where its numbers are not all finite."""
+        self.check_weight(name)
+        tensor = self.read(name).float()
+        # a sum is quick, and finite only if all of it is; it may overflow where nothing is wrong
+        if not tensor.sum().isfinite() and not tensor.isfinite().all():
+            raise InputError(
+                f"{self.path}: {name}: holds numbers that are not finite (NaN or infinity), with which no answer means "
+                "anything; get the file again, or train the model anew"
+            )
+        return tensor
 
     def close(self) -> None:
         """Close the file; tensors that were read stay."""

@@ -289,7 +289,7 @@ def _read_dense(directory: Path, folder: str, width: int) -> tuple[nn.Linear, st
         shapes = {name: entry.shape for name, entry in file.entries.items()}
         if shapes != expected:
             raise InputError(f"{file.path}: found {shown(shapes)}, expected {expected}")
-        weights: dict[str, Tensor] = {name: file[name].float() for name in expected}
+        weights: dict[str, Tensor] = {name: file.weight(name) for name in expected}
     finally:
         file.close()
     dense = nn.Linear(width, outputs, bias=bias, device="meta")

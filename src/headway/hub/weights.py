@@ -66,6 +66,14 @@ class Weights(Mapping[str, Tensor]):
         """A tensor.  Raises KeyError for an unknown name, InputError when the file was cut short meanwhile."""
         return self._home[name].read(name)
 
+    def check_weight(self, name: str) -> None:
+        """Raise InputError for a tensor of a type that no weight has, without reading it."""
+        self._home[name].check_weight(name)
+
+    def weight(self, name: str) -> Tensor:
+        """A weight in float32.  Raises InputError as ``read`` does, and where its numbers are not all finite."""
+        return self._home[name].weight(name)
+
     def path(self, name: str) -> Path:
         """The file that holds a tensor."""
         return self._home[name].path

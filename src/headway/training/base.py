@@ -43,9 +43,6 @@ def load_base(place: str) -> Base:
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
         raise InputError(f"--from {place}: {what}.")
     model = load_model(path)
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
-            raise InputError(f"--from {place}: the weight {name} holds numbers that are not finite.")
     return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
 
 
