@@ -30,6 +30,20 @@ def test_tie() -> None:
     assert said.startswith("A tie: the Transformer and the linear baseline both reach accuracy 0.810.")
 
 
+def test_a_baseline_whose_name_has_an_article() -> None:
+    name = "the model before training"
+    for ours, said in (
+        (0.5, "A tie: the Transformer and the model before training both reach rank correlation 0.500."),
+        (0.6, "reaches rank correlation 0.60, ahead of the model before training, which reaches 0.50."),
+        (0.4, "The model before training wins: rank correlation 0.50 against the Transformer's 0.40."),
+    ):
+        found = judge("embedding", {"spearman": ours}, {"name": name, "spearman": 0.5})
+        assert said in found and "the the" not in found.lower()
+    rival = {"name": "the source, unchanged", "accuracy": 0.79, "macro_f1": 0.71}
+    said = judge("classification", {"accuracy": 0.81, "macro_f1": 0.62}, rival)
+    assert said.endswith("the source wins: 0.71 against 0.62.")
+
+
 def test_close_numbers_are_told_apart() -> None:
     said = judge("classification", {"accuracy": 0.811}, {"name": "linear", "accuracy": 0.813})
     assert "wins: accuracy 0.813 against the Transformer's 0.811." in said

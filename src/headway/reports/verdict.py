@@ -30,18 +30,25 @@ def verdict(record: Record) -> str:
     best = best_baseline(record.baselines, key)
     if best is None:
         return f"The Transformer reaches {name} {decimal(model)}{unit}; no baseline was measured."
-    other, rival = float(best[key]), short_name(best.get("name", "best"))
+    other, rival = float(best[key]), _called(best)
     ours, theirs = _apart(model, other)
     if ours == theirs:
-        first = f"A tie: the Transformer and the {rival} baseline both reach {name} {ours}{unit}. {_advice(record)}"
+        first = f"A tie: the Transformer and {rival} both reach {name} {ours}{unit}. {_advice(record)}"
     elif (model < other) == (key in LOWER_IS_BETTER):
-        first = f"The Transformer reaches {name} {ours}{unit}, ahead of the {rival} baseline's {theirs}."
+        behind = f"{rival}'s {theirs}" if rival.endswith(" baseline") else f"{rival}, which reaches {theirs}"
+        first = f"The Transformer reaches {name} {ours}{unit}, ahead of {behind}."
     else:
         first = (
-            f"The {rival} baseline wins: {metric_name(key)} {theirs} against the Transformer's {ours}. "
+            f"{rival[0].upper()}{rival[1:]} wins: {metric_name(key)} {theirs} against the Transformer's {ours}. "
             f"{_advice(record)}"
         )
     return " ".join([first, *_disagreement(record, key, model, other), *_too_few(record)])
+
+
+def _called(baseline: dict[str, Any]) -> str:
+    """A baseline in a sentence: "the linear model baseline"; a name that has its article stands alone."""
+    name = short_name(baseline.get("name", "best"))
+    return name if name.startswith("the ") else f"the {name} baseline"
 
 
 def _too_few(record: Record) -> list[str]:
@@ -126,7 +133,4 @@ def _disagreement(record: Record, key: str, model: float, other: float) -> list[
     mine, theirs = _apart(ours, float(best["macro_f1"]))
     if mine == theirs:
         return []
-    return [
-        f"By macro F1, which counts rare classes like common ones, the {short_name(best.get('name', 'best'))} "
-        f"baseline wins: {theirs} against {mine}."
-    ]
+    return [f"By macro F1, which counts rare classes like common ones, {_called(best)} wins: {theirs} against {mine}."]
