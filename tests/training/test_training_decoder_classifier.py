@@ -53,7 +53,11 @@ REFUSED = {
     "a family without classes": ("nanochat", {}, "nanochat has no classifier"),
     "frozen vectors": ("gpt2", {"frozen": True}, "is a decoder, and --frozen reads the vectors of an encoder"),
     "tuned vectors": ("llama", {"contrastive": True}, "is a decoder, and --contrastive"),
-    "hidden tokens": ("gpt2", {"adapt": True}, "gpt2"),
+    "hidden tokens": (
+        "gpt2",
+        {"adapt": True},
+        r"gpt2: is not an encoder with a \[MASK\], .* --adapt begins with; .* leave that option out",
+    ),
 }
 
 

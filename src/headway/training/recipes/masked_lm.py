@@ -56,8 +56,8 @@ class MaskedLMRecipe(Recipe):
         base = self.base
         if base is not None and (not isinstance(base.model, Encoder) or base.tokenizer.mask is None):
             raise InputError(
-                f"{base.path}: is not an encoder with a [MASK], so it cannot be trained to fill in tokens; "
-                "name one that is with --from, or another --task."
+                f"{base.path}: is not an encoder with a [MASK], so it cannot be trained to fill in tokens, which "
+                "--task masked_lm does and --adapt begins with; name one that is with --from, or leave that option out."
             )
         train_text, validation_text = text_parts(corpus, held_out)
         vocabulary = base_vocabulary(given, (text for text, _ in train_text))
