@@ -187,3 +187,21 @@ def test_standard_input_that_is_no_text(headway_command: Callable, classifier_ru
 def test_a_file_that_may_not_be_read(here: Path, in_process: Callable):
     (here / "fine.txt").chmod(0)
     check(in_process("train", "fine.txt", "--steps", "2"), ["fine.txt"], time.monotonic())
+
+
+def test_a_model_of_images_says_so_to_every_verb_of_texts(tmp_path: Path, in_process: Callable):
+    import transformers
+
+    settings = {"hidden_size": 42, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 17}
+    config = transformers.ViTConfig(**settings, image_size=14, patch_size=7, num_labels=5)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
+    (tmp_path / "fine.csv").write_bytes(FILES["fine.csv"])
+    verbs = [["explain", tmp_path / "vit"], ["evaluate", tmp_path / "vit", tmp_path / "fine.csv"]]
+    verbs += [[verb, tmp_path / "vit", "a cat"] for verb in ("classify", "generate", "fill", "embed", "translate")]
+    verbs += [["train", tmp_path / "fine.csv", "--from", tmp_path / "vit", "--steps", 1, "--out", tmp_path / "run"]]
+    for words in verbs:
+        status, out, err = in_process(*words)
+        assert (status, out) == (2, "") and err.splitlines()[-1].startswith("headway: "), err
+        assert "vit: is a model of images, which reads no text" in err and "`headway.load_model`" in err
+        assert "Traceback" not in err
+    assert not (tmp_path / "run").exists()

@@ -100,6 +100,15 @@ def model_config(model: nn.Module) -> Any:
     return model.config
 
 
+def check_reads_text(model: nn.Module, directory: Path) -> None:
+    """Raise InputError, which says what can be done instead, for a model that reads images."""
+    if getattr(model, "patches", None) is not None:
+        raise InputError(
+            f"{directory}: is a model of images, which reads no text and has no tokenizer. From Python, "
+            "`headway.load_model` gives it, and `headway.data.images` makes of pictures what it reads."
+        )
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of a model directory.  Raises InputError naming the file."""
     return read_object(inside(path.parent, path.name), advice=f"expected a model directory with {path.name}")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from headway.errors import InputError
-from headway.hub.directory import load_model, model_config, read_json
+from headway.hub.directory import check_reads_text, load_model, model_config, read_json
 from headway.hub.download import locate
 from headway.hub.generation import TargetRules, target_rules
 from headway.inference.classifier import Classifier
@@ -31,6 +31,7 @@ def load(path: str | Path) -> Pipeline:
     if not (directory / "config.json").exists():
         raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
     model = load_model(directory)
+    check_reads_text(model, directory)
     if isinstance(model, EncoderDecoder) and isinstance(model.head, TokenHead):
         words = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
         return Translator(model, words, target_rules(directory))

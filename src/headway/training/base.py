@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.directory import load_model, model_config
+from headway.hub.directory import check_reads_text, load_model, model_config
 from headway.hub.download import locate
 from headway.hub.fingerprint import fingerprint
 from headway.models.dropout import set_dropout
@@ -43,6 +43,7 @@ def load_base(place: str) -> Base:
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
         raise InputError(f"--from {place}: {what}.")
     model = load_model(path)
+    check_reads_text(model, path)
     return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
 
 
