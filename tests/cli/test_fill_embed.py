@@ -83,6 +83,39 @@ def test_fill_a_file_into_files(masked: Path, tmp_path: Path, in_process: Callab
     assert "(place 2 of 2)" in out
 
 
+def test_blank_lines_stay_blank(masked: Path, tmp_path: Path, in_process: Callable):
+    path = tmp_path / "open.txt"
+    path.write_text(f"{OPEN}\n\n \n<mask> dogs\n")
+    first, last = headway.load(masked)([OPEN, "<mask> dogs"], k=2)
+    assert last_line(in_process("fill", masked, path, "--k", 2, "--json")[1])["results"] == [first, [], [], last]
+    lines = in_process("fill", masked, path, "--k", 2)[1].split("\n")
+    assert lines[0] == OPEN and lines[3:6] == ["", "", "<mask> dogs"] and len(lines) == 9
+    assert in_process("fill", masked, path, "--to", tmp_path / "out.jsonl")[0] == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(row["text"], bool(row["result"])) for row in rows] == [
+        (OPEN, True), ("", False), (" ", False), ("<mask> dogs", True),
+    ]  # fmt: skip
+    assert in_process("fill", masked, path, "--to", tmp_path / "out.csv")[0] == 0
+    assert len(list(csv.DictReader((tmp_path / "out.csv").open()))) == 10
+    path.write_text("\n\n")
+    assert last_line(in_process("fill", masked, path, "--json")[1])["results"] == [[], []]
+
+
+def test_a_line_without_an_open_place_is_named(
+    masked: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    path, table = tmp_path / "open.txt", tmp_path / "open.csv"
+    path.write_text(f"{OPEN}\n\nthe cat\n")
+    table.write_text(f"text,n\n{OPEN},1\nthe cat,2\n")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"the cat\n")))
+    for place, said in ((path, f"{path}, line 3"), (table, f"{table}, row 2"), ("-", "standard input, line 1")):
+        status, out, err = in_process("fill", masked, place)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"headway: {said}: 'the cat': nothing is left open; write [MASK]"), err
+    for text in ("", " "):
+        assert "nothing is left open" in in_process("fill", masked, text)[2]
+
+
 def test_embed_to_standard_output(encoder: Path, lines: Path, in_process: Callable):
     vectors = headway.load(encoder)(TEXTS)
     status, out, _ = in_process("embed", encoder, lines, "--json")

@@ -137,6 +137,15 @@ def rows_of(
     return ["".join(document.chunks()) for document in source.documents()], None
 
 
+def place_of(text: str, number: int) -> str:
+    """Where one of the texts of an argument stands, counted from 0, for messages: "notes.txt, line 7"."""
+    if text == "-":
+        return f"standard input, line {number + 1}"
+    from headway.data.files import kind
+
+    return f"{text}, {'line' if kind(Path(text)) == 'text' else 'row'} {number + 1}"
+
+
 def _trained_column(run: str, table: Any) -> str:
     """The column the model was trained on, where the file has it, else the one that ``train`` would take for the text.
 

@@ -10,12 +10,14 @@ from headway.cli.common import (
     as_jsonl,
     check_output,
     emit,
+    is_file,
     output_options,
+    place_of,
     text_options,
     texts_of,
     write_output,
 )
-from headway.errors import InputError
+from headway.errors import InputError, shown
 
 
 @click.command(short_help="Fill in what a text leaves open.")
@@ -38,7 +40,7 @@ def command(
     """Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN.
 
     TEXT is a text, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for lines on
-    standard input.
+    standard input.  Blank lines stay blank.
     """
     started = time.monotonic()
     check_output(to, text, (".csv", ".jsonl"))
@@ -49,7 +51,11 @@ def command(
     if not isinstance(pipe, MaskFiller):
         raise InputError(f"{run}: holds a model for {pipe.task}; fill needs a masked language model.")
     texts = texts_of(run, text, text_column, encoding)
-    results = pipe(texts, k=k)
+    several = text == "-" or is_file(text)
+    if several:
+        _check_open(pipe, texts, text)
+    answers = iter(pipe([one for one in texts if one.strip() or not several], k=k))
+    results = [next(answers) if one.strip() or not several else [] for one in texts]
     places = [_places(result) for result in results]
     if to is not None:
         write_output(to, _as_csv(texts, places) if to.endswith(".csv") else _as_jsonl(texts, results))
@@ -57,16 +63,27 @@ def command(
     emit(found, as_json, [f"{len(results):,} results in {to}"] if to else _lines(texts, places))
 
 
+def _check_open(pipe: Any, texts: list[str], argument: str) -> None:
+    """Raise InputError, which says where it stands, for a text without an open place that is not blank."""
+    from headway.inference.mask_filler import NOTHING_OPEN
+
+    for number, text in enumerate(texts):
+        if text.strip() and not pipe.is_open(text):
+            raise InputError(f"{place_of(argument, number)}: {shown(text)}: {NOTHING_OPEN}")
+
+
 def _places(result: list[Any]) -> list[list[dict[str, Any]]]:
-    """The answers for each open place of a text."""
-    return [result] if isinstance(result[0], dict) else result
+    """The answers for each open place of a text; none for a blank one."""
+    return [result] if result and isinstance(result[0], dict) else result
 
 
 def _lines(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> list[str]:
-    """For a person: the scores and tokens, below their text where there is more than one place."""
+    """For a person: the scores and tokens, below their text where there is more than one place; blank for blank."""
     lines: list[str] = []
     several = sum(map(len, places)) > 1
     for text, answers in zip(texts, places, strict=True):
+        if not answers:
+            lines.append("")
         for number, place in enumerate(answers, start=1):
             if several:
                 lines.append(f"{text}  (place {number} of {len(answers)})" if len(answers) > 1 else text)

@@ -17,6 +17,7 @@ from headway.text.tokenizer import Tokenizer
 BATCH_TOKENS = 8192
 SPELLINGS = ("[MASK]", "<mask>")
 """What stands for an open place, whatever the model's own token is called."""
+NOTHING_OPEN = "nothing is left open; write [MASK] where a word is to be filled in."
 SPACES = ("Ġ", "▁")
 """How tokens that carry the space before a word begin."""
 
@@ -57,13 +58,17 @@ class MaskFiller:
             results.append(answers if len(answers) > 1 else answers[0])
         return results[0] if isinstance(text, str) else results
 
+    def is_open(self, text: str) -> bool:
+        """Whether a text has an open place."""
+        return self._spellings.search(text) is not None
+
     def _encode(self, text: str, number: int) -> list[int]:
         """Ids without the frame.  What spells another special token is text."""
         if not isinstance(text, str):
             raise InputError(f"text {number} is {type(text).__name__}; expected a text with [MASK] in it.")
+        if not self.is_open(text):
+            raise InputError(f"{shown(text)}: {NOTHING_OPEN}")
         pieces = self._spellings.split(text)
-        if len(pieces) == 1:
-            raise InputError(f"{shown(text)}: nothing is left open; write [MASK] where a word is to be filled in.")
         if self._spaced:  # the space before a word is part of its token
             pieces = [piece.rstrip(" ") for piece in pieces[:-1]] + pieces[-1:]
         parts: list[str | int] = [pieces[0]]
