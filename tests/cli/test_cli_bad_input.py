@@ -205,3 +205,11 @@ def test_a_model_of_images_says_so_to_every_verb_of_texts(tmp_path: Path, in_pro
         assert "vit: is a model of images, which reads no text" in err and "`headway.load_model`" in err
         assert "Traceback" not in err
     assert not (tmp_path / "run").exists()
+
+
+def test_an_argument_that_is_not_utf8(classifier_run: Path, lm_run: Path, in_process: Callable):
+    text = os.fsdecode(b"caf\xe9")
+    for words in (("classify", classifier_run, text), ("generate", lm_run, text), ("explain", lm_run, "--text", text)):
+        status, out, err = in_process(*words)
+        said = "headway: the text is not valid Unicode: found the byte 0xE9; write the text in UTF-8\n"
+        assert (status, out, err) == (2, "", said)

@@ -135,7 +135,7 @@ def test_no_text_and_unknown_words_are_errors(kind: str) -> None:
     for texts in ([], ["", ""]):
         with pytest.raises(InputError, match="no text"):
             train_tokenizer(texts, kind)
-    with pytest.raises(InputError, match="U\\+D800"):
+    with pytest.raises(InputError, match=r"U\+D800"):
         train_tokenizer(["ok", "bad \ud800"], kind)
     with pytest.raises(InputError, match="expected one of bpe"):
         train_tokenizer(LINES, kind.upper())
@@ -213,10 +213,18 @@ def test_a_tokenizer_can_be_pickled() -> None:
 
 
 def test_what_is_no_text_or_no_id_is_one_error(bpe: Tokenizer) -> None:
-    with pytest.raises(InputError, match="cannot be encoded"):
+    with pytest.raises(InputError, match=r"^the text is not valid Unicode: found the lone surrogate U\+D800; write"):
         bpe.encode("\ud800")
-    with pytest.raises(InputError, match="text 2 cannot be encoded"):
-        bpe.encode_batch(["fine", "\udfff"])
+    with pytest.raises(
+        InputError, match=r"^text 1 is not valid Unicode: found the byte 0xE9; write the text in UTF-8$"
+    ):
+        bpe.encode_batch(["fine", "caf\udce9"])
+    with pytest.raises(InputError, match=r"^the text is not valid Unicode"):
+        bpe.encode_batch(["caf\udce9"])
+    with pytest.raises(InputError, match=r"^the text is not valid Unicode"):
+        bpe.encode_pair("fine", "caf\udce9")
+    with pytest.raises(InputError, match="text 1 cannot be encoded"):
+        bpe.encode_batch(["fine", None])  # type: ignore[list-item]
     with pytest.raises(InputError, match="cannot be decoded"):
         bpe.decode([-1])
     assert bpe.encode_batch([]) == []

@@ -1,4 +1,4 @@
-"""Calls into the Rust library, with one kind of error."""
+"""Calls into the Rust library, with one kind of error, and the texts that it cannot take."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,3 +22,19 @@ def guarded(work: Callable[[], Result], what: str) -> Result:
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(f"{what} ({reason})") from None
+
+
+def check_unicode(text: object, number: int | None = None) -> None:
+    """Raise InputError for a text that is not Unicode: bytes of a command line that are not UTF-8 come as such.
+
+    ``number`` is that of the text among several.
+    """
+    try:
+        if isinstance(text, str) and not text.isascii():
+            text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(error.object[error.start])
+        byte = 0xDC80 <= code <= 0xDCFF  # so Python writes a byte that it cannot decode
+        found = f"the byte 0x{code - 0xDC00:02X}" if byte else f"the lone surrogate U+{code:04X}"
+        name = "the text" if number is None else f"text {number}"
+        raise InputError(f"{name} is not valid Unicode: found {found}; write the text in UTF-8") from None

@@ -10,7 +10,7 @@ from tokenizers import AddedToken
 
 from headway.errors import InputError
 from headway.text.backend import Backend, RustBackend
-from headway.text.guard import guarded
+from headway.text.guard import check_unicode, guarded
 from headway.text.load import load
 from headway.text.probe import probe
 from headway.text.stream import StreamDecoder, byte_alphabet
@@ -225,19 +225,24 @@ class Tokenizer:
         ``special`` adds what the model wants around a text ([CLS] and [SEP] for an encoder).  A text that spells a
         special token is text, unless ``allow_special``.  Raises InputError.
         """
+        check_unicode(text)
         what = "this text cannot be encoded"
         return guarded(lambda: self._backend.encode([text], special=special, allow_special=allow_special), what)[0]
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
-        """The ids of each text, in order; on several threads.  Raises InputError naming the text that fails."""
+        """The ids of each text, in order; on several threads.  Raises InputError naming the text that fails, from 0."""
         texts = list(texts)
+        for row, text in enumerate(texts):
+            check_unicode(text, row if len(texts) > 1 else None)
         try:
             return guarded(lambda: self._backend.encode(texts, special=special, allow_special=False), "")
         except InputError:
-            return [self._encode_row(text, row, special) for row, text in enumerate(texts, start=1)]
+            return [self._encode_row(text, row, special) for row, text in enumerate(texts)]
 
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
         """(ids, type ids) of two texts with the special tokens around them; types are 0, then 1.  Raises InputError."""
+        for text in (first, second):
+            check_unicode(text)
         return guarded(lambda: self._backend.encode_pair(first, second), "this pair of texts cannot be encoded")
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
@@ -249,6 +254,8 @@ class Tokenizer:
         unknown = [part for part in parts if not isinstance(part, str) and part not in self.special_ids]
         if unknown:
             raise InputError(f"special id: found {unknown[0]}, expected the id of a special token")
+        for part in parts:
+            check_unicode(part)
         return guarded(lambda: self._backend.encode_parts(parts), "these texts cannot be encoded")
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
