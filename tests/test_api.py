@@ -127,6 +127,21 @@ def test_save_model_and_load_model_are_a_round_trip(lm_run: Path, classifier_run
             assert name == other_name and torch.equal(one, other)
 
 
+@pytest.mark.parametrize("place", [None, 3, b"run", ["run"]])
+def test_what_is_no_place_of_a_model(place: object):
+    for load in (headway.load, headway.load_model):
+        with pytest.raises(headway.InputError, match=r"the place of a model is .*; expected a path, or an id"):
+            load(place)
+
+
+@pytest.mark.parametrize("name", ["file", "file/model", "taken"])
+def test_saving_where_nothing_can_be_written(lm_run: Path, tmp_path: Path, name: str):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "taken" / "model.safetensors" / "in the way").mkdir(parents=True)
+    with pytest.raises(headway.InputError, match=f"{name}: cannot be written .*; name another directory"):
+        headway.save_model(headway.load_model(lm_run), tmp_path / name)
+
+
 def test_nothing_opens_a_socket(corpus: Path, rows: Path, tmp_path: Path, tiny: dict):
     code = SEALED + "\n".join(
         [

@@ -201,6 +201,17 @@ def test_what_is_there_is_not_written_over(lm_run: Path, tmp_path: Path, monkeyp
     assert names(tmp_path) == {"out", "run", "file", "link"}
 
 
+def test_a_full_disk_is_said_of_the_place_that_was_named(lm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(path: Path, write: Callable) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headway.hub.directory.write_whole", full)
+    with pytest.raises(InputError) as raised:
+        export(lm_run, tmp_path / "out")
+    said = f"{tmp_path / 'out'}: cannot be written (No space left on device); name another directory with --out."
+    assert str(raised.value) == said and not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("kind", ["onnx", "ctranslate2"])
 def test_what_is_not_there_yet(kind: str, lm_run: Path, in_process: Callable):
     status, out, err = in_process("export", lm_run, "--to", kind)

@@ -96,6 +96,15 @@ SPOILED = {
     ),
     "512 layers": (with_(num_hidden_layers=512), "missing model.layers.2"),
     "a model larger than memory": (with_(hidden_size=2**20, num_attention_heads=2**19), ""),
+    "a width of a trillion": (
+        with_(hidden_size=10**12, num_attention_heads=2, num_key_value_heads=2),
+        "hidden_size: found 1000000000000, expected at most 1048576",
+    ),
+    "heads of a trillion": (with_(head_dim=10**12), "head_dim: found 1000000000000, expected at most 1048576"),
+    "sizes that overflow together": (
+        with_(hidden_size=2**20, head_dim=2**20, num_attention_heads=2**20, num_key_value_heads=2**20),
+        "ask for a weight of shape [3298534883328, 1048576], expected fewer than 2^63 bytes",
+    ),
     "a vocabulary larger than memory": (with_(vocab_size=10**12), "[31, 26], expected [1000000000000, 26]"),
     "a family that is a path": (with_(model_type="../../x"), "model_type"),
     "a family that is a list": (with_(model_type=["llama"]), "model_type"),

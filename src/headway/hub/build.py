@@ -38,7 +38,7 @@ def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: 
             model = family.build(theirs, names.keys())
             shapes = {name: torch.empty(stored.shape(key), dtype=stored.dtype(key)) for name, key in names.items()}
     except UNBUILDABLE as error:
-        raise InputError(f"{config_file}: {_in_their_words(one_line(error), family)}") from None
+        raise InputError(f"{config_file}: {_too_large(error) or _in_their_words(one_line(error), family)}") from None
     try:
         with _ShapesAlone():
             _our_weights(shapes, family, theirs, model)
@@ -81,6 +81,17 @@ def one_line(error: Exception) -> str:
     if isinstance(error, KeyError):
         text = f"unknown value {text}"
     return text.splitlines()[0]
+
+
+def _too_large(error: Exception) -> str:
+    """What torch says of a tensor past all bounds, in plain words; nothing for other errors."""
+    if not isinstance(error, RuntimeError) or "overflow" not in str(error):
+        return ""
+    sizes = re.search(r"sizes=(\[[\d, ]*\])", str(error))
+    found = f" of shape {sizes[1]}" if sizes else ""
+    return (
+        f"its sizes together ask for a weight{found}, expected fewer than 2^63 bytes; get the model's own config.json"
+    )
 
 
 def _in_their_words(message: str, family: Family) -> str:

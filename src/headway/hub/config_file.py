@@ -1,5 +1,6 @@
 """``config.json`` of a directory that may come from anyone: data about a model, never a word on what code to run."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,13 @@ from headway.strict_json import read_object
 
 MAX_LAYERS = 512
 """Several times the depth of published models; a layer costs time to build before any weight is compared."""
+MAX_WIDTH = 2**20
+"""Many times the width of published models, in numbers, heads or pixels."""
+WIDTH = re.compile(
+    r"hidden_size|intermediate_size|d_\w+|dim|\w+_dim|n_embd|n_inner|n_heads?|num_heads|\w+_heads"
+    r"|image_size|patch_size|num_channels"
+)
+"""The keys, of all families, that say how wide a part is."""
 MAX_NUMBER = 2**53
 CODE = {
     "auto_map": "it names Python code of the directory, which is not run",
@@ -22,8 +30,8 @@ CODE = {
 def read_config(directory: Path) -> dict[str, Any]:
     """What ``config.json`` says, as it stands; what each key means is checked by the model's family.
 
-    Raises InputError for JSON that is not strict, for keys that would have code run, and for numbers of layers (or any
-    numbers) that no model has.
+    Raises InputError for JSON that is not strict, for keys that would have code run, and for numbers of layers, widths
+    (or any numbers) that no model has.
     """
     path = inside(directory, "config.json")
     theirs = read_object(path, advice="expected a model directory with config.json")
@@ -44,6 +52,6 @@ def _check(value: Any, key: str, path: Path) -> None:
         for entry in value:
             _check(entry, key, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        most = MAX_LAYERS if key.endswith(("layer", "layers")) else MAX_NUMBER
+        most = MAX_LAYERS if key.endswith(("layer", "layers")) else MAX_WIDTH if WIDTH.fullmatch(key) else MAX_NUMBER
         if abs(value) > most:
             raise InputError(f"{path}: {key}: found {shown(value)}, expected at most {most}")

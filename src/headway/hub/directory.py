@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
@@ -16,7 +17,7 @@ from headway.hub.families.family import Family, architecture
 from headway.hub.kept import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
 from headway.hub.table import write_weights
-from headway.hub.weights import open_weights
+from headway.hub.weights import FILE, open_weights
 from headway.models.config import TransformerConfig
 from headway.regular_file import inside
 from headway.storage import write_json, write_whole
@@ -46,7 +47,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
 
     ``entries`` go into ``config.json`` as they are: labels, and ids of special tokens.  A model that was loaded also
     keeps what its files said of such things (``hub.kept``).  Raises ValueError when no family can express the model,
-    naming what the nearest one would change.
+    naming what the nearest one would change, and InputError when nothing can be written there.
     """
     directory = Path(path)
     model, head = without_modules(model)
@@ -56,15 +57,19 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     changed = _changed(family.config(theirs), family.config({**theirs, **kept[CONFIG]}))
     if changed:
         raise ValueError(f"entries of config.json would change {', '.join(changed)} of the model")
-    directory.mkdir(parents=True, exist_ok=True)
     weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
     if architecture(theirs, family.classes) == family.bare:
         weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
-    write_json(directory / "config.json", {**theirs, **kept[CONFIG], "dtype": "float32"})
-    if kept[GENERATION]:
-        write_json(directory / GENERATION, kept[GENERATION])
-    write_whole(directory / "model.safetensors", lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
-    write_modules(directory, model, head)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(directory / "config.json", {**theirs, **kept[CONFIG], "dtype": "float32"})
+        if kept[GENERATION]:
+            write_json(directory / GENERATION, kept[GENERATION])
+        write_whole(directory / FILE, lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
+        write_modules(directory, model, head)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
 
 
 def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import __version__
-from headway.errors import InputError
+from headway.errors import InputError, shown
 from headway.strict_json import read_object
 
 ID = re.compile(
@@ -75,8 +75,11 @@ def is_hub_id(place: str | Path) -> bool:
 def locate(place: str | Path, *, allow_pickle: bool = False) -> Download:
     """Where the model is that a path or an id of the hub names; an id is fetched.
 
-    A place that is no id is given back as a path, there or not.  Raises InputError as ``fetch`` does.
+    A place that is no id is given back as a path, there or not.  Raises InputError as ``fetch`` does, and for what is
+    neither a text nor a path.
     """
+    if not isinstance(place, str | os.PathLike):
+        raise InputError(f"the place of a model is {shown(place)}; expected a path, or an id of the hub")
     return fetch(str(place), allow_pickle=allow_pickle) if is_hub_id(place) else Download(Path(place))
 
 

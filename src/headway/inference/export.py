@@ -169,8 +169,9 @@ def _as_input_error(out: Path):
     """An error of the file system as the message that ``out`` cannot be written."""
     try:
         yield
-    except InputError:
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (InputError, OSError) as error:
+        cause = error.__cause__ if isinstance(error, InputError) else error  # a model says where it was to be written
+        if not isinstance(cause, OSError):
+            raise
+        reason = cause.strerror or str(cause)
         raise InputError(f"{out}: cannot be written ({reason}); name another directory with --out.") from None
