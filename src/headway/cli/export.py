@@ -43,13 +43,13 @@ def command(run: str, kind: str, out: str | None, allow_pickle: bool, as_json: b
         "task": found.task,
         "seconds": time.monotonic() - started,
         "out": str(found.out) if found.made else None,
-        "member": found.member,
         "max_difference": parity.max_difference,
         "checked": parity.checked,
         "tokens_equal": parity.tokens_equal,
     }
     lines = [f"saved in {found.out}"] if found.made else []
     if found.made and found.member:
+        result["member"] = found.member
         lines.append(f"of the classifiers that answer together in {run}, {found.member} alone, the best")
     if parity.passed:
         same = "" if parity.tokens_equal is None else f", the same ids for {LINES:,} lines"

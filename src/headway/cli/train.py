@@ -90,7 +90,7 @@ USES = {"classification": "classify", "masked_lm": "fill", "embedding": "embed",
 def summary(result: dict[str, Any], verdict: str) -> list[str]:
     """What a person is told at the end."""
     names = ("bleu", "chrf", "mrr", "spearman", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
-    numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result[name] is not None)
+    numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result.get(name) is not None)
     use = USES.get(result["task"], "generate")
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",

@@ -7,8 +7,10 @@ from torch import Tensor, nn
 
 from headway.data.batches import Batch
 
-METRICS = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf", "mrr", "spearman")
+METRICS = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
 """Those that are reported of every run, where they do not apply as None."""
+OF_PAIRS = ("mrr", "spearman")
+"""Those that are reported of embeddings alone."""
 
 
 class Task(Protocol):

@@ -17,7 +17,7 @@ from headway.data.feed import Feed, RowFeed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.models.lora import count_parameters
-from headway.tasks.task import METRICS, Task
+from headway.tasks.task import METRICS, OF_PAIRS, Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base, load_base, take_stack
 from headway.training.budget import Budget, StepBudget, TimeBudget
@@ -333,6 +333,7 @@ def result(run: RunDirectory) -> dict[str, Any]:
         "tokens": facts.get("tokens"),
         "train_loss": facts.get("train_loss"),
         **{name: metrics.get(name) for name in METRICS},
+        **{name: metrics[name] for name in OF_PAIRS if name in metrics},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
     }
