@@ -65,7 +65,7 @@ REFUSED = {
 def test_what_cannot_be_is_refused(what: str, bases: dict[str, Path], rows: Path, tmp_path: Path):
     kind, options, said = REFUSED[what]
     with pytest.raises(InputError, match=said):
-        headway.train(rows, out=tmp_path / "run", from_model=str(bases[kind]), **options, **OPTIONS)
+        headway.train(rows, out=tmp_path / "run", from_model=str(bases[kind]), quiet=True, **options)
     assert not (tmp_path / "run").exists()
 
 

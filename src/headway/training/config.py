@@ -140,6 +140,9 @@ class TrainOptions:
         for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
+        for name in ("frozen", "contrastive"):
+            if getattr(self, name) and self.lora is not None:
+                raise InputError(f"--{name} and --lora were both given; they are two ways to train, choose one.")
         for name in self.given(OF_THE_LOOP) if self.frozen or self.contrastive else ():
             way = "contrastive" if self.contrastive else "frozen"
             raise InputError(f"--{flag(name)} is for training the whole model, which --{way} does not; choose one.")
