@@ -299,7 +299,7 @@ def test_where_one_model_is_wanted_of_several_the_best_is_taken_and_told(
     assert found.member == json.loads((tmp_path / "both" / "headway.json").read_text())["best_member"]
     assert export(tmp_path / "both" / "seed-0", tmp_path / "alone").member is None
     assert explain(headway.load(tmp_path / "both"))["members"] == 2
-    assert explain(headway.load(tmp_path / "both" / "seed-0"))["members"] == 1
+    assert "members" not in explain(headway.load(tmp_path / "both" / "seed-0"))
     headway.train(rows, from_model=str(tmp_path / "both"), steps=1, out=tmp_path / "on", threads=1)
     assert f"begun is from {found.member}, the best" in capsys.readouterr().err
 

@@ -36,8 +36,8 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
 
     Each parameter counts once, at the first part that has it, so that those of the blocks add up to ``parameters``.
     FLOPs are those of a forward pass over ``length`` tokens, for each token.  Everything is checked against the
-    arithmetic of ``models.size``; RuntimeError means that the two disagree.  Of ``members`` that answer together, the
-    first is shown.
+    arithmetic of ``models.size``; RuntimeError means that the two disagree.  Of several ``members`` that answer
+    together, the first is shown.
     """
     from headway.inference.classifier import Classifier
     from headway.models.ensemble import Ensemble
@@ -58,7 +58,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
         raise RuntimeError(f"the model has {total} parameters and {flops} FLOPs, its parts {predicted} and {counted}")
     cached = None if words["wiring"] == "encoder" else cache_bytes(model.config, 1, 1)
     return {
-        "members": members,
+        **({"members": members} if members > 1 else {}),
         "wiring": words["wiring"],
         "parameters": total,
         "bytes": weight_bytes(total),
@@ -190,8 +190,9 @@ def _noting(path: list[Row], name: str) -> Any:
 def _lines(run: str, found: dict[str, Any]) -> list[str]:
     """The same for a person, at most 100 columns wide."""
     total, length, each = found["parameters"], found["length"], found["cache_bytes_per_token"]
-    count = found["members"]
-    several = [f"The first of {count} such models, whose answers are averaged."] if count > 1 else []
+    several = (
+        [f"The first of {found['members']} such models, whose answers are averaged."] if "members" in found else []
+    )
     lines = [
         f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters",
         *several,
