@@ -12,7 +12,7 @@ LAYERS = [
     *("reports", "serving", "cli"),
 ]
 GROUND = {"errors", "storage", "regular_file", "strict_json"}  # importable from everywhere but nn
-NN_MAY = {"contextlib", "threading", "torch", "math", "collections", "typing", "functools"}
+NN_MAY = {"concurrent", "contextlib", "threading", "torch", "math", "collections", "typing", "functools"}
 EXTRAS = {
     *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),

@@ -229,3 +229,32 @@ def test_a_token_never_sees_a_later_one(kind, cached, window):
         (grad,) = torch.autograd.grad(logits[0, t].square().sum(), seen[0], retain_graph=True)
         reached = grad[0].abs().sum(dim=-1) > 0
         assert reached.nonzero().flatten().max() == t
+
+
+@torch.no_grad()
+def test_hypotheses_of_one_source_share_its_keys():
+    """Whatever is kept, repeated and moved: each row reads on as if it had been alone with its source."""
+    model, sources, start = redraw(EncoderDecoder(config())), make_ids(B, S), make_ids(B, 1)
+    mask = torch.arange(S) < torch.tensor([[S], [4], [7]])
+    state, source = model.new_state(), model.encode(sources, mask)
+    model.next_logits(start, source, mask, state)
+    of, read = torch.arange(B), start  # by row, its source and what it has read
+    moves = [  # rows kept, and how many sources are cached after it
+        ([0, 0, 1, 1, 2, 2], 3),
+        ([1, 0, 2, 2, 5, 4], 3),
+        ([2, 3, 4, 5], 2),
+        ([0, 1, 2], 3),
+        ([2, 0], 2),
+        ([1, 1, 1], 1),
+    ]
+    for rows, cached in moves:
+        kept = torch.tensor(rows)
+        state.reorder(kept)
+        assert state.cross[0].rows == cached
+        token = make_ids(len(rows), 1)
+        of, read = of[kept], torch.cat([read[kept], token], dim=1)
+        logits = model.next_logits(token, source, mask, state)
+        for row, one in enumerate(of.tolist()):
+            length = int(mask[one].sum())
+            alone = model(sources[one : one + 1, :length], read[row : row + 1])[:, -1]
+            torch.testing.assert_close(logits[row : row + 1], alone, **EXACT)

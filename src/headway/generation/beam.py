@@ -112,15 +112,18 @@ def _candidates(
     if forbidden:
         logits[:, list(forbidden)] = -math.inf
     before = torch.tensor([p for search in searches for _, p in search.running], device=logits.device)
-    total = before[:, None] + logits.log_softmax(dim=-1)  # (rows, V)
+    likely, tokens = logits.topk(min(count, logits.shape[1]), dim=-1)  # no other can be among the likeliest of all
+    total = before[:, None] + (likely - logits.logsumexp(dim=-1, keepdim=True))  # (rows, count)
     parts = [part.flatten() for part in total.split([len(search.running) for search in searches])]
-    together = pad_sequence(parts, batch_first=True, padding_value=-math.inf)  # (searches, most rows of one × V)
+    together = pad_sequence(parts, batch_first=True, padding_value=-math.inf)  # (searches, most rows of one × count)
     values, places = together.topk(min(count, together.shape[1]), dim=-1)
-    width = logits.shape[1]
-    return [
-        [(p, *divmod(place, width)) for p, place in zip(*pair, strict=True) if p > -math.inf]
-        for pair in zip(values.tolist(), places.tolist(), strict=True)
-    ]
+    width, names, row = likely.shape[1], tokens.tolist(), 0
+    found = []
+    for search, pair in zip(searches, zip(values.tolist(), places.tolist(), strict=True), strict=True):
+        ways = [(p, *divmod(place, width)) for p, place in zip(*pair, strict=True) if p > -math.inf]
+        found.append([(p, parent, names[row + parent][rank]) for p, parent, rank in ways])
+        row += len(search.running)
+    return found
 
 
 def _advance(

@@ -5,14 +5,17 @@ Letters: S source length.
 
 from collections.abc import Sequence
 
+import torch
+
 from headway.data.batches import length_batches
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
 from headway.generation.decode import Model
 from headway.hub.generation import TargetRules
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.nn.threads import Threads
 
-BATCH_TOKENS = 2048
+BATCH_TOKENS = 4096
 """Source tokens read at once, those of every hypothesis of a beam counted."""
 LONGER, MORE = 2.0, 20
 """A target has at most so many times the tokens of its source, and so many more."""
@@ -31,12 +34,13 @@ def write_targets(
 
     A decoder goes on from the source itself.
     """
-    found: list[list[Hypothesis]] = [[] for _ in sources]
     device = next(model.parameters()).device
-    for index in length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []:
+    batches = length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []
+
+    def write(index: Sequence[int]) -> list[list[Hypothesis]]:
         chosen = [sources[i] for i in index]
         writer: Model = Conditional(model, chosen, device) if isinstance(model, EncoderDecoder) else model
-        answers = beam_search(
+        return beam_search(
             writer,
             [list(rules.start) if writer is not model else [*source, *rules.start] for source in chosen],
             beam=beam,
@@ -47,8 +51,13 @@ def write_targets(
             length_penalty=length_penalty,
             device=device,
         )
-        for i, answer in zip(index, answers, strict=True):
-            found[i] = answer
+
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    count = min(torch.get_num_threads(), len(batches)) if device.type == "cpu" else 1
+    with Threads(max(1, count)) as threads:
+        for index, answers in zip(batches, threads.map(write, batches), strict=True):
+            for i, answer in zip(index, answers, strict=True):
+                found[i] = answer
     return found
 
 

@@ -126,6 +126,9 @@ class Attention(nn.Module):
         q, k, v = self._read_source(x, source, cache) if self.cross else self._read_self(x, rotation)
         if cache is not None and not self.cross:
             k, v = cache.append(k, v)
+        readers = len(q) // len(k)  # how many rows read each source (``State.reorder``): as if one had more queries
+        if readers > 1:
+            q = q.unflatten(0, (-1, readers)).transpose(1, 2).flatten(2, 3)
         if self.n_kv_heads != self.n_heads:
             k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)  # (B, H, S, K)
             v = v.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
@@ -136,6 +139,8 @@ class Attention(nn.Module):
             y = attend(q, k, v, mask, causal, dropout)  # (B, H, T, K)
         if self.watch is not None:
             self.watch(attention_weights(q, k, self._window_mask(q, mask, causal), causal))
+        if readers > 1:
+            y = y.unflatten(2, (readers, -1)).transpose(1, 2).flatten(0, 1)
         return self.out(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def _window_mask(self, q: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:

@@ -18,6 +18,11 @@ class KeyValueCache:
         self._keys: Tensor | None = None  # (B, G, room, K), of which the first ``length`` are filled
         self._values: Tensor | None = None
 
+    @property
+    def rows(self) -> int:
+        """How many sequences there are: B."""
+        return 0 if self._keys is None else len(self._keys)
+
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add (B, G, T, K) keys and values; return all so far, (B, G, S, K)."""
         end = self.length + keys.shape[2]
@@ -38,10 +43,10 @@ class KeyValueCache:
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows of the batch, in that order; rows may repeat or be left out.  ``rows`` is (B',) int64."""
         if self._keys is not None and self._values is not None:
-            self._keys, self._values = self._keys[rows], self._values[rows]
+            self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
 
     def _grow(self, old: Tensor | None, new: Tensor, needed: int) -> Tensor:
-        room = max(needed, 2 * self.length, 64)
+        room = max(needed, 2 * self.length, 16)
         grown = new.new_zeros(new.shape[0], new.shape[1], room, new.shape[3])
         if old is not None:
             grown[:, :, : self.length] = old[:, :, : self.length]
@@ -59,6 +64,7 @@ class State:
         self.cross = [KeyValueCache() for _ in range(n_layers)]  # keys and values of the source, computed once
         self.source_mask: Tensor | None = None  # (B, S), kept beside them
         self.mask: Tensor | None = None
+        self._readers = 1  # how many rows, one after the other, read each cached source: hypotheses of a beam
 
     @property
     def length(self) -> int:
@@ -75,9 +81,21 @@ class State:
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows of the batch, in that order: what beam search and finished prompts need."""
-        for cache in [*self.layers, *self.cross]:
+        for cache in self.layers:
             cache.reorder(rows)
         if self.mask is not None:
             self.mask = self.mask[rows]
+        if not self.cross[0].length:
+            return
+        cached = torch.arange(self.cross[0].rows, device=rows.device)
+        read = cached.repeat_interleave(self._readers)[rows]  # which cached source each row reads
+        kept = read.unique_consecutive()
+        self._readers = max(1, len(read) // max(1, len(kept)))
+        if not torch.equal(kept.repeat_interleave(self._readers), read):
+            kept, self._readers = read, 1
+        if torch.equal(kept, cached):
+            return
+        for cache in self.cross:
+            cache.reorder(kept)
         if self.source_mask is not None:
-            self.source_mask = self.source_mask[rows]
+            self.source_mask = self.source_mask[kept]

@@ -57,11 +57,29 @@ def orthogonal(matrices: Tensor) -> Tensor:
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for _ in range(5):  # x becomes 3.4445 x - 4.7750 (x xᵀ) x + 2.0315 (x xᵀ)² x
-        product = x @ x.mT
-        factor = torch.baddbmm(product, product, product, beta=-4.7750, alpha=2.0315)
-        x = torch.baddbmm(x, factor, x, beta=3.4445)
+    if x.shape[-1] >= 2 * x.shape[-2] and x.dtype != torch.bfloat16:
+        x = _newton_schulz_of_long(x)
+    else:
+        for _ in range(5):  # x becomes 3.4445 x - 4.7750 (x xᵀ) x + 2.0315 (x xᵀ)² x
+            product = x @ x.mT
+            factor = torch.baddbmm(product, product, product, beta=-4.7750, alpha=2.0315)
+            x = torch.baddbmm(x, factor, x, beta=3.4445)
     return x.mT if tall else x
+
+
+def _newton_schulz_of_long(x: Tensor) -> Tensor:
+    """The same five steps on G = x xᵀ: each multiplies x by P = 3.4445 - 4.7750 G + 2.0315 G², so G becomes P G P.
+
+    Where x is four times as long as high that takes less than half the time; in bfloat16, G would be too coarse.
+    """
+    gram = x @ x.mT
+    whole = torch.eye(x.shape[-2], dtype=x.dtype, device=x.device).expand_as(gram)
+    for _ in range(5):
+        factor = torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
+        factor.diagonal(dim1=-2, dim2=-1).add_(3.4445)
+        whole = factor @ whole
+        gram = factor @ gram @ factor
+    return whole @ x
 
 
 class RowAdam(torch.optim.Optimizer):

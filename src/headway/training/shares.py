@@ -1,18 +1,13 @@
-"""The gradient of a batch by several threads, each with a share of its rows.
-
-Left alone, torch divides every operation among its threads, and they meet again after each: hundreds of times in a
-step, of which every meeting waits for the slowest.  With shares they meet once in a step, which matters most where
-another program keeps a core busy, and no thread need spin.
-"""
+"""The gradient of a batch by several threads, each with a share of its rows (``nn.threads`` says why)."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.nn.random import drawing_from
+from headway.nn.threads import Threads
 from headway.tasks.task import Task
 from headway.training.precision import autocast
 
@@ -40,39 +35,32 @@ class Shares:
 
     def __init__(self, count: int):
         self.count = count
-        self.threads = torch.get_num_threads()
-        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+        self._threads = Threads(count)
 
     def __enter__(self) -> "Shares":
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._threads.close()
 
     def add_gradient(
         self, model: nn.Module, task: Task, batch: Batch, precision: str, parameters: Sequence[nn.Parameter]
     ) -> tuple[Tensor, int]:
         """Add to every ``grad`` that of the batch's loss; the loss, a sum in nats, and its number of targets."""
-        if self._pool is None or len(batch.ids) < 2:
+        if self.count == 1 or len(batch.ids) < 2:
             with autocast(batch.ids.device, precision):
                 loss, count = task.loss(model, batch)
             loss.backward()
             return loss.detach(), count
         parts = [batch.rows(index) for index in equal_shares(batch, self.count)]
         seeds = torch.randint(2**62, (len(parts),)).tolist()
-        each = max(1, self.threads // self.count)
 
         def one(part: Batch, seed: int) -> tuple[Tensor, int, tuple[Tensor | None, ...]]:
-            torch.set_num_threads(each)  # of this thread, and of matrix products everywhere
             with drawing_from(seed), autocast(part.ids.device, precision):
                 loss, count = task.loss(model, part)
             return loss.detach(), count, torch.autograd.grad(loss, parameters, allow_unused=True)
 
-        try:
-            found = list(self._pool.map(one, parts, seeds))
-        finally:
-            torch.set_num_threads(self.threads)
+        found = self._threads.map(one, parts, seeds)
         for _, _, gradients in found:
             add_to_grads(parameters, gradients)
         return torch.stack([loss for loss, _, _ in found]).sum(), sum(count for _, count, _ in found)
