@@ -20,8 +20,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from fine_tune import headway
-from machine import facts, write
+from machine import facts, headway, write
 
 from headway.data.python_texts import source_code, source_files
 

@@ -12,14 +12,12 @@ customer reviews.  Every run is `headway train FILE --from MODEL` with nothing e
 import csv
 import json
 import random
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from machine import facts, spread, write
+from machine import facts, headway, spread, write
 
 FILES = {
     "airline": ("reviews/airline-train.csv", None, "reviews/airline-test.csv"),
@@ -31,14 +29,6 @@ TIME = "60m"
 """More than any run takes: it ends after its passes over the rows."""
 FEW = (8, 64)
 SEEDS, DRAWS = range(3), range(10)
-
-
-def headway(*words: str) -> dict[str, Any]:
-    """Run a verb with --json in a new process; its object, and the seconds of the whole process as "wall"."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "headway", *words, "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {**json.loads(done.stdout.splitlines()[-1]), "wall": time.perf_counter() - start}
 
 
 def trained(model: str, train: Path, dev: Path | None, test: Path, out: Path, seed: int) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""What every benchmark shares: facts of the machine, versions, the command, interleaved timing, results as files."""
+"""What benchmarks share: facts of the machine, versions, running a verb, interleaved timing, results as files."""
 
+import json
 import os
 import shlex
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +26,14 @@ def facts() -> dict[str, Any]:
     words = [f"benchmarks/{script}", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]
     found = {"processors": os.cpu_count(), "memory_bytes": _memory(), **machine()}
     return {"command": "python " + shlex.join(words), "date": now(), "machine": found, "versions": versions()}
+
+
+def headway(*words: str) -> dict[str, Any]:
+    """Run a verb with --json in a new process; its object, and the seconds of the whole process as "wall"."""
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "headway", *words, "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {**json.loads(done.stdout.splitlines()[-1]), "wall": time.perf_counter() - start}
 
 
 def spread(values: list[float]) -> dict[str, Any]:

@@ -7,27 +7,16 @@ DATA is a folder with shakespeare.txt, sst2/{train,test}.csv and reviews/custome
 from the command line in a process of its own; test files are read by `headway evaluate` alone.
 """
 
-import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from machine import facts, spread, write
+from machine import facts, headway, spread, write
 
 RUNS = 3
-
-
-def headway(*words: str) -> dict[str, Any]:
-    """Run a verb with --json in a new process; its object, and the seconds of the whole process as "wall"."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "headway", *words, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {**json.loads(done.stdout.splitlines()[-1]), "wall": time.perf_counter() - start}
 
 
 def language(data: Path, folder: Path) -> dict[str, Any]:

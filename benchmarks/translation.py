@@ -1,20 +1,20 @@
 """Multi30k, English to German: one `headway train` command on raw text, measured on test2016.
 
-    python benchmarks/translation.py DATA [20m] [60m] [--options ...]
+    python benchmarks/translation.py DATA TIME [--name NAME] [OPTIONS OF TRAIN ...]
 
-DATA holds multi30k/.  Settings were chosen on val; test2016 is read by `headway evaluate` alone.  BLEU is sacrebleu's,
-cased and of detokenised text; bleu_lowercase is what the literature on this set reports.
+DATA holds multi30k/, TIME is 20m, 60m or another.  Settings were chosen on val; test2016 is read by `headway evaluate`
+alone.  BLEU is sacrebleu's, cased and of detokenised text; bleu_lowercase is what the literature on this set reports.
+The result is translation-TIME.json, or translation-TIME-NAME.json.
 """
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from fine_tune import headway
-from machine import facts, write
+from machine import facts, headway, write
 
-TIMES = ("20m", "60m")
+PARTS = ("train", "val", "test2016")
 
 
 def run(data: Path, time: str, folder: Path, more: list[str]) -> dict[str, Any]:
@@ -30,15 +30,15 @@ def run(data: Path, time: str, folder: Path, more: list[str]) -> dict[str, Any]:
     return result
 
 
-PARTS = ("train", "val", "test2016")
-
 if __name__ == "__main__":
-    data, words = Path(sys.argv[1]), sys.argv[2:]
-    times = [word for word in words if not word.startswith("--") and word in TIMES] or list(TIMES)
-    more = words[len([word for word in words if word in TIMES]) :]
-    for time in times:
-        with tempfile.TemporaryDirectory() as place:
-            result = run(data, time, Path(place), more)
-        print(time, result, flush=True)
-        task = f"headway train train.en.gz train.de.gz --validation val.en.gz val.de.gz --time {time}"
-        write(f"translation-{time}", {**facts(), "task": " ".join([task, *more]), "results": result})
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("time")
+    parser.add_argument("--name")
+    given, more = parser.parse_known_args()
+    with tempfile.TemporaryDirectory() as place:
+        result = run(given.data, given.time, Path(place), more)
+    print(result)
+    words = ["headway train train.en.gz train.de.gz --validation val.en.gz val.de.gz --time", given.time, *more]
+    name = "-".join(["translation", given.time, *([given.name] if given.name else [])])
+    write(name, {**facts(), "task": " ".join(words), "results": result})
