@@ -166,12 +166,20 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path):
 
 def test_sizes_by_the_number_of_pairs_and_by_the_time(monkeypatch: pytest.MonkeyPatch):
     assert [by_pairs(n).width for n in (1, 5_000, 5_001, 100_000, 100_001, 10**7)] == [128, 128, 128, 128, 256, 512]
-    assert [by_pairs(n).vocab for n in (5_000, 5_001)] == [1000, 4000]
+    assert [(by_pairs(n).layers, by_pairs(n).vocab) for n in (5_000, 5_001)] == [(2, 1000), (3, 4000)]
     monkeypatch.setattr(translator_preset, "product_rate", lambda dtype: 1e11)
     sizes = [
         translator_plan(TrainOptions(), 16_000, 500_000, (10**7, 10**7), 256, seconds).config.d_model
         for seconds in (1e6, 60.0)
     ]
     assert sizes == [256, 128]
+    tokens = (10**5, 10**5)  # one pass is 50 steps of 4,000 tokens
+    kinds = [{"steps": 50}, {"steps": 1000}, {"steps": 3000}, {"epochs": 4, "steps": 3000}, {"dropout": 0.25}]
+    options = [TrainOptions(**{"batch_tokens": 4000, **kind}) for kind in kinds]
+    plans = [translator_plan(each, 4000, 10_000, tokens, 64, None) for each in options]
+    assert [plan.config.dropout for plan in plans] == [0.1, 0.2, 0.3, 0.1, 0.25]
+    flops = 6e5 * (28 * 128**2 * 3 + 4000 * 128)  # of one pass, with three layers
+    in_time = [translator_plan(TrainOptions(), 4000, 10_000, tokens, 64, n * flops / 5e10) for n in (8.1, 24, 26)]
+    assert [(plan.config.n_layers, plan.config.dropout) for plan in in_time] == [(3, 0.2), (3, 0.2), (3, 0.3)]
     asked = translator_plan(TrainOptions(d_model=64, layers=3, dropout=0.0), 1000, 100, (99, 99), 64, None)
     assert (asked.config.d_model, asked.config.n_layers, asked.config.dropout) == (64, 3, 0.0)

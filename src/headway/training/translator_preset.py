@@ -1,15 +1,17 @@
 """What an encoder-decoder on pairs of texts will be, by a rule.
 
-Few pairs want a small model, few subwords and much dropout; by their number, the first row that has room for them:
+Few pairs want a small model and few subwords; by their number, the first row that has room for them:
 
-    pairs up to     width   layers   dropout   subwords
-          5,000       128     2+2      0.3       1,000
-        100,000       128     4+4      0.3       4,000
-      1,000,000       256     5+5      0.2      16,000
-              -       512     6+6      0.1      32,000
+    pairs up to     width   layers   subwords
+          5,000       128     2+2       1,000
+         20,000       128     3+3       4,000
+        100,000       128     4+4       8,000
+      1,000,000       256     5+5      16,000
+              -       512     6+6      32,000
 
-Where the time is not enough for LEAST_PASSES over the pairs, the model is that of an earlier row.  The layout is
-M2M-100's: norms before each layer, sinusoids, ReLU, one table of token vectors for source, target and logits.
+Where the time is not enough for LEAST_PASSES over the pairs, the model is that of an earlier row.  The more often the
+same pairs are read, the more is dropped (DROPOUTS).  The layout is M2M-100's: norms before each layer, sinusoids, ReLU,
+one table of token vectors for source, target and logits.
 """
 
 from dataclasses import asdict, dataclass
@@ -32,17 +34,19 @@ class Row:
     pairs: float
     width: int
     layers: int
-    dropout: float
     vocab: int
 
 
 ROWS = (
-    Row(5e3, 128, 2, 0.3, 1000),
-    Row(1e5, 128, 4, 0.3, 4000),
-    Row(1e6, 256, 5, 0.2, 16_000),
-    Row(float("inf"), 512, 6, 0.1, 32_000),
+    Row(5e3, 128, 2, 1000),
+    Row(2e4, 128, 3, 4000),
+    Row(1e5, 128, 4, 8000),
+    Row(1e6, 256, 5, 16_000),
+    Row(float("inf"), 512, 6, 32_000),
 )
-LEAST_PASSES = 5.0
+LEAST_PASSES = 8.0
+DROPOUTS = ((8.0, 0.1), (25.0, 0.2), (float("inf"), 0.3))
+"""Up to so many passes over the pairs, the dropout."""
 MOST_PASSES = 100
 """More seldom helps."""
 M2M100: dict[str, Any] = {
@@ -69,17 +73,20 @@ def translator_plan(
     """The plan of a translator for ``n_pairs`` pairs, with so many ``tokens`` of sources and of targets in them."""
     row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
     rows = [one for one in ROWS if one.pairs <= row.pairs]
-    dropout = row.dropout if options.dropout is None else options.dropout
-    width, layers = row.width, row.layers
-    if seconds is not None:
-        rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
-        while len(rows) > 1 and rate * REACHED * seconds < LEAST_PASSES * _pass_flops(rows[-1], vocab_size, tokens):
-            rows.pop()
-            why = f"{n_pairs:,} pairs, as many as {rate / 1e9:,.0f} GFLOP/s here can go through in {seconds:.0f} s"
-        width, layers = rows[-1].width, rows[-1].layers
+    flops = 0.0 if seconds is None else max(map(product_rate, (torch.float32, torch.bfloat16))) * REACHED * seconds
+    while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
+        rows.pop()
+        why = f"{n_pairs:,} pairs, as many as can be gone through here {LEAST_PASSES:g} times in {seconds:.0f} s"
+    width, layers = rows[-1].width, rows[-1].layers
     if options.preset:
         (width, layers), why = PRESETS[options.preset], f"--preset {options.preset}"
     width, layers = options.d_model or width, options.layers or layers
+    batch_tokens, passes = options.batch_tokens or 4096, float(options.epochs or MOST_PASSES)
+    if options.steps is not None:
+        passes = min(passes, options.steps * options.accumulate * batch_tokens / sum(tokens))
+    elif flops:
+        passes = min(passes, flops / _pass_flops(width, layers, vocab_size, tokens))
+    dropout = next(p for most, p in DROPOUTS if passes <= most) if options.dropout is None else options.dropout
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
@@ -94,7 +101,7 @@ def translator_plan(
     shape = f"width {config.d_model}, {layers} + {layers} layers, {config.n_heads} heads, {longest} tokens"
     decisions = [
         Decision("model", f"{count / 1e6:.2f} M parameters: {shape}", why, "--preset, --d-model, --layers, --length"),
-        Decision("dropout", f"{dropout:g}", f"{n_pairs:,} pairs", "--dropout"),
+        Decision("dropout", f"{dropout:g}", f"about {passes:.0f} passes over the pairs", "--dropout"),
     ]
     if options.epochs is None and options.steps is None:
         why_passes = "more seldom helps; it may end before its time"
@@ -103,7 +110,7 @@ def translator_plan(
         **as_asked(options),
         model=asdict(config),
         length=longest,
-        batch_tokens=options.batch_tokens or 4096,
+        batch_tokens=batch_tokens,
         max_examples=options.batch_size,
         optimizer=options.optimizer or "muon",
         learning_rate=options.learning_rate or 3e-3,
@@ -117,8 +124,8 @@ def translator_plan(
     )
 
 
-def _pass_flops(row: Row, vocab_size: int, tokens: tuple[int, int]) -> float:
+def _pass_flops(width: int, layers: int, vocab_size: int, tokens: tuple[int, int]) -> float:
     """FLOPs of training once on all pairs: 6 for each weight and token (attention's own products left out)."""
-    encoder = 12 * row.width**2 * row.layers
-    decoder = 16 * row.width**2 * row.layers + vocab_size * row.width
+    encoder = 12 * width**2 * layers
+    decoder = 16 * width**2 * layers + vocab_size * width
     return 6.0 * (encoder * tokens[0] + decoder * tokens[1])
