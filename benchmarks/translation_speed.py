@@ -34,13 +34,14 @@ from headway.models.transformer import EncoderDecoder
 from headway.tasks.translation import Translation, shifted
 from headway.text.train import train_tokenizer
 from headway.training.optim import optimizers, set_rate
+from headway.training.precision import keep_freed_memory
 from headway.training.shares import Shares, share_count
 from headway.training.trainer import _divide_and_clip
 from headway.training.translator_preset import M2M100
 
 SUBJECTS = ("headway", "headway, muon", "torch", "torch, compiled")
-SIZE: dict[str, Any] = {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "dropout": 0.3}
-VOCAB, BATCH_TOKENS, SMOOTHING, END, PAD = 4000, 4096, 0.1, 2, 1
+SIZE: dict[str, Any] = {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "dropout": 0.2}
+VOCAB, BATCH_TOKENS, SMOOTHING, END, PAD = 8000, 4096, 0.1, 2, 1
 
 
 class Plain(nn.Module):
@@ -82,6 +83,7 @@ def pairs(data: Path) -> tuple[list[tuple[list[int], list[int]]], int]:
 
 def ours(vocab: int, kind: str):
     """A function that takes a step of Headway's loop."""
+    keep_freed_memory()
     positions = Positions(**M2M100["positions"])
     config = TransformerConfig(vocab_size=vocab, max_length=256, **{**M2M100, "positions": positions}, **SIZE)
     model = initialise(EncoderDecoder(config), 0, embedding_std=config.d_model**-0.5).train()

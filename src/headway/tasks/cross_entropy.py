@@ -34,8 +34,8 @@ class _CrossEntropy(torch.autograd.Function):
         counted = targets != IGNORED
         right = targets.clamp(min=0)[:, None]  # (N, 1)
         p = logits.softmax(dim=-1)
-        most = logits.argmax(dim=-1, keepdim=True)
-        normaliser = logits.gather(1, most) - p.gather(1, most).log()  # ln Σ exp z, from the largest: p ≥ 1 / V there
+        # ln Σ exp z from the largest logit, whose p is at least 1 / V
+        normaliser = logits.amax(dim=-1, keepdim=True) - p.amax(dim=-1, keepdim=True).log()
         each = normaliser - (1 - smoothing) * logits.gather(1, right)
         if smoothing:
             each -= smoothing * logits.mean(dim=-1, keepdim=True)
@@ -50,5 +50,7 @@ class _CrossEntropy(torch.autograd.Function):
         if ctx.smoothing:
             p -= ctx.smoothing / p.shape[-1]
         p.scatter_add_(1, right, torch.full_like(right, ctx.smoothing - 1, dtype=p.dtype))
-        p *= grads[0] * counted[:, None]
+        p.index_fill_(0, (~counted).nonzero().flatten(), 0.0)
+        if grads[0] != 1:
+            p *= grads[0]
         return p, None, None

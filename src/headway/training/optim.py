@@ -111,6 +111,8 @@ class RowAdam(torch.optim.Optimizer):
                 p.index_add_(0, rows, mean / scale, alpha=-group["lr"] / (1 - first**count))
 
 
+MUON_RATE = 20 / 3
+"""Muon's rate over Adam's: 0.02 beside 0.003, the published rate of the one and the best measured of the other."""
 LARGE_TABLE = 4096
 """Rows from which a token embedding that is not tied is trained row by row."""
 
@@ -124,11 +126,12 @@ def optimizers(
     layer_decay: float = 1.0,
     by_rows: bool = False,
     precision: str = "float32",
+    muon_rate: float = MUON_RATE,
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
-    do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``MUON_RATE`` times it.  With ``layer_decay``
+    do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``muon_rate`` times it.  With ``layer_decay``
     below 1 the last block and the head have the full rate, each block before ``layer_decay`` times that of the next,
     and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large tables to RowAdam.
     ``precision`` is that of the run; Muon's products are in it too, since on a processor without bfloat16 its iteration
@@ -153,7 +156,7 @@ def optimizers(
         if what == "table":
             result.append(RowAdam(params, lr=rate))
         elif what == "matrix" and kind == "muon":
-            muons.append({"params": params, "lr": rate * MUON_RATE, "weight_decay": weight_decay})
+            muons.append({"params": params, "lr": rate * muon_rate, "weight_decay": weight_decay})
         else:
             adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
     if muons:
@@ -172,10 +175,6 @@ def set_rate(chosen: list[torch.optim.Optimizer], factor: float) -> None:
     for optimizer in chosen:
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * factor
-
-
-MUON_RATE = 20 / 3
-"""Muon's rate over Adam's: 0.02 beside 0.003, the published rate of the one and the best measured of the other."""
 
 
 def _stacks(model: nn.Module) -> list[Stack]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from headway.models.config import TransformerConfig
 from headway.training.config import TrainOptions
+from headway.training.optim import MUON_RATE
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Plan:
     """the probability with which a merge of subwords is left out in training"""
     shares: int = 1
     """in how many threads a batch is computed, each with some of its rows"""
+    muon_rate: float = MUON_RATE
+    """Muon's learning rate over Adam's, which is ``learning_rate``"""
     log_every: int = 10
     decisions: list[dict[str, str]] = field(default_factory=list)
     base: str | None = None

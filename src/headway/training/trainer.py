@@ -174,6 +174,7 @@ def _optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
         layer_decay=plan.layer_decay,
         by_rows=plan.base is not None,
         precision=plan.precision,
+        muon_rate=plan.muon_rate,
     )
 
 
