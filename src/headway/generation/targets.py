@@ -16,7 +16,7 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
 
 BATCH_TOKENS = 4096
-"""Source tokens read at once, those of every hypothesis of a beam counted."""
+"""Source tokens that each thread reads at once, those of every hypothesis of a beam counted."""
 LONGER, MORE = 2.0, 20
 """A target has at most so many times the tokens of its source, and so many more."""
 
