@@ -74,6 +74,11 @@ def test_the_iteration_on_long_matrices_is_the_same_polynomial(shape: tuple[int,
     torch.testing.assert_close(orthogonal(x.float()).double(), plain, atol=1e-4, rtol=0)
 
 
+def test_muons_rate_over_adams_is_as_asked():
+    muon, adam = optimizers(decoder(), "muon", 0.003, 0.0, muon_rate=2.0)
+    assert muon.param_groups[0]["peak"] == pytest.approx(0.006) and adam.param_groups[0]["peak"] == 0.003
+
+
 def test_the_iteration_is_in_the_runs_precision():
     for precision in ("float32", "bfloat16"):
         muon = optimizers(decoder(), "muon", 0.003, 0.0, precision=precision)[0]

@@ -173,6 +173,8 @@ def test_sizes_by_the_number_of_pairs_and_by_the_time(monkeypatch: pytest.Monkey
         for seconds in (1e6, 60.0)
     ]
     assert sizes == [256, 128]
+    for width, heads in ((64, 2), (100, 2), (128, 4), (512, 16)):  # of 32, or what divides the width
+        assert translator_plan(TrainOptions(d_model=width), 99, 99, (99, 99), 64, None).config.n_heads == heads
     tokens = (10**5, 10**5)  # one pass is 50 steps of 4,000 tokens
     kinds = [{"steps": 50}, {"steps": 1000}, {"steps": 3000}, {"epochs": 4, "steps": 3000}, {"dropout": 0.25}]
     options = [TrainOptions(**{"batch_tokens": 4000, **kind}) for kind in kinds]

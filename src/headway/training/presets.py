@@ -76,10 +76,10 @@ def _layers(width: int) -> int:
     return max(2, round(width / 40))
 
 
-def head_count(width: int) -> int:
-    """Heads of an even width as near to 64 as divides the model's: wide heads are faster here and no worse."""
+def head_count(width: int, each: int = 64) -> int:
+    """Heads of an even width as near to ``each`` as divides the model's: wide heads are faster here and no worse."""
     counts = [n for n in range(1, width + 1) if width % (2 * n) == 0]
-    return min(counts or [1], key=lambda n: abs(math.log(width / n / 64)))
+    return min(counts or [1], key=lambda n: abs(math.log(width / n / each)))
 
 
 def decoder_plan(
