@@ -14,7 +14,7 @@ def pieces(*lengths):
 
 
 def test_append_returns_all_so_far():
-    cache, given = KeyValueCache(), pieces(7, 1, 61, 2, 101)  # past the first 64 places, and past twice as many
+    cache, given = KeyValueCache(), pieces(7, 1, 61, 2, 101)  # past the first 16 places, and past several doublings
     for n, piece in enumerate(given, start=1):
         keys, values = cache.append(*piece)
         assert torch.equal(keys, torch.cat([k for k, _ in given[:n]], dim=2))
@@ -24,11 +24,12 @@ def test_append_returns_all_so_far():
 
 
 def test_room_doubles_so_that_few_copies_are_made():
-    cache, rooms = KeyValueCache(), set()
+    cache, rooms = KeyValueCache(), []
     for piece in pieces(*[1] * 300):
         cache.append(*piece)
-        rooms.add(cache._keys.shape[2])
-    assert rooms == {64, 128, 256, 512}
+        rooms.append(cache._keys.shape[2])
+    assert sorted(set(rooms)) == [16, 32, 64, 128, 256, 512]
+    assert rooms == sorted(rooms)
 
 
 def test_an_empty_cache_cannot_be_read():
@@ -57,14 +58,30 @@ def test_state_mask_is_none_until_there_is_padding():
     assert state.mask.int().tolist() == [[1, 1, 1, 0, 1]] * B
 
 
-def test_state_reorders_everything():
+@pytest.mark.parametrize(
+    ("orders", "cached"),
+    [
+        ([[1, 1]], 1),  # two hypotheses of one source
+        ([[0, 0, 1, 1, 2, 2], [1, 0, 3, 3, 5, 4]], 3),  # a beam of two, each changing within its source
+        ([[0, 0, 1, 1, 2, 2], [0, 1, 4, 4]], 2),  # one source is finished
+        ([[0, 0, 1, 1, 2, 2], [0, 2, 3]], 3),  # fewer for the first than for the second: a row of its own for each
+        ([[2, 0], [1, 1, 0]], 3),
+        ([[0, 0, 1, 1], []], 0),
+    ],
+)
+def test_state_reorders_everything(orders, cached):
     state, (piece, across) = State(1), pieces(2, 7)
     state.layers[0].append(*piece)
     state.cross[0].append(*across)
     state.mask = torch.tensor([[True, True], [False, True], [True, False]])
     state.source_mask = torch.eye(3, 7).bool()
-    state.reorder(torch.tensor([1, 1]))
-    assert torch.equal(state.layers[0].read()[1], piece[1][[1, 1]])
-    assert torch.equal(state.cross[0].read()[1], across[1][[1, 1]])
-    assert state.mask.int().tolist() == [[0, 1], [0, 1]]
-    assert torch.equal(state.source_mask, torch.eye(3, 7).bool()[[1, 1]])
+    expected = torch.arange(B)
+    for order in orders:
+        state.reorder(torch.tensor(order, dtype=torch.long))
+        expected = expected[order]
+    assert torch.equal(state.layers[0].read()[1], piece[1][expected])
+    assert torch.equal(state.mask, torch.tensor([[True, True], [False, True], [True, False]])[expected])
+    assert state.cross[0].rows == len(state.source_mask) == cached  # a source is kept once for those that read it
+    readers = len(expected) // max(1, cached)
+    assert torch.equal(state.cross[0].read()[1].repeat_interleave(readers, dim=0), across[1][expected])
+    assert torch.equal(state.source_mask.repeat_interleave(readers, dim=0), torch.eye(3, 7).bool()[expected])
