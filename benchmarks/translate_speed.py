@@ -17,7 +17,7 @@ import transformers
 from machine import facts, spread, write
 
 import headway
-from headway.data.files import Tally, lines
+from headway.cli.common import texts_of
 
 BATCH, BEAM = 32, 5
 
@@ -29,9 +29,8 @@ def theirs(model: Any, words: Any, texts: list[str]) -> list[str]:
     for at in range(0, len(order), BATCH):
         index = order[at : at + BATCH]
         given = words([texts[i] for i in index], return_tensors="pt", padding=True, return_token_type_ids=False)
-        longest = int(2 * given["input_ids"].shape[1]) + 20
         with torch.inference_mode():
-            ids = model.generate(**given, num_beams=BEAM, max_new_tokens=longest, length_penalty=1.0)
+            ids = model.generate(**given, num_beams=BEAM, length_penalty=1.0)  # as long as the model writes
         for i, text in zip(index, words.batch_decode(ids, skip_special_tokens=True), strict=True):
             found[i] = text
     return found
@@ -43,7 +42,7 @@ if __name__ == "__main__":
     parser.add_argument("file", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    texts = [line.removesuffix("\n") for line in lines(given.file, None, Tally())]
+    texts = [text for text in texts_of(str(given.run), str(given.file), None, None) if text.strip()]
     pipe = headway.load(given.run)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(given.run).eval()
     words = transformers.AutoTokenizer.from_pretrained(given.run)

@@ -15,7 +15,7 @@ from headway.cli.train import repeated
         ("a b --validation c d --time 5m", "a b --validation c --validation d --time 5m"),
         ("--validation c --json a", "--validation c --json a"),
         ("a --validation c --validation d e", "a --validation c --validation d --validation e"),
-        ("a --validation=c", "a --validation=c"),
+        ("a b --validation=c d --json", "a b --validation c --validation d --json"),
         ("a", "a"),
     ],
 )
@@ -47,3 +47,8 @@ def test_the_input_may_follow_what_to_validate_on(rows: Path, tmp_path: Path, in
     assert status == 0, err
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert (facts["validation"], facts["data"]["inputs"]) == ([str(other)], [str(rows)])
+
+
+def test_what_to_train_on_stands_before_several_files_to_validate_on(rows: Path, in_process: Callable):
+    status, out, err = in_process("train", "--validation", rows, rows, rows, rows)
+    assert status == 2 and out == "" and "--validation takes every word after it" in err

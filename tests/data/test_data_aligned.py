@@ -57,6 +57,8 @@ def test_one_file_twice_and_empty_ones_are_refused(tmp_path: Path):
     path = write(tmp_path / "t.en", "a")
     with pytest.raises(InputError, match="was given for both sides"):
         read_aligned(path, path)
+    with pytest.raises(InputError, match=r"t\.de, line 2: a NUL byte"):
+        read_aligned(write(tmp_path / "n.en", "a", "b"), write(tmp_path / "t.de", "word " * 40, "d\0"))
 
 
 NAMES = {
@@ -65,6 +67,13 @@ NAMES = {
     ("en.txt", "de.txt"): True,
     ("train_src.txt", "train_tgt.txt"): True,
     ("news.zh-cn", "news.en"): True,
+    ("train.pt_BR", "train.en_US"): True,
+    ("dev.eng_Latn", "dev.rus_Cyrl"): True,
+    ("zh_Hans.txt", "en.txt"): True,
+    ("q.question", "q.answer"): True,
+    ("train.eng", "train.quy"): False,  # that could be anything; they are asked for where they have as many lines
+    ("my_data.txt", "my_text.txt"): False,
+    ("a.text", "a.source"): False,
     ("one.txt", "two.txt"): False,
     ("a.de", "b.en"): False,
     ("chapter1.txt", "chapter2.txt"): False,

@@ -1,11 +1,13 @@
 """Which columns hold pairs, and what looks wrong with the pairs themselves."""
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
 from headway.data.detect import detect
+from headway.data.read import read
 from headway.data.table import Table, table
 from headway.data.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
@@ -31,6 +33,41 @@ def test_two_columns_called_like_sides_are_pairs(first: str, second: str):
     assert any("--text-column, --second-column to change" in line for line in found.reasons)
     asked = detect(made(first=first, second=second), task="translation", text_column=second)
     assert (asked.text_column, asked.second_column) == (second, first)
+
+
+def with_ids(row: dict[str, str], i: int) -> dict[str, str]:
+    return {"id": f"rev-{i:03}", **row}
+
+
+def test_ids_and_addresses_are_no_sides():
+    rows = [with_ids({"text": row["en"], "sentiment": "ab"[i % 2]}, i) for i, row in enumerate(made().rows)]
+    found = detect(table(rows, list(rows[0]), Path("reviews.csv")))
+    assert (found.task, found.text_column, found.label_column) == ("classification", "text", "sentiment")
+    rows = [{"text": row["en"], "source": f"https://example.org/{i}"} for i, row in enumerate(made().rows)]
+    found = detect(table(rows, list(rows[0]), Path("pages.csv")))
+    assert (found.task, found.text_column) == ("language_modeling", "text")
+    rows = [with_ids({"text": row["en"]}, i) for i, row in enumerate(made().rows)]
+    assert detect(table(rows, list(rows[0]), Path("texts.csv"))).task == "language_modeling"
+    rows = [with_ids(row, i) for i, row in enumerate(made().rows)]
+    found = detect(table(rows, list(rows[0]), Path("pairs.csv")))
+    assert (found.task, found.text_column, found.second_column) == ("translation", "en", "de")
+
+
+def test_a_source_is_one_wherever_its_column_stands():
+    rows = [{"answer": row["de"], "n": str(i), "question": row["en"]} for i, row in enumerate(made().rows)]
+    found = detect(table(rows, list(rows[0]), Path("made.csv")))
+    assert (found.text_column, found.second_column) == ("question", "answer")
+    rows = [{"instruction": row["de"], "input": row["en"], "output": row["de"]} for row in made().rows]
+    with pytest.raises(InputError, match="--task translation for pairs"):
+        detect(table(rows, list(rows[0]), Path("made.csv")))
+
+
+def test_objects_of_languages_are_pairs(tmp_path: Path):
+    path = tmp_path / "wmt.jsonl"
+    path.write_text("".join(json.dumps({"id": "x", "translation": row}) + "\n" for row in made().rows))
+    source = read(path)
+    assert isinstance(source, Table) and source.columns == ["id", "en", "de"]
+    assert detect(source).task == "translation"
 
 
 def test_other_columns_are_pairs_when_asked_for():

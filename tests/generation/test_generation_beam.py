@@ -108,6 +108,55 @@ def test_a_batch_is_what_its_rows_are_alone(beam: int):
         assert all(len(one.ids) <= most for one in found)
 
 
+class Anew:
+    """A translator without any cache: every step reads the sources and all of the targets so far."""
+
+    class State:
+        ids: Tensor
+        sources: Tensor
+
+        def __init__(self) -> None:
+            self.length = 0
+
+        def reorder(self, rows: Tensor) -> None:
+            self.ids, self.sources = self.ids[rows], self.sources[rows]
+
+    def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]]):
+        self.model, self.sources = model, sources
+
+    def new_state(self) -> "Anew.State":
+        return Anew.State()
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: "Anew.State | None" = None) -> Tensor:
+        assert state is not None
+        if state.length == 0:
+            state.ids, state.sources = ids, torch.arange(len(self.sources))
+        else:
+            state.ids = torch.cat([state.ids, ids], dim=1)
+        state.length += 1
+        rows = zip(state.sources.tolist(), state.ids, strict=True)
+        return torch.stack([self.model(torch.tensor([self.sources[n]]), ids[None])[0, -1] for n, ids in rows])
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_caches_change_nothing(beam: int):
+    model = translator(4)
+    options = {"beam": beam, "end": END, "n_best": beam, "max_tokens": [13, 7, 9]}
+    cached = beam_search(Conditional(model, SOURCES), [[1]] * 3, **options)
+    anew = beam_search(Anew(model, SOURCES), [[1]] * 3, **options)
+    assert [[one.ids for one in found] for found in cached] == [[one.ids for one in found] for found in anew]
+    for found, expected in zip(cached, anew, strict=True):
+        assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
+
+
+def test_keys_of_a_source_are_computed_once():
+    model, calls = translator(), []
+    for block in model.decoder.blocks:
+        block.cross.layer.kv.register_forward_hook(lambda *given: calls.append(tuple(given[2].shape[:2])))
+    beam_search(Conditional(model, SOURCES), [[1]] * 3, beam=4, max_tokens=13, end=END)
+    assert calls == [(3, 5)] * len(model.decoder.blocks)  # each of 3 sources, as long as the longest, in each layer
+
+
 def test_a_decoder_with_prompts_of_different_lengths():
     config = TransformerConfig(vocab_size=23, d_model=20, n_heads=2, n_layers=2, max_length=64)
     model = initialise(Decoder(config), 3, zero_out=False).eval()
@@ -126,12 +175,16 @@ def test_a_decoder_with_prompts_of_different_lengths():
 
 
 def test_scores_are_in_order_and_finished_hypotheses_stay():
-    model = translator(2)
-    shorter = beam_search(Conditional(model, SOURCES[:1]), [[1]], beam=4, max_tokens=30, end=END, n_best=4)[0]
-    longer = beam_search(Conditional(model, SOURCES[:1]), [[1]], beam=4, max_tokens=60, end=END, n_best=4)[0]
-    assert [one.score for one in shorter] == sorted((one.score for one in shorter), reverse=True)
-    ended = [one for one in shorter if len(one.ids) < 30]
-    assert all(one.score <= longer[0].score + 1e-6 for one in ended)
+    n_ended = 0
+    for seed in range(20):
+        options = {"beam": 4, "n_best": 4, "end": END, "length_penalty": 1.0}
+        shorter, longer = (beam_search(table(seed), [[1]], max_tokens=most, **options)[0] for most in (5, 9))
+        assert [one.score for one in shorter] == sorted((one.score for one in shorter), reverse=True)
+        ended = [one for one in shorter if not one.cut]
+        assert all(len(one.ids) < 5 for one in ended)
+        assert all(one in longer or one.score <= longer[-1].score for one in ended)
+        n_ended += len(ended)
+    assert n_ended > 8
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.5])
@@ -148,7 +201,8 @@ def test_the_best_is_the_same_however_many_are_asked_for(most: int, penalty: flo
 def test_at_the_limit_a_better_one_that_goes_on_beats_one_that_ended():
     chances = torch.full((V, V), 0.01)
     chances[1, 3], chances[1, END], chances[3, 4] = 0.66, 0.31, 0.96
-    found = beam_search(Table(chances.log()), [[1]], beam=2, max_tokens=2, end=END)[0]
+    found = beam_search(Table(chances.log()), [[1]], beam=2, max_tokens=2, end=END, n_best=2)[0]
+    assert found[0].cut and not found[1].cut
     assert found[0].ids == (3, 4) and found[0].score == pytest.approx(math.log(0.66 * 0.96) / 2, abs=1e-4)
 
 

@@ -46,16 +46,26 @@ def test_rules(config, generation, rules, tmp_path):
     write(tmp_path, "config.json", **config)
     if generation is not None:
         write(tmp_path, "generation_config.json", **generation)
-    assert target_rules(tmp_path) == rules
+    assert target_rules(tmp_path, 58_101) == rules
 
 
 def test_what_is_no_id_is_refused(tmp_path):
     write(tmp_path, "config.json", model_type="bart", eos_token_id="</s>")
     with pytest.raises(InputError, match="'</s>' is not the id of a token"):
-        target_rules(tmp_path)
+        target_rules(tmp_path, V)
     write(tmp_path, "config.json", model_type="none")
     with pytest.raises(InputError, match="no decoder_start_token_id"):
-        target_rules(tmp_path)
+        target_rules(tmp_path, V)
+
+
+@pytest.mark.parametrize(
+    "entries", [{"bad_words_ids": [[999_999]]}, {"decoder_start_token_id": V}, {"forced_bos_token_id": 40}]
+)
+def test_tokens_that_the_model_does_not_have_are_refused(entries, tmp_path):
+    write(tmp_path, "config.json", model_type="bart")
+    write(tmp_path, "generation_config.json", eos_token_id=2, **entries)
+    with pytest.raises(InputError, match=r"names the token [\d,]+, but the model has 31, from 0 on"):
+        target_rules(tmp_path, V)
 
 
 def test_a_loaded_model_keeps_what_its_files_say(tmp_path):
@@ -73,7 +83,7 @@ def test_a_loaded_model_keeps_what_its_files_say(tmp_path):
     assert read(tmp_path / "two", "generation_config.json") == {"decoder_start_token_id": 8, "num_beams": 5}
     save_model(model, tmp_path / "three", decoder_start_token_id=9)
     assert read(tmp_path / "three", "config.json")["decoder_start_token_id"] == 9
-    assert target_rules(tmp_path / "three").start == (9,)
+    assert target_rules(tmp_path / "three", V).start == (9,)
 
 
 def test_ids_that_were_assumed_are_written_out(tmp_path):

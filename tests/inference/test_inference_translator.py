@@ -9,12 +9,17 @@ import torch
 import transformers
 
 import headway
+from headway.cli import translate
 from headway.errors import InputError
-from headway.generation.targets import longest_target
-from headway.inference.alignment import align
-from headway.inference.translator import Translator
+from headway.generation import targets
+from headway.generation.beam import Hypothesis
+from headway.generation.targets import longest_target, write_targets
+from headway.inference.alignment import align, words_of
+from headway.inference.translator import SENTENCE, Translator
 from headway.models.inspect import attention_maps
 from headway.text.train import train_tokenizer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet
 
 LINES = ["the cat sat on a mat", "old dogs ran", "a mat", "the red door sang and the old cat ran past a mat"]
 LONG = "the cat sat. " * 9 + "old dogs ran!"
@@ -73,13 +78,59 @@ def test_translations_are_those_of_transformers(mt: Translator, directory: Path)
 def test_blank_texts_stay_and_long_ones_are_cut_at_sentence_ends(mt: Translator):
     assert mt(["", "  ", LINES[0]])[:2] == ["", "  "]
     assert mt([]) == []
-    parts = mt._parts(LONG, 1)
+    parts = mt.sources_of(LONG)
     assert len(parts) > 1 and all(len(part) <= mt.longest_source for part in parts)
     read = " ".join(mt.tokenizer.decode(part) for part in parts)
     assert read == LONG.strip()
     assert mt(LONG) == " ".join(mt([mt.tokenizer.decode(part) for part in parts]))
     with pytest.raises(InputError, match=r"has .* tokens, and the model reads 32; divide it"):
         mt("cat dog " * 40)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three?", ["One. ", "Two! ", "Three?"]),
+        ("He said 'no.' Then\nhe left... Well", ["He said 'no.' ", "Then\nhe left... ", "Well"]),
+        ("今日は寒い。明日は？「はい。」終わり", ["今日は寒い。", "明日は？", "「はい。」", "終わり"]),
+        ("वह गया। वह आया।", ["वह गया। ", "वह आया।"]),
+        ("3.14 is no end", ["3.14 is no end"]),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]):
+    assert SENTENCE.findall(text) == sentences
+
+
+def test_sentences_without_spaces_are_joined_without(mt: Translator, monkeypatch: pytest.MonkeyPatch):
+    text = "猫が寝る。" * 8
+    parts = mt.sources_of(text)
+    assert len(parts) > 1 and "".join(mt.tokenizer.decode(part) for part in parts) == text
+    answers = [["はい。"], ["いいえ。"], ["Well."], ["Yes."]]
+    found = [[Hypothesis(tuple(mt.tokenizer.encode(one)), -1.0, -1.0) for one in each] for each in answers]
+    assert mt._joined(text, found, 1.0)[0]["text"] == "はい。いいえ。Well. Yes."
+
+
+def test_what_is_broken_off_is_said(mt: Translator):
+    with pytest.warns(UserWarning, match=r"1 translation is broken off, being as long as the model writes \(32\)"):
+        (found,) = write_targets(mt.model, mt.sources_of(LINES[0]), mt.rules, beam=1)
+        assert found[0].cut, "the model of random weights ends nothing"
+        mt(LINES[0], beam=1)
+
+
+def test_batches_side_by_side_are_put_back_in_order(mt: Translator, monkeypatch: pytest.MonkeyPatch):
+    sources = [mt.tokenizer.encode(line, special=True) for line in [*LINES, *LINES[::-1], LINES[2]]]
+    alone = [write_targets(mt.model, [source], mt.rules, beam=3)[0][0].ids for source in sources]
+    monkeypatch.setattr(targets, "BATCH_TOKENS", 40)
+    threads, grads = torch.get_num_threads(), []
+    watch = mt.model.head.register_forward_hook(lambda *given: grads.append(given[2].requires_grad))
+    torch.set_num_threads(4)
+    try:
+        together = write_targets(mt.model, sources, mt.rules, beam=3)
+    finally:
+        torch.set_num_threads(threads)
+        watch.remove()
+    assert [one[0].ids for one in together] == alone and len(set(alone)) > 2
+    assert grads and not any(grads)
     with pytest.raises(InputError, match="several translations of the parts"):
         mt(LONG, n_best=2)
 
@@ -119,7 +170,7 @@ def test_the_verb_keeps_lines_in_order(mt: Translator, directory: Path, tmp_path
     lines.write_text("\n".join([LINES[0], "", LINES[1]]) + "\n")
     expected = mt([LINES[0], "", LINES[1]])
     status, out, err = in_process("translate", directory, lines)
-    assert status == 0 and out.split("\n")[:3] == [one.replace("\n", " ") for one in expected], err
+    assert status == 0 and out == "".join(f"{one}\n" for one in expected), err
     assert in_process("translate", directory, lines, "--to", tmp_path / "out.txt")[0] == 0
     assert (tmp_path / "out.txt").read_text().count("\n") == 3
     found = json.loads(in_process("translate", directory, LINES[0], "--n-best", "2", "--json")[1].splitlines()[-1])
@@ -128,9 +179,35 @@ def test_the_verb_keeps_lines_in_order(mt: Translator, directory: Path, tmp_path
     assert scored["results"] == [mt.hypotheses([LINES[0]])[0][0]]
 
 
+def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(
+    directory: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Translator, "hypotheses", lambda self, texts, *given: [[{"text": f"{t}\nx"}] for t in texts])
+    monkeypatch.setattr(translate, "BLOCK", 2)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a\nb\nc\nd\ne\n")
+    status, out, err = in_process("translate", directory, lines)
+    assert status == 0 and out == "a x\nb x\nc x\nd x\ne x\n" and "4 of 5 texts" in err
+    assert in_process("translate", directory, lines, "--quiet")[2] == ""
+    assert json.loads(in_process("translate", directory, lines, "--json")[1])["results"][4] == "e\nx"
+    assert in_process("translate", directory, "a")[1] == "a\nx\n"
+
+
+def test_a_line_that_is_too_long_is_named_before_anything_is_translated(
+    directory: Path, tmp_path: Path, in_process: Callable
+):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("the cat\n" * 3 + "cat dog " * 40 + "\n")
+    status, out, err = in_process("translate", directory, lines)
+    assert status == 2 and out == "" and "lines.txt, line 4: the sentence" in err
+    status, _, err = in_process("translate", directory, lines, "--to", tmp_path / "nowhere" / "out.txt")
+    assert status == 2 and "the folder it is to be in is not there" in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--scores", "--to", "x.txt"], "one line for each text"),
         (["--n-best", "2", "--to", "x.txt"], "one line for each text"),
         (["--beam", "0"], "beam is 0"),
         (["--to", "x.xml"], ".txt"),
@@ -168,13 +245,18 @@ def test_alignments_of_several_of_nothing_and_of_a_text_in_parts(mt: Translator)
     assert all(one["alignment"].source == LINES[0].split() for one in found[0])
     assert all("".join(one["alignment"].target) == "".join(one["text"].split()) for one in found[0])
     (whole,) = mt.hypotheses([LONG], beam=1, alignment=True)[0]
-    parts = mt._parts(LONG, 1)
+    parts = mt.sources_of(LONG)
     first = mt.tokenizer.decode(parts[0]).split()
     assert whole["alignment"].source[: len(first)] == first
     (alone,) = mt.hypotheses([mt.tokenizer.decode(parts[0])], beam=1, alignment=True)[0]
     rows, columns = alone["alignment"].weights.shape
     assert whole["alignment"].weights[:rows, :columns] == pytest.approx(alone["alignment"].weights)
     assert not whole["alignment"].weights[:rows, columns:].any()
+
+
+def test_words_that_are_not_known_have_their_place():
+    words = train_tokenizer(["the cat sat"] * 3, "word", 20, role="translator")
+    assert words_of(words.encode("dog cat", special=True), words) == [("?", [0]), ("cat", [2])]
 
 
 def test_the_command_shows_alignments(directory: Path, in_process: Callable):

@@ -147,9 +147,10 @@ def check_targets(model, directory, new_tokens=11, **settings):
     for name, value in settings.items():
         setattr(model.generation_config, name, value)
     model.save_pretrained(directory / "theirs")
-    ours, rules = load_model(directory / "theirs"), target_rules(directory / "theirs")
+    ours, rows = load_model(directory / "theirs"), model.config.vocab_size
+    rules = target_rules(directory / "theirs", rows)
     save_model(ours, directory / "ours")
-    assert target_rules(directory / "ours") == rules
+    assert target_rules(directory / "ours", rows) == rules
     back = type(model).from_pretrained(directory / "ours").eval()
     (ids, mask), (end,) = inputs("right", model.config.vocab_size), rules.end
     sources = [ids[row][mask[row]].tolist() for row in range(B)]
@@ -186,7 +187,8 @@ def check_beams(model, directory, beam=4, new_tokens=13, length_penalty=1.0, n_b
     n_best = n_best or beam
     model.generation_config.update(repetition_penalty=1.0, forced_eos_token_id=None, max_length=None)
     model.save_pretrained(directory)
-    ours, rules = load_model(directory), target_rules(directory)
+    ours = load_model(directory)
+    rules = target_rules(directory, ours.config.vocab_size)
     ids, mask = inputs("right", model.config.vocab_size)
     sources = [ids[row][mask[row]].tolist() for row in range(B)]
     width = {"beam": beam, "n_best": n_best, "max_tokens": new_tokens, "length_penalty": length_penalty}

@@ -44,6 +44,13 @@ def test_a_baseline_whose_name_has_an_article() -> None:
     assert said.endswith("the source wins: 0.71 against 0.62.")
 
 
+def test_few_written_texts_are_too_few_to_tell() -> None:
+    rival = {"name": "the source, unchanged", "chrf": 15.0}
+    few, many = (judge("translation", {"chrf": 30.0, "written": n}, rival) for n in (1, 200))
+    assert many.endswith("ahead of the source, which reaches 15.00.")
+    assert few.startswith(many) and "But 1 held-out row is too few to tell" in few
+
+
 def test_close_numbers_are_told_apart() -> None:
     said = judge("classification", {"accuracy": 0.811}, {"name": "linear", "accuracy": 0.813})
     assert "wins: accuracy 0.813 against the Transformer's 0.811." in said

@@ -1,6 +1,8 @@
 """BPE dropout cuts words into known subwords, in other ways each time, and always the same for one seed and epoch."""
 
+import itertools
 import random
+from collections import Counter
 
 import pytest
 
@@ -37,6 +39,37 @@ def test_texts_come_back_whole_and_are_cut_in_other_ways(tokenizer):
     assert BPEDropout(tokenizer, TEXTS, 0.3, 3).encode(1) == second == made.encode(1)
     assert BPEDropout(tokenizer, TEXTS, 0.3, 4).encode(1) != second
     assert len({tuple(made._cut(0, variant)) for variant in range(VARIANTS)}) > 1
+
+
+def test_merges_are_made_in_the_order_of_their_learning():
+    """Against the plain way: at every step all merges are looked at, and each is left out with the same chance."""
+
+    def plain(word, ranks, share, choose):
+        tokens = list(word)
+        while True:
+            pairs = list(itertools.pairwise(tokens))
+            left = [(ranks[pair], i) for i, pair in enumerate(pairs) if pair in ranks and choose.random() >= share]
+            if not left:
+                return tokens
+            _, i = min(left)
+            tokens[i : i + 2] = [tokens[i] + tokens[i + 1]]
+
+    pairs = [("a", "b"), ("ab", "c"), ("c", "a"), ("abc", "abc"), ("b", "c"), ("a", "bc"), ("a", "a"), ("aa", "aa")]
+    ranks, choose = {pair: rank for rank, pair in enumerate(pairs)}, random.Random(2)
+    for length in range(1, 40):
+        word = "".join(choose.choices("aabc", k=length))
+        assert cut(word, ranks, 0.0, choose) == plain(word, ranks, 0.0, choose)
+    counts = [Counter(tuple(way("abcabca", ranks, 0.3, choose)) for _ in range(8000)) for way in (cut, plain)]
+    for found in counts[1]:
+        assert counts[0][found] / 8000 == pytest.approx(counts[1][found] / 8000, abs=0.03)
+
+
+def test_long_words_are_cut_anew_each_time(tokenizer):
+    text = "日本語größer" * 30
+    made = BPEDropout(tokenizer, [text], 0.9, 3)
+    found = {tuple(made.encode(epoch)[0]) for epoch in range(VARIANTS + 9)}
+    assert len(found) == VARIANTS + 9 and not made._cuts
+    assert {tokenizer.decode(ids) for ids in found} == {text}
 
 
 def test_each_merge_is_left_out_as_often_as_asked():

@@ -37,6 +37,7 @@ KINDS = {
     "t5": ("T5ForConditionalGeneration", T5),
     "bart": ("BartForConditionalGeneration", BART),
     "m2m_100": ("M2M100ForConditionalGeneration", BART),
+    "marian": ("MarianMTModel", {**BART, "decoder_start_token_id": 1}),
 }
 
 
@@ -51,7 +52,9 @@ def make_base(kind: str, place: Path, seed: int = 0) -> Path:
     """A model of that kind with its tokenizer in a directory; its weights are small and drawn from the seed."""
     name, values = KINDS[kind]
     cls = getattr(transformers, name)
-    role = {"bert": "encoder", "bart": "translator", "m2m_100": "translator"}.get(kind, "decoder")
+    role = {"bert": "encoder", "bart": "translator", "m2m_100": "translator", "marian": "translator"}.get(
+        kind, "decoder"
+    )
     words = tokenizer("wordpiece" if kind == "bert" else "bpe", role)
     ids = {"pad_token_id": words.pad, "bos_token_id": words.begin_of_text, "eos_token_id": words.end_of_text}
     model = cls(cls.config_class(**{**values, **ids}))

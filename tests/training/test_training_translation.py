@@ -19,6 +19,8 @@ from headway.training import translator_preset
 from headway.training.config import TrainOptions
 from headway.training.translator_preset import by_pairs, translator_plan
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet
+
 WORDS = ["cat", "dog", "mat", "sun", "tree", "old", "red", "sang", "ran"]
 TINY: dict[str, Any] = {
     **{"d_model": 32, "layers": 2, "heads": 2, "batch_tokens": 512, "threads": 1, "precision": "float32"},
@@ -77,12 +79,55 @@ def test_other_programs_write_the_same(run: Path):
         assert words.decode(greedy, skip_special_tokens=True) == pipe(text, beam=1)
 
 
-def test_a_run_taken_up_again_is_the_run_left_alone(tmp_path: Path):
+def test_two_runs_are_one_to_the_last_bit(tmp_path: Path):
     pair = list(sides(tmp_path, 97))
     options = {**TINY, "dropout": 0.1, "r_drop": 1.0, "average": 0.9, "bpe_dropout": 0.3, "steps": 12}
-    whole = headway.train(pair, out=tmp_path / "whole", **options)
-    again = headway.train(pair, out=tmp_path / "again", **options)
-    assert whole["val_loss"] == again["val_loss"] and whole["train_loss"] == again["train_loss"]
+    one, other = (headway.train(pair, out=tmp_path / name, **options) for name in ("one", "other"))
+    assert one["val_loss"] == other["val_loss"] and one["train_loss"] == other["train_loss"]
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "other")]
+    assert weights[0] == weights[1]
+
+
+def test_files_are_measured_by_the_columns_that_were_trained_on(tmp_path: Path):
+    first, second = (path.read_text().splitlines() for path in sides(tmp_path, 83))
+    pairs = [(a, " ".join(f"x{word}" for word in b.split())) for a, b in zip(first, second, strict=True)]
+    trained, other = tmp_path / "t.tsv", tmp_path / "other.tsv"
+    trained.write_text("en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
+    other.write_text("note\tde\ten\n" + "".join(f"some words\t{b}\t{a}\n" for a, b in pairs[:40]))
+    headway.train(trained, out=tmp_path / "run", steps=2, **TINY)
+    with pytest.warns(UserWarning, match="40 of 40 sources also occur in the training data"):
+        found = evaluate(tmp_path / "run", [other])
+    files = [tmp_path / "o.en", tmp_path / "o.de"]
+    for path, side in zip(files, (0, 1), strict=True):
+        path.write_text("".join(f"{pair[side]}\n" for pair in pairs[:40]))
+    with pytest.warns(UserWarning, match="also occur"):
+        assert evaluate(tmp_path / "run", files)["val_loss"] == found["val_loss"]
+    with pytest.warns(UserWarning, match="source and target seem to be exchanged, by the words of the training data"):
+        assert evaluate(tmp_path / "run", files[::-1])["val_loss"] != found["val_loss"]
+    with pytest.warns(UserWarning, match="source and target seem to be exchanged"):
+        evaluate(tmp_path / "run", [other], text_column="de", second_column="en")
+
+
+def test_two_files_are_measured_after_a_table_whose_columns_were_named(tmp_path: Path):
+    files = sides(tmp_path, 61)
+    lines = zip(*(path.read_text().splitlines() for path in files), strict=True)
+    (tmp_path / "t.tsv").write_text("body\theadline\n" + "".join(f"{a}\t{b}\n" for a, b in lines))
+    columns = {"text_column": "body", "second_column": "headline", "task": "summarize"}
+    options = {**TINY, **columns, "steps": 2, "validation": list(files)}
+    trained = headway.train(tmp_path / "t.tsv", out=tmp_path / "run", **options)
+    with pytest.warns(UserWarning, match="also occur"):
+        assert evaluate(tmp_path / "run", files)["val_loss"] == pytest.approx(trained["val_loss"], rel=1e-6)
+    files[0].write_text(files[0].read_text().replace("cat", "hat"))
+    with pytest.warns(UserWarning, match="has changed since the run was measured on it"):
+        evaluate(tmp_path / "run")
+
+
+def test_two_files_of_as_many_lines_are_asked_for(tmp_path: Path):
+    first, second = sides(tmp_path, 83)
+    renamed = [first.rename(tmp_path / "t.eng"), second.rename(tmp_path / "t.quy")]
+    with pytest.raises(InputError, match=r"both have 83 lines.*--task translation.*--task language_modeling"):
+        headway.train(renamed, out=tmp_path / "run", steps=2, **TINY)
+    assert headway.train(renamed, out=tmp_path / "run", task="translation", steps=2, **TINY)["task"] == "translation"
 
 
 def test_packed_files_tables_and_files_to_validate_on(tmp_path: Path):
@@ -105,7 +150,7 @@ def test_packed_files_tables_and_files_to_validate_on(tmp_path: Path):
     assert one_text["task"] == "language_modeling"
 
 
-@pytest.mark.parametrize("kind", ["t5", "bart", "m2m_100"])
+@pytest.mark.parametrize("kind", ["t5", "bart", "m2m_100", "marian"])
 def test_a_published_translator_goes_on_learning(kind: str, tmp_path: Path):
     base = make_base(kind, tmp_path / "base")
     pair = list(sides(tmp_path, 97))
@@ -183,5 +228,9 @@ def test_sizes_by_the_number_of_pairs_and_by_the_time(monkeypatch: pytest.Monkey
     flops = 6e5 * (28 * 128**2 * 3 + 4000 * 128)  # of one pass, with three layers
     in_time = [translator_plan(TrainOptions(), 4000, 10_000, tokens, 64, n * flops / 5e10) for n in (8.1, 24, 26)]
     assert [(plan.config.n_layers, plan.config.dropout) for plan in in_time] == [(3, 0.2), (3, 0.2), (3, 0.3)]
+    twice = translator_plan(TrainOptions(r_drop=5.0), 4000, 10_000, tokens, 64, 26 * flops / 5e10)
+    assert twice.config.dropout == 0.2  # every batch is read twice, so there are half as many passes
+    few, many = (translator_plan(TrainOptions(), 500, 50, (n, n), 64, 1e5).epochs for n in (1024, 10**6))
+    assert (few, many) == (2000, 100)  # a batch is two passes of the few, and there are to be 1,000 of them
     asked = translator_plan(TrainOptions(d_model=64, layers=3, dropout=0.0), 1000, 100, (99, 99), 64, None)
     assert (asked.config.d_model, asked.config.n_layers, asked.config.dropout) == (64, 3, 0.0)

@@ -101,12 +101,16 @@ def check_not_path(argument: str) -> None:
 
 
 def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
-    """Raise InputError when results cannot go to ``to``: the file that is read, or no kind that is written."""
+    """Raise InputError when results cannot go to ``to``: the file that is read, no kind that is written, no folder."""
     if to is not None and is_file(read) and Path(to).resolve() == Path(read).resolve():
         raise InputError(f"--to {to}: is the file that is read; name another, so that nothing is lost.")
     if to is not None and not to.endswith(endings):
         kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
         raise InputError(f"--to {to}: results are written as {kinds}; name the file so.")
+    if to is not None and not os.access(Path(to).resolve().parent, os.W_OK | os.X_OK):
+        raise InputError(f"--to {to}: the folder it is to be in is not there, or cannot be written to.")
+    if to is not None and Path(to).is_dir():
+        raise InputError(f"--to {to}: is a folder; name a file.")
 
 
 def texts_of(run: str, text: str, text_column: str | None, encoding: str | None) -> list[str]:

@@ -123,10 +123,14 @@ class Train(click.Command):
     """A command whose ``--validation`` takes every word up to the next option: ``train A B --validation C D``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = repeated(args, "--validation")
+        n_files = words.count("--validation")
         try:
-            return super().parse_args(ctx, repeated(list(args), "--validation"))
-        except click.MissingParameter:  # the words after it were the inputs: train --validation C A
-            ctx.params.clear()
+            return super().parse_args(ctx, words)
+        except click.MissingParameter:
+            if n_files > 2:
+                raise click.UsageError("--validation takes every word after it; name what to train on first.") from None
+            ctx.params.clear()  # the second word is the input: train --validation C A
             return super().parse_args(ctx, list(args))
 
 
@@ -135,7 +139,10 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
     found: list[str] = []
     taking = False
     for word in words:
-        if word.startswith("-"):
+        if word.startswith(f"{option}="):
+            taking = True
+            found += [option, word.removeprefix(f"{option}=")]
+        elif word.startswith("-"):
             taking = word == option
             found += [] if taking else [word]
         else:

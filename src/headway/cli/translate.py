@@ -10,12 +10,17 @@ from headway.cli.common import (
     as_jsonl,
     check_output,
     emit,
+    is_file,
     output_options,
+    place_of,
     text_options,
     texts_of,
     write_output,
 )
 from headway.errors import InputError
+
+BLOCK = 1000
+"""Texts that are translated, and shown, before the next."""
 
 
 @click.command(short_help="Turn a text, or every text in a file, into another.")
@@ -56,10 +61,13 @@ def command(
     check_output(to, text, (".txt", ".csv", ".jsonl"))
     if to is not None and alignment and not to.endswith(".jsonl"):
         raise InputError(f"--to {to}: has no place for alignments; name a .jsonl file.")
-    if to is not None and to.endswith(".txt") and n_best > 1:
-        raise InputError(f"--to {to}: has one line for each text; for --n-best name a .csv or .jsonl file.")
+    if to is not None and to.endswith(".txt") and (n_best > 1 or scores):
+        raise InputError(
+            f"--to {to}: has one line for each text; for --n-best and --scores name a .csv or .jsonl file."
+        )
     from headway.inference.load import load
     from headway.inference.translator import Translator
+    from headway.training.progress import shown_to
 
     pipe = load(run)
     if not isinstance(pipe, Translator):
@@ -67,25 +75,49 @@ def command(
     if source_language is not None or target_language is not None:
         pipe = pipe.between(source_language, target_language)
     texts = texts_of(run, text, text_column, encoding)
+    several = text == "-" or is_file(text)
     pipe([], beam=beam, n_best=n_best, length_penalty=length_penalty)  # says what is wrong with the numbers
-    found = pipe.hypotheses(texts, beam, n_best, length_penalty, alignment)
-    for one in (one for each in found for one in each if alignment):
-        one["alignment"] = one["alignment"] and one["alignment"].plain()
+    if several:
+        _check_lengths(pipe, texts, text, n_best)
+    progress, found = shown_to(quiet), []
+    for start in range(0, len(texts), BLOCK):
+        part = pipe.hypotheses(texts[start : start + BLOCK], beam, n_best, length_penalty, alignment)
+        for one in (one for each in part for one in each if alignment):
+            one["alignment"] = one["alignment"] and one["alignment"].plain()
+        found += part
+        if to is None and not as_json:
+            emit({}, False, [line for each in part for one in each for line in _lines(one, scores, several)])
+        if len(texts) > BLOCK:
+            progress.say(f"{len(found):,} of {len(texts):,} texts")
     if to is not None:
         write_output(to, _table(texts, found, to))
+    if to is None and not as_json:
+        return
     whole = scores or alignment
     results: list[Any] = [each if n_best > 1 else each[0] if whole else each[0]["text"] for each in found]
-    lines = [line for each in found for one in each for line in _lines(one, scores)]
-    shown = [f"{len(results):,} results in {to}"] if to else lines
-    emit({"task": pipe.task, "seconds": time.monotonic() - started, "results": results}, as_json, shown)
+    answer = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
+    emit(answer, as_json, [f"{len(results):,} results in {to}"])
 
 
-def _lines(one: dict[str, Any], scores: bool) -> list[str]:
-    """A translation, with its score where that is asked for, and under it from which word each of its words came."""
-    lines = [f"{one['score']:.3f}\t{one['text']}" if scores else one["text"]]
+def _check_lengths(pipe: Any, texts: list[str], argument: str, n_best: int) -> None:
+    """Raise InputError, which says where it stands, for a text that cannot be translated whole."""
+    for number, text in enumerate(texts):
+        try:
+            pipe.sources_of(text, n_best)
+        except InputError as error:
+            raise InputError(f"{place_of(argument, number)}: {error}") from None
+
+
+def _lines(one: dict[str, Any], scores: bool, several: bool) -> list[str]:
+    """A translation, with its score where that is asked for, and under it from which word each of its words came.
+
+    Of several texts each has one line, whatever it holds.
+    """
+    text = _in_one_line(one["text"]) if several else one["text"]
+    lines = [f"{one['score']:.3f}\t{text}" if scores else text]
     if one.get("alignment"):
         words, rows = one["alignment"]["source"], one["alignment"]["weights"]
-        for target, row in zip(one["alignment"]["target"], rows, strict=True):
+        for target, row in zip(one["alignment"]["target"], rows if words else [], strict=bool(words)):
             weight = max(row)
             lines.append(f"  {target} < {words[row.index(weight)]} ({weight:.2f})")
     return lines
@@ -94,11 +126,15 @@ def _lines(one: dict[str, Any], scores: bool) -> list[str]:
 def _table(texts: list[str], found: list[list[dict[str, Any]]], to: str) -> str:
     """What is written: a line for each text, or one for each of its translations."""
     if to.endswith(".txt"):
-        return "".join(" ".join(each[0]["text"].split("\n")) + "\n" for each in found)
+        return "".join(_in_one_line(each[0]["text"]) + "\n" for each in found)
     rows = [(text, one) for text, each in zip(texts, found, strict=True) for one in each]
     if to.endswith(".jsonl"):
         return as_jsonl({"text": text, "translation": one["text"], **_but(one, "text")} for text, one in rows)
     return as_csv(["text", "translation", "score"], ([text, one["text"], f"{one['score']:.6f}"] for text, one in rows))
+
+
+def _in_one_line(text: str) -> str:
+    return text.replace("\n", " ")
 
 
 def _but(values: dict[str, Any], name: str) -> dict[str, Any]:

@@ -23,32 +23,62 @@ CODES = (
 )
 LANGUAGES = frozenset(CODES.split())
 """ISO 639-1."""
-SIDES = frozenset(
-    [
-        *("src", "tgt", "trg", "source", "target", "input", "output", "text", "summary"),
-        *("question", "answer", "prompt", "completion", "response"),
-    ]
+WRITTEN = (
+    "arab armn beng cyrl deva ethi geor grek gujr guru hang hans hant hebr jpan khmr knda kore laoo latn mlym mymr olck"
+    " orya sinh taml telu tfng thai tibt"
 )
+SCRIPTS = frozenset(WRITTEN.split())
+"""Of ISO 15924, as they stand behind languages: eng_Latn."""
+TARGET_OF = {
+    **{"src": ("tgt", "trg"), "source": ("target",), "input": ("output",), "text": ("summary",)},
+    **{"question": ("answer",), "prompt": ("completion", "response")},
+}
+"""What is called like a source, and what the target of each is called."""
 
 
 def look_aligned(paths: Sequence[str | Path]) -> bool:
     """Whether two inputs are called like the two sides of one text: train.en and train.de, en.txt and de.txt, src, tgt.
 
-    Their names differ in one part, which is a language (by its two letters, and a region) or a side on both.
+    Their names differ in one part, between dots or also between underscores, and these parts are two sides.
     """
-    if len(paths) != 2 or any(kind(Path(path)) != "text" or Path(path).is_dir() for path in paths):
+    if not are_files_of_lines(paths):
         return False
-    names = [re.split(r"[._]", Path(path).name.lower().removesuffix(".gz")) for path in paths]
-    if len(names[0]) != len(names[1]):
-        return False
-    apart = [pair for pair in zip(*names, strict=True) if pair[0] != pair[1]]
-    return len(apart) == 1 and all(is_side(part) for part in apart[0])
+    names = [Path(path).name.lower().removesuffix(".gz") for path in paths]
+    for border in (r"[.]", r"[._]"):
+        parts = [re.split(border, name) for name in names]
+        apart = [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]]
+        if len(parts[0]) == len(parts[1]) and len(apart) == 1 and are_sides(*apart[0]):
+            return True
+    return False
 
 
-def is_side(part: str) -> bool:
-    """Whether a name, or a part of one, is that of a side: a language (en, de-at), or source, target and their like."""
-    language, _, region = part.partition("-")
-    return part in SIDES or (language in LANGUAGES and re.fullmatch("[a-z]{0,4}", region) is not None)
+def are_files_of_lines(paths: Sequence[str | Path]) -> bool:
+    """Whether these are two files of running text, whatever their names."""
+    return len(paths) == 2 and all(kind(Path(path)) == "text" and not Path(path).is_dir() for path in paths)
+
+
+def are_sides(one: str, other: str) -> bool:
+    """Whether two names in lower case are those of two sides: languages, or a source and its target, in any order."""
+    return (is_language(one) and is_language(other)) or is_target_of(one, other) or is_target_of(other, one)
+
+
+def is_target_of(target: str, source: str) -> bool:
+    """Whether one name is what the target of a source of the other name is called."""
+    return target in TARGET_OF.get(source, ())
+
+
+def is_language(name: str) -> bool:
+    """Whether a name in lower case is a language's code: en, de-at, zh_hans; of three letters only as in eng_latn."""
+    language, *more = re.split("[-_]", name)
+    scripts = [part for part in more if part in SCRIPTS]
+    regions = [part for part in more if re.fullmatch("[a-z]{2}|[0-9]{3}", part)]
+    known = language in LANGUAGES or (bool(scripts) and re.fullmatch("[a-z]{3}", language) is not None)
+    return known and len(scripts) <= 1 and len(regions) <= 1 and len(scripts) + len(regions) == len(more)
+
+
+def count_lines(path: str | Path, encoding: str | None = None) -> int:
+    """How many lines a file has, those without a line feed at the end of the file counted too."""
+    return sum(1 for _ in lines(Path(path), encoding, Tally()))
 
 
 def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None = None) -> Table:
@@ -69,9 +99,13 @@ def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None 
     if counts[0] != counts[1]:
         parting = first_unpaired([len(line) for line in sides[0]], [len(line) for line in sides[1]])
         raise InputError(
-            f"{paths[0]} has {counts[0]:,} lines, {paths[1]} has {counts[1]:,}; line by line they must belong "
-            f"together. By their lengths, they part near line {parting:,}."
+            f"{paths[0]} has {counts[0]:,} lines, {paths[1]} has {counts[1]:,}; line by line they must belong together "
+            "(--task language_modeling if they are one text after the other). By their lengths, they part near line "
+            f"{parting:,}."
         )
+    for path, side in zip(paths, sides, strict=True):
+        if nul := next((number for number, line in enumerate(side, start=1) if "\0" in line), None):
+            raise InputError(f"{path}, line {nul}: a NUL byte; expected text. Remove it and run again.")
     if not counts[0]:
         raise InputError(f"{paths[0]}: there are no lines in this file.")
     rows = [{SOURCE: source, TARGET: target} for source, target in zip(*sides, strict=True)]

@@ -127,11 +127,3 @@ def pad(sequences: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[torch.Tens
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
     mask = torch.arange(longest) < lengths[:, None]  # (B, T)
     return ids, mask
-
-
-def padding_share(batches: Sequence[np.ndarray], lengths: Sequence[int] | np.ndarray) -> float:
-    """The part of all positions that is padding, from 0 to 1."""
-    sizes = np.asarray(lengths, dtype=np.int64)
-    real = sum(int(sizes[batch].sum()) for batch in batches)
-    padded = sum(len(batch) * int(sizes[batch].max()) for batch in batches)
-    return 1 - real / padded if padded else 0.0

@@ -149,7 +149,10 @@ def _find_text(table: Table, columns: list[Column], label_column: str | None, re
     rivals = [name for name in rivals if not _is_label(columns, name)]
     if rivals:
         found = " and ".join(repr(name) for name in [best.name, *rivals])
-        raise InputError(f"{table.name}: the columns {found} could each be the text; choose one with --text-column.")
+        raise InputError(
+            f"{table.name}: the columns {found} could each be the text; choose one with --text-column, "
+            "or use --task translation for pairs."
+        )
     reasons.append(
         f"column {best.name!r} holds texts of {best.mean_length:,.0f} characters on average: "
         "taken as the text (--text-column to change)"

@@ -2,7 +2,7 @@
 
 from math import isnan
 
-from headway.data.aligned import is_side
+from headway.data.aligned import is_language, is_target_of
 from headway.data.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES
 from headway.data.columns import Column, number
 from headway.data.detected import Detected
@@ -102,14 +102,19 @@ def detect_translation(
 
 
 def called_like_sides(columns: list[Column]) -> tuple[str, str] | None:
-    """The two columns of texts whose names are those of two sides (en and de, source and target), if no others are.
+    """The source and the target among columns of texts, by their names: two languages, or a name and its counterpart.
 
-    None too where a column is called like a label.
+    None where that is not clear: where there are several such pairs, where a column is called like a label, and where
+    instructions stand beside inputs.  A column "id" is not Indonesian.
     """
-    if any(column.key in SURE_LABEL_NAMES for column in columns):
+    names = {column.name.lower() for column in columns}
+    if any(column.key in SURE_LABEL_NAMES for column in columns) or "instruction" in names:
         return None
-    sides = [column.name for column in columns if is_side(column.name.lower()) and column.text_like and not column.few]
-    return (sides[0], sides[1]) if len(sides) == 2 else None
+    texts = [column.name for column in columns if column.text_like and not column.few]
+    languages = [name for name in texts if is_language(name.lower()) and name.lower() != "id"]
+    found = [(a, b) for a in texts for b in texts if is_target_of(b.lower(), a.lower())]
+    found += [(languages[0], languages[1])] if len(languages) == 2 else []
+    return found[0] if len(found) == 1 else None
 
 
 def _two_texts(

@@ -90,9 +90,8 @@ class RowFeed:
         index = self._batches(position.epoch).get(position.consumed)
         if index is None:
             raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")
-        batch = _padded([self.train[i] for i in index], [self.train_targets[i] for i in index])
         after = Position(position.epoch, position.consumed + len(index))
-        return batch, Position(position.epoch + 1, 0) if after.consumed == len(self.train) else after
+        return self._batch(index), Position(position.epoch + 1, 0) if after.consumed == len(self.train) else after
 
     def validation(self) -> Iterator[Batch]:
         """The held-out examples by length, with little padding."""
@@ -105,6 +104,10 @@ class RowFeed:
     def epochs(self, position: Position) -> float:
         """How often the examples have been gone through."""
         return position.epoch + position.consumed / len(self.train)
+
+    def _batch(self, index: np.ndarray) -> Batch:
+        """These examples together."""
+        return _padded([self.train[i] for i in index], [self.train_targets[i] for i in index])
 
     def _order(self, epoch: int) -> list[np.ndarray]:
         return length_batches(self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples)
@@ -167,15 +170,6 @@ class PairFeed(RowFeed):
         super().__init__(both, [0] * len(both), [], [], batch_tokens, seed, max_examples=max_examples)
         self._lengths = pair_lengths(train)
 
-    def next(self, position: Position) -> tuple[Batch, Position]:
-        """The batch whose first pair is number ``consumed`` of the epoch."""
-        index = self._batches(position.epoch).get(position.consumed)
-        if index is None:
-            raise ValueError(f"no batch begins at pair {position.consumed} of an epoch; did the data change?")
-        batch = _paired([self.pairs[i] for i in index], [self.scores[i] for i in index])
-        after = Position(position.epoch, position.consumed + len(index))
-        return batch, Position(position.epoch + 1, 0) if after.consumed == len(self.pairs) else after
-
     def validation(self) -> Iterator[Batch]:
         """The held-out pairs by length, with little padding."""
         return pair_batches(self.held_out_pairs, self.held_out_scores, 2 * self.batch_tokens)
@@ -183,6 +177,9 @@ class PairFeed(RowFeed):
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
         return len(length_batches(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens, 0, 0))
+
+    def _batch(self, index: np.ndarray) -> Batch:
+        return _paired([self.pairs[i] for i in index], [self.scores[i] for i in index])
 
 
 class TargetFeed(RowFeed):
@@ -207,11 +204,6 @@ class TargetFeed(RowFeed):
         )
         super().__init__(sources, targets, held_out, held_out_targets, batch_tokens, seed, max_examples=max_examples)
 
-    def next(self, position: Position) -> tuple[Batch, Position]:
-        """The batch whose first pair is number ``consumed`` of the epoch."""
-        batch, after = super().next(position)
-        return TargetBatch(batch.ids, batch.mask, batch.targets), after
-
     def validation(self) -> Iterator[Batch]:
         """The held-out pairs by length, with little padding."""
         return target_batches(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
@@ -219,6 +211,10 @@ class TargetFeed(RowFeed):
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
         return len(target_order(self.held_out, self.held_out_targets, 2 * self.batch_tokens))
+
+    def _batch(self, index: np.ndarray) -> Batch:
+        batch = super()._batch(index)
+        return TargetBatch(batch.ids, batch.mask, batch.targets)
 
     def _batches(self, epoch: int) -> dict[int, np.ndarray]:
         if self.recut is not None and (self._latest is None or self._latest[0] != epoch):

@@ -66,7 +66,7 @@ def json_objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tup
             raise InputError(f"{path}, line {line}: this is a JSON list; expected one object per line (JSON Lines).")
         started = True
         try:
-            yield line, _parse(text)
+            yield line, _flat(_parse(text))
         except Malformed as error:
             bad.add(line, str(error))
 
@@ -89,6 +89,12 @@ def _parse(text: str) -> dict:
     if "\\u" in text:
         _check_escapes(value)
     return value
+
+
+def _flat(value: dict) -> dict:
+    """An object whose "translation" holds the text in each language, with these as its own: Hugging Face's pairs."""
+    sides = value.get("translation")
+    return {**{k: v for k, v in value.items() if k != "translation"}, **sides} if isinstance(sides, dict) else value
 
 
 def _check_escapes(value: dict) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from headway.data.table import Table
 from headway.errors import InputError
 
-SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
+SEPARATORS = "\r\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
 """Characters that other programs take for the end of a line."""
 EXTREME = 9.0
 """One text of an extreme pair has more than so many times the characters of the other, the usual ratio set aside."""
@@ -28,6 +28,11 @@ class TextPairs:
     targets: list[str]
     warnings: list[str] = field(default_factory=list)
     """lines for a person about what was left out and what looks wrong"""
+
+    @property
+    def texts(self) -> list[str]:
+        """Sources and targets in turn, so that any beginning of them has as much of both."""
+        return [text for pair in zip(self.sources, self.targets, strict=True) for text in pair]
 
     def at(self, index: Sequence[int]) -> "TextPairs":
         """Some of the pairs, without the warnings."""

@@ -9,13 +9,12 @@ Letters: B prompts, K width of the beam, V vocabulary.
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headway.generation.decode import Model
+from headway.generation.decode import Model, left_padded
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,8 @@ class Hypothesis:
     ids: tuple[int, ...]
     log_probability: float
     score: float
+    cut: bool = False
+    """whether it had not ended when it was as long as it may be"""
 
 
 @dataclass
@@ -72,7 +73,7 @@ def beam_search(
     if not alive:
         return [[] for _ in prompts]
     state = model.new_state()
-    logits = model.next_logits(*_padded(prompts, device), state)  # (B, V)
+    logits = model.next_logits(*left_padded(prompts, device), state)  # (B, V)
     if len(alive) < len(prompts):
         kept = torch.tensor(alive, device=device)
         state.reorder(kept)
@@ -160,13 +161,5 @@ def _over(search: _Search, beam: int, length: int, length_penalty: float) -> boo
 
 def _cut(search: _Search, length: int, length_penalty: float) -> None:
     """Finish all that goes on as it is, at the limit of the length."""
-    cut = [Hypothesis(ids, p, p / length**length_penalty) for ids, p in search.running]
+    cut = [Hypothesis(ids, p, p / length**length_penalty, cut=True) for ids, p in search.running]
     search.finished = sorted([*search.finished, *cut], key=lambda one: -one.score)
-
-
-def _padded(prompts: Sequence[Sequence[int]], device: Any) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, T) with padding on the left, and the mask (B, T), or None where nothing is padding."""
-    longest = max(len(prompt) for prompt in prompts)
-    ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device)
-    mask = torch.tensor([[False] * (longest - len(p)) + [True] * len(p) for p in prompts], device=device)
-    return ids, None if bool(mask.all()) else mask

@@ -81,12 +81,16 @@ def _read(
     model: Model, texts: list[list[int]], starts: list[int], rows: list[int], device: torch.device | str
 ) -> tuple[Any, Tensor]:
     """A fresh state that has read every row from its start, and the logits that follow.  Shorter rows begin later."""
-    windows = [texts[row][starts[row] :] for row in rows]
-    longest = max(len(window) for window in windows)
-    ids = torch.tensor([[0] * (longest - len(window)) + window for window in windows], device=device)
-    mask = torch.tensor([[False] * (longest - len(w)) + [True] * len(w) for w in windows], device=device)
     state = model.new_state()
-    return state, model.next_logits(ids, None if bool(mask.all()) else mask, state)
+    return state, model.next_logits(*left_padded([texts[row][starts[row] :] for row in rows], device), state)
+
+
+def left_padded(rows: Sequence[Sequence[int]], device: torch.device | str) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, T) with padding on the left, and the mask (B, T), or None where nothing is padding."""
+    longest = max(len(row) for row in rows)
+    ids = torch.tensor([[*[0] * (longest - len(row)), *row] for row in rows], device=device)
+    mask = torch.tensor([[i >= longest - len(row) for i in range(longest)] for row in rows], device=device)
+    return ids, None if bool(mask.all()) else mask
 
 
 def _seen(texts: list[list[int]], rows: list[int], logits: Tensor) -> Tensor:

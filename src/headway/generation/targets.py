@@ -17,8 +17,6 @@ from headway.nn.threads import Threads
 
 BATCH_TOKENS = 4096
 """Source tokens that each thread reads at once, those of every hypothesis of a beam counted."""
-LONGER, MORE = 2.0, 20
-"""A target has at most so many times the tokens of its source, and so many more."""
 
 
 def write_targets(
@@ -29,11 +27,16 @@ def write_targets(
     beam: int = 5,
     n_best: int = 1,
     length_penalty: float = 1.0,
+    most: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source its ``n_best`` best targets, best first; what is found for one does not depend on the others.
 
-    A decoder goes on from the source itself.
+    A decoder goes on from the source itself.  ``most`` says how many tokens each target may have, its end among them;
+    without it they may be as long as the model and the rules allow.
     """
+    limits = [longest_target(model, rules, len(source)) for source in sources]
+    if most is not None:
+        limits = [min(pair) for pair in zip(limits, most, strict=True)]
     device = next(model.parameters()).device
     batches = length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []
 
@@ -45,7 +48,7 @@ def write_targets(
             [list(rules.start) if writer is not model else [*source, *rules.start] for source in chosen],
             beam=beam,
             n_best=n_best,
-            max_tokens=[longest_target(model, rules, len(source)) for source in chosen],
+            max_tokens=[limits[i] for i in index],
             end=rules.end,
             forbidden=rules.forbidden,
             length_penalty=length_penalty,
@@ -62,11 +65,8 @@ def write_targets(
 
 
 def longest_target(model: EncoderDecoder | Decoder, rules: TargetRules, n_source: int) -> int:
-    """How many tokens the target of a source of ``n_source`` tokens may have, its end among them and its start not.
-
-    ``LONGER`` times as many and ``MORE``, as far as the rules and the model allow.
-    """
+    """How many tokens the target of a source of ``n_source`` tokens may have, its end among them and its start not."""
     room = min(model.config.max_length, rules.max_length or model.config.max_length) - len(rules.start)
     if isinstance(model, Decoder):
         room -= n_source
-    return max(1, min(room, int(LONGER * n_source) + MORE))
+    return max(1, room)

@@ -24,8 +24,8 @@ class TargetRules:
     """how many ids it may have, its start among them; None: not said"""
 
 
-def target_rules(path: str | Path) -> TargetRules:
-    """The rules of the model directory of an encoder-decoder.
+def target_rules(path: str | Path, rows: int) -> TargetRules:
+    """The rules of the model directory of an encoder-decoder whose decoder has ``rows`` token vectors.
 
     The start is ``decoder_start_token_id``, else the begin of a sentence, else padding.  Raises InputError where none
     of them is there, and for ids that are none.
@@ -46,12 +46,16 @@ def target_rules(path: str | Path) -> TargetRules:
         raise InputError(f"{directory / CONFIG}: no decoder_start_token_id: a target has nothing to begin with")
     words = said.get("bad_words_ids")
     words = words if isinstance(words, list) else []
-    return TargetRules(
+    rules = TargetRules(
         start=(*_ids(starts[0], directory)[:1], *_ids(said.get("forced_bos_token_id"), directory)),
         end=_ids(said.get("eos_token_id", theirs.get("eos_token_id")), directory),
         forbidden=tuple(word[0] for word in words if isinstance(word, list) and len(word) == 1 and _is_id(word[0])),
         max_length=said.get("max_length") if _is_id(said.get("max_length")) else None,
     )
+    strange = [one for one in (*rules.start, *rules.end, *rules.forbidden) if one >= rows]
+    if strange:
+        raise InputError(f"{directory}: names the token {strange[0]:,}, but the model has {rows:,}, from 0 on")
+    return rules
 
 
 def _ids(value: Any, directory: Path) -> tuple[int, ...]:

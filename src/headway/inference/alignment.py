@@ -16,6 +16,8 @@ from headway.text.tokenizer import Tokenizer
 
 SHADES = " .:-=+*#%@"
 """From no attention to all of it."""
+UNKNOWN = "?"
+"""A word that the tokenizer does not know."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,14 @@ def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, list[i
     found: list[tuple[str, list[int]]] = []
     tokens = tokenizer.tokens
     for place, token in enumerate(ids):
-        if token in tokenizer.special_ids:
+        if token in tokenizer.special_ids and token != tokenizer.unknown:
             continue
         begins = tokens[token].startswith(("Ġ", "▁", " ", "Ċ")) or tokenizer.kind in ("word", "char")
         if begins or not found:
             found.append(("", []))
         found[-1][1].append(place)
     named = [(tokenizer.decode([ids[place] for place in places]).strip(), places) for _, places in found]
-    return [(word, places) for word, places in named if word]
+    return [(word or UNKNOWN, places) for word, places in named if word or ids[places[0]] == tokenizer.unknown]
 
 
 def picture(source: list[str], target: list[str], weights: list[list[float]]) -> list[str]:

@@ -1,16 +1,19 @@
 """Measure a saved model again, on the data it held out or on any other."""
 
 import json
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
+from headway.inference.translator import Translator
 from headway.tasks.task import METRICS
 from headway.training.config import TrainOptions
-from headway.training.prepare import read_input
+from headway.training.prepare import are_aligned, read_input, without_columns
 
 READING = ("text_column", "label_column", "second_column", "encoding", "delimiter", "on_bad_row")
 """Options of the training run that say how its files are read."""
@@ -33,14 +36,21 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
         )
     before = facts.get("options", {})
     reading = {key: before[key] for key in READING if before.get(key) is not None}
-    given = {key: value for key, value in columns.items() if value is not None}
-    options = TrainOptions(**{**reading, **given, "task": pipe.task})
-    source, found = read_input(files, options)
+    options = TrainOptions(**{**reading, "task": pipe.task})
+    if are_aligned(files, pipe.task):
+        options = without_columns(options)
+    given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
+    options = replace(options, **given)
+    data = facts.get("data", {})
+    known = (data["text_column"], data["second_column"]) if pipe.task == Translator.task and data else None
+    source, found = read_input(files, options, known)
     if not inputs and facts.get("data", {}).get("fingerprint") != source.fingerprint and not facts.get("validation"):
         raise InputError(
             f"{source.name}: has changed since the run was trained on it, so its held-out part is not known; "
             f"name a file to measure on: headway evaluate {run} FILE."
         )
+    if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
+        warnings.warn(f"{source.name}: has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     metrics = measure(pipe, Given(source, found, facts, options, same))
     on = f"{source.name}, the held-out part" if same else source.name

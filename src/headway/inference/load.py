@@ -34,7 +34,7 @@ def load(path: str | Path) -> Pipeline:
     check_reads_text(model, directory)
     if isinstance(model, EncoderDecoder) and isinstance(model.head, TokenHead):
         words = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
-        return Translator(model, words, target_rules(directory))
+        return Translator(model, words, target_rules(directory, model.config.vocab_size))
     tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
     if isinstance(model, Decoder) and isinstance(model.head, TokenHead):
         ours = directory / "headway.json"

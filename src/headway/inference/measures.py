@@ -12,6 +12,7 @@ from headway.data.dialogues import Dialogues
 from headway.data.feed import pair_batches, row_batches, target_batches, text_batches
 from headway.data.labels import labelled, leaks
 from headway.data.table import Table
+from headway.data.text_pairs import TextPairs, exchanged_sides
 from headway.errors import InputError
 from headway.inference.chat import chat_tokenizer
 from headway.inference.classifier import BATCH_TOKENS, Classifier
@@ -21,13 +22,13 @@ from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.bleu import MISSING, bleu_scores
+from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
 from headway.tasks.classification import Classification
 from headway.tasks.embedding import Embedding
 from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.translation import Translation
 from headway.training.config import TrainOptions
-from headway.training.prepare import read_input
+from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.recipes.classification import held_out_rows, shortened, split_seed
 from headway.training.recipes.dialogue import dialogue_examples, dialogue_task, split_dialogues
 from headway.training.recipes.embedding import read_pairs, split_pairs, token_pairs
@@ -149,7 +150,10 @@ def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
     """The loss as in training, BLEU and chrF of what is written; of pairs that fit into the model."""
     table = given.table("a translator is measured on pairs of texts")
     pairs = columns_of(table, given.found)
-    pairs = split_text_pairs(pairs, split_seed(given.before))[1] if given.same else pairs
+    if given.same:
+        pairs = split_text_pairs(pairs, split_seed(given.before))[1]
+    else:
+        _warn_of_pairs(pairs, table.name, given)
     longest = min(pipe.longest_source, pipe.longest_target)
     if isinstance(pipe.model, EncoderDecoder):
         longest = min(longest, int(given.plan.get("length", longest)))
@@ -167,7 +171,27 @@ def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
     scores = bleu_scores(pipe(fit.sources), fit.targets)
     if not scores:
         warnings.warn(MISSING, stacklevel=3)
+    elif without_spaces(fit.targets):
+        warnings.warn(WITHOUT_SPACES, stacklevel=3)
     return {**metrics, **scores, "examples": len(fit)}
+
+
+def _warn_of_pairs(pairs: TextPairs, name: str, given: Given) -> None:
+    """Warn of what looks wrong with pairs to be measured, by themselves and beside those that were trained on."""
+    for warning in pairs.warnings:
+        warnings.warn(f"{name}: {warning}", stacklevel=4)
+    trained = _training_table(given)
+    if trained is None:
+        return
+    data = given.facts["data"]
+    known = TextPairs(trained.column(data["text_column"]), trained.column(data["second_column"]))
+    if exchanged_sides(known, pairs):
+        warnings.warn(
+            f"{name}: source and target seem to be exchanged, by the words of the training data", stacklevel=4
+        )
+    if both := leaks(known.sources, pairs.sources):
+        said = f"{len(both):,} of {len(pairs):,} sources also occur in the training data: scores on them are too high"
+        warnings.warn(said, stacklevel=4)
 
 
 def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
@@ -193,20 +217,27 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
 
 
 def _warn_of_leaks(texts: list[str], given: Given) -> None:
-    """Warn when rows to be measured were trained on, as far as the training files are still there."""
-    data = given.facts.get("data", {})
-    files = [file for file in data.get("inputs", []) if Path(file).exists()]
-    if not files or "text_column" not in data:
-        return
-    try:
-        trained, _ = read_input(files, replace(given.options, text_column=data["text_column"], label_column=None))
-        if not isinstance(trained, Table) or trained.fingerprint != data.get("fingerprint"):
-            return
-        both = leaks(trained.column(data["text_column"]), texts)
-    except InputError:
-        return
+    """Warn when rows to be measured were trained on."""
+    trained = _training_table(given)
+    both = leaks(trained.column(given.facts["data"]["text_column"]), texts) if trained is not None else []
     if both:
         warnings.warn(
             f"{len(both):,} of {len(texts):,} rows also occur in the training data: scores on them are too high",
             stacklevel=4,
         )
+
+
+def _training_table(given: Given) -> Table | None:
+    """What the run was trained on, as far as it is a table with the columns that are recorded and is still there."""
+    data = given.facts.get("data", {})
+    files = data.get("inputs", [])
+    if not files or "text_column" not in data or not all(Path(file).exists() for file in files):
+        return None
+    options = without_columns(given.options)
+    if not are_aligned(files, options.task):
+        options = replace(options, text_column=data["text_column"], second_column=data.get("second_column"))
+    try:
+        trained, _ = read_input(files, options)
+    except InputError:
+        return None
+    return trained if isinstance(trained, Table) and trained.fingerprint == data.get("fingerprint") else None

@@ -1,6 +1,7 @@
 """Texts into other texts: translation, summaries, and whatever else an encoder-decoder was trained for."""
 
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -15,7 +16,12 @@ from headway.inference.alignment import Alignment, align
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
-SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
+SENTENCE = re.compile(
+    r""".+?(?: [.!?…؟۔।॥።]+ ["'”’»)\]]* (?=\s) | [。！？]+ ["”’」』）]* | $) \s*""", re.DOTALL | re.VERBOSE
+)
+"""A sentence and the space behind it: to a stop before a space, or to one of those that no space follows."""
+WITHOUT_SPACE = ("。", "！", "？", "」", "』", "）")
+"""Between sentences that end so no space is written."""
 
 
 class Translator:
@@ -78,9 +84,14 @@ class Translator:
             raise InputError(f"the model writes many languages; say which: --target-language {self._some_languages()}.")
         if alignment and not isinstance(self.model, EncoderDecoder):
             raise InputError("this model is a decoder alone: it has no attention from targets to sources to align by.")
-        parts = [self._parts(text, n_best) for text in texts]  # of each text, the sources that it is cut into
+        parts = [self.sources_of(text, n_best) for text in texts]
         sources = [source for each in parts for source in each]
         found = write_targets(self.model, sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
+        if cut := sum(each[0].cut for each in found):
+            are = "1 translation is" if cut == 1 else f"{cut:,} translations are"
+            warnings.warn(
+                f"{are} broken off, being as long as the model writes ({self.longest_target:,})", stacklevel=2
+            )
         at, results = 0, []
         for text, each in zip(texts, parts, strict=True):
             answers = found[at : at + len(each)]
@@ -106,7 +117,10 @@ class Translator:
         best = [part[0] for part in parts]
         length = sum(len(one.ids) + 1 for one in best)
         score = sum(one.log_probability for one in best) / length**length_penalty
-        return [{"text": " ".join(answer[0] for answer in answers), "score": score}]
+        together = ""
+        for answer, *_ in answers:
+            together += answer if not together or together.endswith(WITHOUT_SPACE) else f" {answer}"
+        return [{"text": together, "score": score}]
 
     def _aligned(self, sources: list[list[int]], answers: list[Hypothesis]) -> Alignment | None:
         """The words of an answer beside those of its text; of a text in parts, one part after the other."""
@@ -115,8 +129,11 @@ class Translator:
         found = [align(model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
         return reduce(Alignment.followed_by, found) if found else None
 
-    def _parts(self, text: str, n_best: int) -> list[list[int]]:
-        """The sources that a text is read as: one, none of a blank text, several of one that is too long."""
+    def sources_of(self, text: str, n_best: int = 1) -> list[list[int]]:
+        """The sources that a text is read as: one, none of a blank text, several of one that is too long.
+
+        Raises InputError for a sentence that is too long by itself, and for several answers to a text in parts.
+        """
         if not text.strip():
             return []
         whole = self.tokenizer.encode(text, special=True)
@@ -128,19 +145,19 @@ class Translator:
                 "cut, and several translations of the parts cannot be put together; ask for one."
             )
         parts: list[list[int]] = []
-        held: list[str] = []
-        for sentence in SENTENCE_END.split(text.strip()):
-            ids = self.tokenizer.encode(" ".join([*held, sentence]), special=True)
+        held = ""
+        for sentence in SENTENCE.findall(text.strip()):
+            ids = self.tokenizer.encode((held + sentence).strip(), special=True)
             if held and len(ids) > self.longest_source:
-                parts.append(self.tokenizer.encode(" ".join(held), special=True))
-                held, ids = [], self.tokenizer.encode(sentence, special=True)
+                parts.append(self.tokenizer.encode(held.strip(), special=True))
+                held, ids = "", self.tokenizer.encode(sentence.strip(), special=True)
             if len(ids) > self.longest_source:
                 raise InputError(
-                    f"the sentence {_shown(sentence)} has {len(ids):,} tokens, and the model reads "
+                    f"the sentence {_shown(sentence.strip())} has {len(ids):,} tokens, and the model reads "
                     f"{self.longest_source:,}; divide it."
                 )
-            held.append(sentence)
-        return [*parts, self.tokenizer.encode(" ".join(held), special=True)]
+            held += sentence
+        return [*parts, self.tokenizer.encode(held.strip(), special=True)]
 
 
 def _shown(text: str) -> str:

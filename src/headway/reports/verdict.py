@@ -85,7 +85,9 @@ def uncertainty(record: Record) -> str:
 
 
 def validation_examples(record: Record) -> int:
-    """How many examples the confusion matrix or the per-class table counts; 0 where neither is there."""
+    """How many examples were written, or the confusion matrix or the per-class table counts; 0 where none is there."""
+    if (written := number(record.metrics.get("written"))) is not None:
+        return int(written)
     rows = [listing(row) for row in listing(record.metrics.get("confusion"))]
     counted = sum(int(number(cell) or 0) for row in rows for cell in row)
     classes = record.metrics.get("per_class")

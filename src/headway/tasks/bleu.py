@@ -5,6 +5,10 @@ from typing import Any
 
 MISSING = "BLEU and chrF need sacrebleu: pip install 'headway[metrics]'"
 
+WITHOUT_SPACES = "most targets have no spaces: BLEU counts each of them as one word; go by chrF"
+LONG = 30
+"""Characters: shorter texts may well be one word."""
+
 
 def bleu_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]:
     """``bleu`` and ``chrf``, from 0 to 100, of texts as they are, and ``bleu_lowercase``, with all in lower case.
@@ -23,3 +27,9 @@ def bleu_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]
         scores[name] = float(metric.corpus_score(list(written), [list(wanted)]).score)
         signatures[name] = str(metric.get_signature())
     return {**scores, "signatures": signatures}
+
+
+def without_spaces(texts: Sequence[str]) -> bool:
+    """Whether texts are of a language that is written without spaces, for which BLEU's words are none."""
+    long = [text for text in texts if len(text) >= LONG]
+    return bool(long) and 2 * sum(" " not in text for text in long) > len(long)

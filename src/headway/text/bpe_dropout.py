@@ -4,7 +4,7 @@ At every step of cutting a word, each merge that could be made is left out with 
 and single letters are seen in every word.  It is for training alone.
 """
 
-import itertools
+import heapq
 import json
 import random
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from headway.errors import InputError
 from headway.text.backend import RustBackend
 from headway.text.tokenizer import Tokenizer
 
-VARIANTS = 16
-"""Random cuts of each word: every time that it is read, one of them is taken."""
+VARIANTS, KEPT = 16, 40
+"""Random cuts of each word that are kept, where it has at most so many bytes: each time it is read, one is taken."""
 
 
 class BPEDropout:
@@ -51,29 +51,59 @@ class BPEDropout:
         found = []
         for words in self._texts:
             ids = list(self._before)
-            for word, variant in zip(words, choose.integers(VARIANTS, size=len(words)).tolist(), strict=True):
+            for word, variant in zip(words, choose.integers(2**31, size=len(words)).tolist(), strict=True):
                 ids += self._cut(word, variant)
             found.append([*ids, *self._after])
         return found
 
     def _cut(self, word: int, variant: int) -> list[int]:
-        key = word, variant
+        letters = self._words[word]
+        if len(letters) > KEPT:  # such as a sentence without spaces, which seldom comes again
+            return self._cut_anew(letters, variant)
+        key = word, variant % VARIANTS
         if key not in self._cuts:
-            choose = random.Random(f"{self._seed} {variant} {self._words[word]}")
-            self._cuts[key] = [self._ids[token] for token in cut(self._words[word], self._ranks, self._share, choose)]
+            self._cuts[key] = self._cut_anew(letters, variant % VARIANTS)
         return self._cuts[key]
+
+    def _cut_anew(self, letters: str, variant: int) -> list[int]:
+        choose = random.Random(f"{self._seed} {variant} {letters}")
+        return [self._ids[token] for token in cut(letters, self._ranks, self._share, choose)]
 
 
 def cut(word: str, ranks: dict[tuple[str, str], int], share: float, choose: random.Random) -> list[str]:
     """A word in subwords: the merge that was learnt first is made first, but at each step every one may be left out."""
-    tokens = list(word)
-    while True:
-        pairs = list(itertools.pairwise(tokens))
-        open_to = [(ranks[pair], i) for i, pair in enumerate(pairs) if pair in ranks and choose.random() >= share]
-        if not open_to:
-            return tokens
-        _, i = min(open_to)
-        tokens[i : i + 2] = [tokens[i] + tokens[i + 1]]
+    tokens: list[str | None] = list(word)  # None where a token has been taken into the one before it
+    after, before = list(range(1, len(tokens) + 1)), list(range(-1, len(tokens) - 1))
+    waiting: list[tuple[int, int, str, str]] = []  # merges by rank and place, with the two tokens that they are of
+
+    def note(place: int) -> None:
+        if place >= 0 and after[place] < len(tokens):
+            pair = tokens[place], tokens[after[place]]
+            if pair in ranks:
+                heapq.heappush(waiting, (ranks[pair], place, *pair))  # type: ignore[misc]
+
+    for place in range(len(tokens)):
+        note(place)
+    left_out: list[tuple[int, int, str, str]] = []  # at this step
+    while waiting:
+        merge = heapq.heappop(waiting)
+        _, place, first, second = merge
+        other = after[place]
+        if tokens[place] != first or other == len(tokens) or tokens[other] != second:
+            continue  # one of the two has become part of another token
+        if choose.random() < share:
+            left_out.append(merge)
+            continue
+        tokens[place], tokens[other] = first + second, None
+        after[place] = after[other]
+        if after[other] < len(tokens):
+            before[after[other]] = place
+        note(place)
+        note(before[place])
+        for merge in left_out:
+            heapq.heappush(waiting, merge)
+        left_out = []
+    return [token for token in tokens if token is not None]
 
 
 def _words(backend: tokenizers.Tokenizer, text: str) -> list[str]:

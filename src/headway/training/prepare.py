@@ -1,14 +1,14 @@
 """The user's files, read and understood."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from headway.data.aligned import look_aligned, read_aligned
+from headway.data.aligned import are_files_of_lines, count_lines, look_aligned, read_aligned
 from headway.data.corpus import Corpus
 from headway.data.detect import TO_TEXT, detect
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
-from headway.data.files import kind
 from headway.data.read import read, text_corpus
 from headway.data.table import Table
 from headway.errors import InputError
@@ -18,27 +18,34 @@ HELD_OUT = 0.1
 """The share of the data that is held out when no validation file is given."""
 
 
+COLUMNS = ("text_column", "label_column", "second_column")
+"""The options that name columns."""
+
 RUNNING_TEXT = ("language_modeling", "masked_lm")
 """Tasks that read a table's text column as running text."""
 
 
-def read_input(inputs: Sequence[str | Path], options: TrainOptions) -> tuple[Corpus | Table, Detected]:
-    """The files, and what they are for.  Raises InputError for anything that cannot be used."""
-    if _aligned(inputs, options.task):
+def read_input(
+    inputs: Sequence[str | Path], options: TrainOptions, known: tuple[str, str] | None = None
+) -> tuple[Corpus | Table, Detected]:
+    """The files, and what they are for.  Raises InputError for anything that cannot be used.
+
+    ``known`` are the two columns of pairs that a run was trained on: where a table has both, they are meant.
+    """
+    if are_aligned(inputs, options.task):
         first, second = inputs
-        for name in ("text_column", "label_column", "second_column"):
+        for name in COLUMNS:
             if getattr(options, name) is not None:
                 raise InputError(f"{first}: has lines and no columns; leave out --{flag(name)}.")
         table = read_aligned(first, second, encoding=options.encoding)
         return table, detect(table, task=options.task)
+    if options.task is None and are_files_of_lines(inputs):
+        _check_one_text(inputs, options.encoding)
     source = read(inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row)
-    found = detect(
-        source,
-        text_column=options.text_column,
-        label_column=options.label_column,
-        second_column=options.second_column,
-        task=options.task,
-    )
+    columns = {name: getattr(options, name) for name in COLUMNS}
+    if known and isinstance(source, Table) and not any(columns.values()) and set(known) <= set(source.columns):
+        columns["text_column"], columns["second_column"] = known
+    found = detect(source, task=options.task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
         source = text_corpus(
             source,
@@ -50,12 +57,21 @@ def read_input(inputs: Sequence[str | Path], options: TrainOptions) -> tuple[Cor
     return source, found
 
 
-def _aligned(inputs: Sequence[str | Path], task: str | None) -> bool:
+def without_columns(options: TrainOptions) -> TrainOptions:
+    """The options for files that have no columns."""
+    return replace(options, text_column=None, label_column=None, second_column=None)
+
+
+def are_aligned(inputs: Sequence[str | Path], task: str | None) -> bool:
     """Whether these are two files of which each line belongs to the same line of the other."""
-    if task is None:
-        return look_aligned(inputs)
-    return task in TO_TEXT and len(inputs) == 2 and all(_is_file_of_text(Path(path)) for path in inputs)
+    return look_aligned(inputs) if task is None else task in TO_TEXT and are_files_of_lines(inputs)
 
 
-def _is_file_of_text(path: Path) -> bool:
-    return kind(path) == "text" and not path.is_dir()
+def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
+    """Raise InputError where two files that are no sides by their names have as many lines, as sides would have."""
+    counts = [count_lines(path, encoding) for path in inputs]
+    if counts[0] == counts[1] > 1:
+        raise InputError(
+            f"{inputs[0]} and {inputs[1]}: both have {counts[0]:,} lines. If each line belongs to the same line of the "
+            "other, use --task translation; if they are one text after the other, --task language_modeling."
+        )

@@ -26,7 +26,7 @@ from headway.training.config import TrainOptions, check_for_task, flag, seconds
 from headway.training.measure import evaluation_seconds, measured
 from headway.training.plan import Plan
 from headway.training.precision import keep_freed_memory
-from headway.training.prepare import read_input
+from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.presets import with_lora
 from headway.training.progress import Silent
 from headway.training.recipes import Ingredients, Recipe, recipe_for
@@ -132,7 +132,12 @@ def run_training(
 
 def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
     """The files to validate on, read for the task that was found, if any were named."""
-    return read_input(validation, replace(options, task=found.task))[0] if validation else None
+    if not validation:
+        return None
+    options = replace(options, task=found.task)
+    if are_aligned(validation, found.task):  # columns were named for the table that is trained on
+        options = without_columns(options)
+    return read_input(validation, options)[0]
 
 
 def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
@@ -270,6 +275,7 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     if closing is not None:
         progress.phase("measuring")
         state.best_metrics |= closing.measure()
+        run.update(baselines=recipe.baselines)  # on the very examples that were measured
     _finish(run, state, started)
 
 
@@ -357,6 +363,8 @@ def _say_data(data: Recipe, progress: Silent) -> None:
     progress.say(
         f"tokenizer: {data.tokenizer.kind}, {data.tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)"
     )
+    if data.tokenizer.sampled:
+        progress.say(f"the tokenizer was trained on the first {data.tokenizer.trained_on_characters:,} characters")
     for warning in facts["warnings"]:
         progress.say(f"warning: {warning}")
     for baseline in data.baselines:

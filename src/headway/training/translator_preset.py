@@ -48,8 +48,8 @@ LEAST_PASSES = 8.0
 """Over all pairs, for which the time must be enough; with fewer, fewer layers learnt more (Multi30k, val)."""
 DROPOUTS = ((8.0, 0.1), (25.0, 0.2), (float("inf"), 0.3))
 """Up to so many passes over the pairs, the dropout."""
-MOST_PASSES = 100
-"""More seldom helps."""
+MOST_PASSES, LEAST_STEPS = 100, 1000
+"""More passes seldom help; of few pairs there are more of them, until so many steps are taken."""
 MUON_RATE = 5 / 3
 """Muon's rate over Adam's, 0.01 beside 0.006: token vectors that are input and output bear more, matrices less."""
 M2M100: dict[str, Any] = {
@@ -77,6 +77,7 @@ def translator_plan(
     row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
     rows = [one for one in ROWS if one.pairs <= row.pairs]
     flops = 0.0 if seconds is None else max(map(product_rate, (torch.float32, torch.bfloat16))) * REACHED * seconds
+    flops /= 2 if options.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
         rows.pop()
         why = f"{n_pairs:,} pairs, as many as can be gone through here {LEAST_PASSES:g} times in {seconds:.0f} s"
@@ -84,7 +85,9 @@ def translator_plan(
     if options.preset:
         (width, layers), why = PRESETS[options.preset], f"--preset {options.preset}"
     width, layers = options.d_model or width, options.layers or layers
-    batch_tokens, passes = options.batch_tokens or 4096, float(options.epochs or MOST_PASSES)
+    batch_tokens = options.batch_tokens or 4096
+    most_passes = options.epochs or max(MOST_PASSES, round(LEAST_STEPS * batch_tokens / sum(tokens)))
+    passes = float(most_passes)
     if options.steps is not None:
         passes = min(passes, options.steps * options.accumulate * batch_tokens / sum(tokens))
     elif flops:
@@ -108,7 +111,7 @@ def translator_plan(
     ]
     if options.epochs is None and options.steps is None:
         why_passes = "more seldom helps; it may end before its time"
-        decisions.append(Decision("passes", f"at most {MOST_PASSES}", why_passes, "--epochs"))
+        decisions.append(Decision("passes", f"at most {most_passes:,}", why_passes, "--epochs"))
     return Plan(
         **as_asked(options),
         model=asdict(config),
@@ -123,7 +126,7 @@ def translator_plan(
         warmup=options.warmup,
         token_dropout=0.0,
         label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
-        epochs=options.epochs or (MOST_PASSES if options.steps is None else None),
+        epochs=options.epochs or (most_passes if options.steps is None else None),
         decisions=[asdict(decision) for decision in decisions],
     )
 

@@ -45,8 +45,6 @@ class LanguageModelRecipe(Recipe):
         tokenizer = vocabulary.tokenizer
         if tokenizer is None:
             tokenizer = text_tokenizer(corpus, train_text, given.options)
-            if tokenizer.sampled:
-                given.say(f"the tokenizer was trained on the first {tokenizer.trained_on_characters:,} characters")
         self.tokenizer = tokenizer
         self.train = encode_text(train_text, tokenizer, corpus.fingerprint, "train")
         held_out_print = corpus.fingerprint if held_out is None else held_out.fingerprint

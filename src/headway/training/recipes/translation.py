@@ -1,7 +1,7 @@
 """Write a text for a text: translation, summaries, answers."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -76,7 +76,7 @@ class TranslationRecipe(Recipe):
         else:
             train, held_out = split_text_pairs(pairs, split_seed(asdict(self.options)))
             whence = " (10 %, 2,000 at most, equal sources on one side)"
-        vocabulary = base_vocabulary(given, [*train.sources, *train.targets])
+        vocabulary = base_vocabulary(given, train.texts)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
         self.rules = _rules(self.base, self.tokenizer)
         rows, others = (id_pairs(part, self.tokenizer) for part in (train, held_out))
@@ -104,9 +104,9 @@ class TranslationRecipe(Recipe):
         written, wanted = (
             np.array([token for _, target in part for token in target]) for part in (self.train, self.validation)
         )
-        unchanged = bleu_scores(self.held_out.sources, self.held_out.targets)
+        unchanged = _bleu_of_copies(self.held_out)
         warnings += [] if unchanged else [MISSING]
-        copied = {"name": "the source, unchanged", **{k: v for k, v in unchanged.items() if k != "signatures"}}
+        copied = {"name": "the source, unchanged", **unchanged}
         self.baselines = [*unigram_baselines(written, wanted, self.tokenizer.target.vocab_size), copied]
 
     def plan(self, seconds: float | None) -> Plan:
@@ -167,8 +167,9 @@ class TranslationRecipe(Recipe):
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
         writer: Any = model
         sources = [source for source, _ in self.validation]
+        lengths = [len(target) for _, target in self.validation[:PROBED]]  # what is not trained yet does not end itself
         began = time.perf_counter()
-        write_targets(writer.eval(), sources[:PROBED], self.rules)
+        write_targets(writer.eval(), sources[:PROBED], self.rules, most=lengths)
         each = (time.perf_counter() - began) / len(sources[:PROBED])
         count = len(sources) if limit is None else int(CLOSING * limit / each)
         count = max(1, min(len(sources), MOST_WRITTEN, count))
@@ -176,9 +177,17 @@ class TranslationRecipe(Recipe):
         def measure() -> dict[str, Any]:
             found = write_targets(writer, sources[:count], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
-            return {**bleu_scores(written, self.held_out.targets[:count]), "written": count}
+            wanted = self.held_out.targets[:count]
+            self.baselines[-1] |= _bleu_of_copies(self.held_out.at(range(count)))
+            return {**bleu_scores(written, wanted), "written": count}
 
         return Closing(count * each, measure)
+
+
+def _bleu_of_copies(pairs: TextPairs) -> dict[str, Any]:
+    """BLEU and chrF of the sources as they are, without the signatures."""
+    found = bleu_scores(pairs.sources, pairs.targets)
+    return {name: value for name, value in found.items() if name != "signatures"}
 
 
 def columns_of(table: Table, found: Detected) -> TextPairs:
@@ -253,7 +262,7 @@ def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
     if base is None:
         end = tokenizer.end_of_text or 0
         return TargetRules(start=(end,), end=(end,))
-    rules, after = target_rules(base.path), tokenizer.target_start
+    rules, after = target_rules(base.path, base.config.vocab_size), tokenizer.target_start
     return replace(rules, start=(*rules.start[:1], *after)) if after else rules
 
 
@@ -264,5 +273,4 @@ def _tokenizer(train: TextPairs, options: TrainOptions) -> Tokenizer:
     vocab = options.vocab
     if vocab is None and kind == "bpe":
         vocab = by_pairs(len(train)).vocab
-    texts: Sequence[str] = [*train.sources, *train.targets]
-    return train_tokenizer(texts, kind, vocab, role="translator")
+    return train_tokenizer(train.texts, kind, vocab, role="translator")
