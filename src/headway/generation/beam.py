@@ -113,8 +113,9 @@ def _candidates(
     if forbidden:
         logits[:, list(forbidden)] = -math.inf
     before = torch.tensor([p for search in searches for _, p in search.running], device=logits.device)
-    likely, tokens = logits.topk(min(count, logits.shape[1]), dim=-1)  # no other can be among the likeliest of all
-    total = before[:, None] + (likely - logits.logsumexp(dim=-1, keepdim=True))  # (rows, count)
+    # no other than these of each row can be among the likeliest of all
+    likely, tokens = logits.log_softmax(dim=-1).topk(min(count, logits.shape[1]), dim=-1)
+    total = before[:, None] + likely  # (rows, count)
     parts = [part.flatten() for part in total.split([len(search.running) for search in searches])]
     together = pad_sequence(parts, batch_first=True, padding_value=-math.inf)  # (searches, most rows of one × count)
     values, places = together.topk(min(count, together.shape[1]), dim=-1)

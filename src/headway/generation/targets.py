@@ -15,7 +15,7 @@ from headway.hub.generation import TargetRules
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
 
-BATCH_TOKENS = 4096
+BATCH_TOKENS = 8192
 """Source tokens that each thread reads at once, those of every hypothesis of a beam counted."""
 
 
@@ -39,6 +39,7 @@ def write_targets(
         limits = [min(pair) for pair in zip(limits, most, strict=True)]
     device = next(model.parameters()).device
     batches = length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []
+    batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # the last to end is then a small one
 
     def write(index: Sequence[int]) -> list[list[Hypothesis]]:
         chosen = [sources[i] for i in index]
