@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from headway.data.batches import Batch
+from headway.data.batches import IGNORED, Batch
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
@@ -38,6 +38,18 @@ def test_loss_is_the_sum_over_all_targets_and_their_number(model: Decoder, batch
             expected -= math.log(probabilities[row, place, batch.targets[row, place]].item())
     assert count == B * T
     assert total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_is_ignored_is_neither_counted_nor_computed(model: Decoder, batch: Batch):
+    targets = batch.targets.clone()
+    targets[0], targets[2, :4] = IGNORED, IGNORED
+    rows = []
+    model.head.register_forward_hook(lambda *given: rows.append(given[2].numel() // V))
+    total, count = LanguageModeling().loss(model, Batch(batch.ids, None, targets))
+    assert rows == [B * T - T - 4] == [count]
+    logs = model(batch.ids).log_softmax(dim=-1)
+    places = (targets != IGNORED).nonzero().tolist()
+    assert total.item() == pytest.approx(-sum(logs[i, t, targets[i, t]].item() for i, t in places), rel=1e-5)
 
 
 def test_label_smoothing_acts_in_training_alone(model: Decoder, batch: Batch):

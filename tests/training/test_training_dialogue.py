@@ -241,8 +241,8 @@ class Fixed(torch.nn.Module):
         super().__init__()
         self.table = torch.nn.Embedding(size, size)
 
-    def forward(self, ids: torch.Tensor, mask: Any = None) -> torch.Tensor:
-        return self.table(ids)
+    def forward(self, ids: torch.Tensor, mask: Any = None, chosen: torch.Tensor | None = None) -> torch.Tensor:
+        return self.table(ids if chosen is None else ids[chosen])
 
 
 def test_the_loss_counts_replies_alone(talk: Path):

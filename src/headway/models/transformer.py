@@ -93,9 +93,15 @@ class Decoder(nn.Module):
         self.stack = Stack(config, causal=True)
         self.head = head or TokenHead(config, self.stack.embedding.tokens)
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
-        """(B, T) int -> logits (B, T, V).  With a state, ``ids`` and ``mask`` continue what it has read."""
-        return self.head(self.stack(ids, mask, state), mask)
+    def forward(
+        self, ids: Tensor, mask: Tensor | None = None, state: State | None = None, chosen: Tensor | None = None
+    ) -> Tensor:
+        """(B, T) int -> logits (B, T, V).  With a state, ``ids`` and ``mask`` continue what it has read.
+
+        ``chosen``, bool (B, T), gives the logits (N, V) of the N positions alone where it is true.
+        """
+        x = self.stack(ids, mask, state)
+        return self.head(x, mask) if chosen is None else self.head(x[chosen])
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
         """Logits of the token after the last of ``ids`` alone: (B, T) -> (B, V).  Padding must be on the left."""

@@ -26,11 +26,16 @@ class LanguageModeling:
         self.label_smoothing = label_smoothing
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of -ln p over all targets but those that are ``IGNORED``, in nats, and their number."""
-        logits = model(batch.ids, batch.mask).float()  # (B, T, V)
+        """The sum of -ln p over all targets but those that are ``IGNORED``, in nats, and their number.
+
+        Only the positions of those targets go through the V-wide head.
+        """
+        wanted = batch.targets != IGNORED
+        whole = bool(wanted.all())
+        logits = model(batch.ids, batch.mask, chosen=None if whole else wanted).float()  # (B, T, V) or (N, V)
         smoothing = self.label_smoothing if model.training else 0.0
-        targets = batch.targets.flatten()
-        return cross_entropy(logits.flatten(0, 1), targets, smoothing), int((targets != IGNORED).sum())
+        targets = batch.targets[wanted]
+        return cross_entropy(logits.flatten(0, -2), targets, smoothing), len(targets)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
