@@ -11,19 +11,12 @@ from typing import Any
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
 from headway.storage import write_json
-from headway.training.config import TrainOptions, seconds
+from headway.training.config import DEFAULT_TIME, TrainOptions, seconds
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
+from headway.training.resume import check_same, check_same_data, fingerprints, recorded
 from headway.training.run_directory import RunDirectory
-from headway.training.session import (
-    DEFAULT_TIME,
-    check_same,
-    check_same_data,
-    fingerprints,
-    recorded,
-    run_training,
-    validation_input,
-)
+from headway.training.session import run_training, validation_input
 
 COMPARED = ("val_loss", "accuracy", "macro_f1")
 

@@ -9,6 +9,9 @@ from typing import Any
 from headway.data.detect import TASKS
 from headway.errors import InputError
 
+DEFAULT_TIME = "5m"
+"""For a run that is given neither a time nor steps."""
+
 
 def option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
     """A field with its help and, where there are few, its choices."""

@@ -4,7 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from headway.errors import InputError
 from headway.models.lora import count_parameters
 from headway.tasks.task import METRICS, OF_PAIRS, Task
 from headway.text.tokenizer import Tokenizer
-from headway.training.base import Base, load_base, take_stack
+from headway.training.base import load_base, take_stack
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
-from headway.training.config import TrainOptions, check_for_task, flag, seconds
+from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, seconds
 from headway.training.measure import evaluation_seconds, measured
 from headway.training.plan import Plan
 from headway.training.precision import keep_freed_memory
@@ -30,10 +30,10 @@ from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.presets import with_lora
 from headway.training.progress import Silent
 from headway.training.recipes import Ingredients, Recipe, recipe_for
+from headway.training.resume import check_same, check_same_base, check_same_data, fingerprints, recorded
 from headway.training.run_directory import RunDirectory, best_member, machine, now, versions
 from headway.training.trainer import Interrupted, Job, State, train
 
-DEFAULT_TIME = "5m"
 ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
 ADAPTED = "adapted"
@@ -140,11 +140,6 @@ def validation_input(validation: Sequence[str | Path], options: TrainOptions, fo
     return read_input(validation, options)[0]
 
 
-def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
-    """By which a run knows its data again."""
-    return {"data": source.fingerprint, "validation": None if held_out is None else held_out.fingerprint}
-
-
 def _adapt(
     inputs: Sequence[str | Path],
     found: Detected,
@@ -213,7 +208,7 @@ def _prepare(
     if base is not None and options.adapt:
         take_stack(base, run.path / ADAPTED)
     if base is not None and earlier is not None:
-        _check_same_base(earlier, base, run)
+        check_same_base(earlier, base, run)
     for reason in found.reasons:
         progress.say(reason)
     recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress.say))
@@ -370,39 +365,3 @@ def _say_data(data: Recipe, progress: Silent) -> None:
     for baseline in data.baselines:
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in baseline.items() if isinstance(value, float))
         progress.say(f"baseline {baseline['name']}: {numbers}")
-
-
-def recorded(options: TrainOptions) -> dict[str, Any]:
-    """The options as they are recorded, with the time that is meant when none is given."""
-    return {**asdict(options), "time": None if options.steps is not None else options.time or DEFAULT_TIME}
-
-
-def check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> None:
-    """An earlier run is taken up only with its own options.  Raises InputError naming those that differ."""
-    before, asked = dict(earlier.get("options", {})), recorded(options)
-    changed = [name for name in asked if name in before and before[name] != asked[name]]
-    if changed:
-        listed = ", ".join(f"--{flag(name)} {before[name]} (now {asked[name]})" for name in changed)
-        raise InputError(
-            f"{run.path}: holds a run with other options: {listed}. "
-            "Give the same options to go on with it, or another directory with --out."
-        )
-
-
-def _check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> None:
-    """An earlier run is taken up only from its own base.  Raises InputError otherwise."""
-    before = (earlier.get("base") or {}).get("fingerprint")
-    if before is not None and before != base.fingerprint:
-        raise InputError(
-            f"{base.path}: has changed since the run in {run.path} began from it; put the model back, or begin anew in "
-            "another directory with --out."
-        )
-
-
-def check_same_data(earlier: dict[str, Any], prints: dict[str, str | None], name: str, run: RunDirectory) -> None:
-    """An earlier run is taken up only with its own data.  Raises InputError otherwise."""
-    before = {"data": earlier["data"]["fingerprint"], "validation": earlier.get("validation_fingerprint")}
-    if before["data"] != prints["data"]:
-        raise InputError(f"{run.path}: holds a run on other data than {name}; name another directory with --out.")
-    if before["validation"] != prints["validation"]:
-        raise InputError(f"{run.path}: holds a run with other validation data; name another directory with --out.")
