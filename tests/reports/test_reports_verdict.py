@@ -51,6 +51,11 @@ def test_few_written_texts_are_too_few_to_tell() -> None:
     assert few.startswith(many) and "But 1 held-out row is too few to tell" in few
 
 
+def test_sources_as_they_are_are_not_advised() -> None:
+    said = judge("translation", {"chrf": 3.0}, {"name": "the source, unchanged", "chrf": 15.0})
+    assert said.endswith("Train longer, on more pairs, or start from a pretrained model.")
+
+
 def test_close_numbers_are_told_apart() -> None:
     said = judge("classification", {"accuracy": 0.811}, {"name": "linear", "accuracy": 0.813})
     assert "wins: accuracy 0.813 against the Transformer's 0.811." in said

@@ -122,6 +122,8 @@ def _apart(model: float, other: float) -> tuple[str, str]:
 def _advice(record: Record) -> str:
     if record.info.get("base"):
         return "For this data use that baseline, or try another pretrained model."
+    if record.task == "translation":  # its baseline is to write nothing new
+        return "Train longer, on more pairs, or start from a pretrained model."
     if record.task in {"language_modeling", "masked_lm"}:
         return "For this data use that baseline, train longer, or start from a pretrained model."
     return "For this data use that baseline, or start from a pretrained model."
