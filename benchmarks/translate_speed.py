@@ -17,7 +17,6 @@ import transformers
 from machine import facts, spread, write
 
 import headway
-from headway.cli.common import texts_of
 
 BATCH, BEAM = 32, 5
 
@@ -42,7 +41,7 @@ if __name__ == "__main__":
     parser.add_argument("file", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    texts = [text for text in texts_of(str(given.run), str(given.file), None, None) if text.strip()]
+    texts = [line for line in given.file.read_text(encoding="utf-8").split("\n") if line.strip()]
     pipe = headway.load(given.run)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(given.run).eval()
     words = transformers.AutoTokenizer.from_pretrained(given.run)

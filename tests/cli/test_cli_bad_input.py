@@ -1,5 +1,6 @@
 """Whatever is wrong with the input: exit status 2, one plain message, no traceback, and nothing left behind."""
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -181,6 +182,14 @@ def test_standard_input_that_is_no_text(headway_command: Callable, classifier_ru
     script = "import io, sys\nsys.stdin = io.TextIOWrapper(io.BytesIO(b'caf\\xe9'))"
     found = headway_command("classify", classifier_run, "-", script=script)
     check((found.returncode, found.stdout, found.stderr), ["standard input is not UTF-8"], time.monotonic())
+
+
+def test_standard_input_in_another_encoding(headway_command: Callable, classifier_run: Path, here: Path):
+    script = "import io, sys\nsys.stdin = io.TextIOWrapper(io.BytesIO('the lamp\\nworks'.encode('utf-16')))"
+    found = headway_command("classify", classifier_run, "-", script=script)
+    assert found.returncode == 2 and "--encoding" in found.stderr
+    found = headway_command("classify", classifier_run, "-", "--encoding", "utf-16", "--json", script=script)
+    assert found.returncode == 0 and len(json.loads(found.stdout.splitlines()[-1])["results"]) == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

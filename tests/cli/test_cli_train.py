@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.train import repeated
+from headway.cli.train import default_out, repeated
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,19 @@ def test_the_input_may_follow_what_to_validate_on(rows: Path, tmp_path: Path, in
 def test_what_to_train_on_stands_before_several_files_to_validate_on(rows: Path, in_process: Callable):
     status, out, err = in_process("train", "--validation", rows, rows, rows, rows)
     assert status == 2 and out == "" and "--validation takes every word after it" in err
+
+
+def test_quiet_keeps_what_looks_wrong(tmp_path: Path, in_process: Callable):
+    pairs = "".join(f"the cat {i}\tdie Katze {i}\n" for i in range(40)) + "half\t\n"
+    (tmp_path / "pairs.tsv").write_text(f"en\tde\n{pairs}")
+    tiny = ("--d-model", 16, "--layers", 1, "--steps", 2, "--threads", 1)
+    _, _, err = in_process("train", tmp_path / "pairs.tsv", "--out", tmp_path / "run", *tiny, "--quiet")
+    lines = [line for line in err.splitlines() if "broken off" not in line]
+    assert lines == ["warning: left out for an empty side: 1 (line 42)"]
+
+
+def test_a_run_is_called_after_both_sides():
+    assert default_out(["data/train.en", "data/train.de"]) == Path("runs/train.en-de")
+    assert default_out(["en.txt.gz", "de.txt.gz"]) == Path("runs/en-de")
+    assert default_out(["reviews.csv"]) == Path("runs/reviews")
+    assert default_out(["one.txt", "two.txt"]) == Path("runs/one")

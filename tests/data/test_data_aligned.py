@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.aligned import first_unpaired, look_aligned, read_aligned
+from headway.data.aligned import first_unpaired, read_aligned, sides_of
 from headway.errors import InputError
 
 
@@ -71,6 +71,7 @@ NAMES = {
     ("dev.eng_Latn", "dev.rus_Cyrl"): True,
     ("zh_Hans.txt", "en.txt"): True,
     ("q.question", "q.answer"): True,
+    ("train.english", "train.quechua"): True,
     ("train.eng", "train.quy"): False,  # that could be anything; they are asked for where they have as many lines
     ("my_data.txt", "my_text.txt"): False,
     ("a.text", "a.source"): False,
@@ -86,4 +87,4 @@ NAMES = {
 
 @pytest.mark.parametrize("names", NAMES, ids=" ".join)
 def test_names_of_two_sides(names: tuple[str, str]):
-    assert look_aligned(names) is NAMES[names]
+    assert (sides_of(names) is not None) is NAMES[names]

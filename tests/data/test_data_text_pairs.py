@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.detect import detect
+from headway.data import text_pairs
+from headway.data.detect import detect, find_text
 from headway.data.read import read
 from headway.data.table import Table, table
 from headway.data.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
@@ -26,7 +27,10 @@ def pairs_of(source: Table) -> TextPairs:
     return read_text_pairs(source, *source.columns)
 
 
-@pytest.mark.parametrize(("first", "second"), [("en", "de"), ("source", "target"), ("text", "summary"), ("src", "tgt")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("en", "de"), ("english", "German"), ("source", "target"), ("text", "summary"), ("src", "tgt")],
+)
 def test_two_columns_called_like_sides_are_pairs(first: str, second: str):
     found = detect(made(first=first, second=second))
     assert (found.task, found.text_column, found.second_column) == ("translation", first, second)
@@ -83,6 +87,22 @@ def test_other_columns_are_pairs_when_asked_for():
         detect(source, task="translation", label_column="right")
 
 
+def test_two_columns_that_are_named_are_pairs_where_their_names_are_sides():
+    source = made()
+    source.columns.append("fr")
+    for row in source.rows:
+        row["fr"] = row["de"]
+    found = detect(source, text_column="fr", second_column="en")
+    assert (found.task, found.text_column, found.second_column) == ("translation", "fr", "en")
+    with pytest.raises(InputError, match="--task embedding or --task translation"):
+        detect(made(first="left", second="right"), text_column="left", second_column="right")
+
+
+def test_who_only_looks_for_the_text_is_not_told_of_tasks():
+    with pytest.raises(InputError, match=r"choose one with --text-column\.$"):
+        find_text(made(first="left", second="right"))
+
+
 def test_a_label_beside_a_source_is_still_a_label():
     rows = [{"source": row["en"], "target": "ab"[i % 2]} for i, row in enumerate(made().rows)]
     found = detect(table(rows, ["source", "target"], Path("made.csv")))
@@ -121,6 +141,32 @@ def test_extreme_ratios_exchanged_sides_and_separators_are_named_by_line():
     found = pairs_of(source)
     assert extreme_pairs(found) == [4] and exchanged_pairs(found) == [8]
     assert [warning.rpartition("(")[2] for warning in found.warnings] == ["line 6)", "line 10)", "line 13)"]
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.45, 0.6, 0.9])
+def test_however_many_pairs_are_exchanged_the_fewer_ones_are_named(share: float):
+    source, choose = made(307), random.Random(8)
+    chosen = sorted(choose.sample(range(307), round(share * 307)))
+    for i in chosen:
+        source.rows[i].update(en=source.rows[i]["de"], de=source.rows[i]["en"])
+    fewer = chosen if share < 0.5 else [i for i in range(307) if i not in chosen]
+    assert exchanged_pairs(pairs_of(source)) == fewer
+
+
+def test_a_rare_word_on_the_other_side_is_no_alarm():
+    source = made(300)
+    source.rows[3]["de"] += " Ada"
+    source.rows[7]["en"] += " Bob"
+    source.rows[5].update(en="Ada", de="Bob")  # each was seen on the other side alone, but once
+    assert exchanged_pairs(pairs_of(source)) == []
+
+
+def test_of_many_pairs_some_are_looked_at(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(text_pairs, "LOOKED_AT", 100)
+    source = made(211)
+    source.rows[6].update(en=source.rows[6]["de"], de=source.rows[6]["en"])
+    (warning,) = pairs_of(source).warnings
+    assert "exchanged (one in 3 was looked at): 1 of 211 pairs" in warning
 
 
 def test_sides_of_one_language_are_not_told_apart():

@@ -1,13 +1,17 @@
 """``evaluate`` gives the numbers of the training run again, from the saved directory alone."""
 
 import json
+import warnings
 from pathlib import Path
 
 import pytest
 
 import headway
+from headway.data.labels import labelled
+from headway.data.read import read
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
+from headway.training.recipes.classification import held_out_rows
 
 
 def metrics(run: Path) -> dict:
@@ -47,6 +51,21 @@ def test_another_file_is_measured_whole(lm_run: Path, corpus: Path, classifier_r
     table.write_text("".join(rows.read_text().splitlines(keepends=True)[:102]))
     assert evaluate(classifier_run, [table])["examples"] == 101
     assert evaluate(classifier_run, [table])["on"] == str(table)
+
+
+def test_rows_that_were_held_out_are_no_leaks(classifier_run: Path, rows: Path, tmp_path: Path):
+    header, *lines = rows.read_text().splitlines(keepends=True)
+    held_out = set(held_out_rows(labelled(read([rows]), "text", "label"), 0)[0])
+    inside = [line.rpartition(",")[0].strip('"') in held_out for line in lines]
+    assert 0 < sum(inside) < len(lines)
+    some = tmp_path / "some.csv"
+    some.write_text(header + "".join(line for line, apart in zip(lines, inside, strict=True) if apart))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(classifier_run, [some])
+    some.write_text(header + "".join(lines[:102]))
+    with pytest.warns(UserWarning, match=f"{102 - sum(inside[:102])} of 102 rows also occur"):
+        evaluate(classifier_run, [some])
 
 
 def test_with_a_validation_file_the_metrics_are_those_on_it(rows: Path, tmp_path: Path, tiny: dict):

@@ -1,5 +1,6 @@
 """Translations of texts: the same alone and in a batch, those of transformers, and nothing cut in silence."""
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_batches_side_by_side_are_put_back_in_order(mt: Translator, monkeypatch:
     ("options", "said"),
     [
         ({"beam": 0}, "beam is 0"),
-        ({"beam": 2, "n_best": 3}, "n_best is 3; it must be from 1 to 2"),
+        ({"beam": 2, "n_best": 3}, "--n-best is 3; it must be from 1 to 2"),
         ({"beam": "5"}, "beam"),
     ],
 )
@@ -179,6 +180,34 @@ def test_the_verb_keeps_lines_in_order(mt: Translator, directory: Path, tmp_path
     assert scored["results"] == [mt.hypotheses([LINES[0]])[0][0]]
 
 
+def test_a_table_keeps_its_other_columns_and_translations_their_place(
+    mt: Translator, directory: Path, tmp_path: Path, in_process: Callable
+):
+    (tmp_path / "t.tsv").write_text(f"id\ttext\tscore\n7\t{LINES[0]}\tlow\n9\t{LINES[1]}\thigh\n")
+    assert in_process("translate", directory, tmp_path / "t.tsv", "--to", tmp_path / "out.csv")[0] == 0
+    with (tmp_path / "out.csv").open() as file:
+        found = list(csv.DictReader(file))
+    assert [(row["id"], row["text"], row["given: score"]) for row in found] == [
+        ("7", LINES[0], "low"),
+        ("9", LINES[1], "high"),
+    ]
+    assert [row["translation"] for row in found] == mt(LINES[:2])
+    to, best = tmp_path / "out.jsonl", ["--n-best", "2", "--threads", "1"]
+    out = in_process("translate", directory, tmp_path / "t.tsv", "--to", to, *best)[1]
+    assert "4 translations of 2 texts" in out
+    rows = [json.loads(line) for line in to.read_text().splitlines()]
+    assert [(row["number"], row["rank"], row["id"]) for row in rows] == [
+        (1, 1, "7"),
+        (1, 2, "7"),
+        (2, 1, "9"),
+        (2, 2, "9"),
+    ]
+    shown = in_process("translate", directory, tmp_path / "t.tsv", *best)[1].splitlines()
+    assert [line.split("\t") for line in shown] == [
+        [str(row["number"]), str(row["rank"]), row["translation"]] for row in rows
+    ]
+
+
 def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(
     directory: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
@@ -209,7 +238,8 @@ def test_a_line_that_is_too_long_is_named_before_anything_is_translated(
     [
         (["--scores", "--to", "x.txt"], "one line for each text"),
         (["--n-best", "2", "--to", "x.txt"], "one line for each text"),
-        (["--beam", "0"], "beam is 0"),
+        (["--beam", "0"], "--beam is 0"),
+        (["--threads", "0"], "--threads"),
         (["--to", "x.xml"], ".txt"),
     ],
 )

@@ -80,5 +80,5 @@ def test_each_merge_is_left_out_as_often_as_asked():
 
 def test_tokenizers_without_merges_are_refused():
     words = train_tokenizer(TEXTS, "word", 50, role="translator")
-    with pytest.raises(InputError, match="found kind 'word', expected 'bpe'"):
+    with pytest.raises(InputError, match="this tokenizer is of kind 'word'"):
         BPEDropout(words, TEXTS, 0.1, 0)

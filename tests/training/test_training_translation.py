@@ -12,11 +12,13 @@ import transformers
 from bases import make_base
 
 import headway
+from headway.data.text_pairs import TextPairs
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.training import translator_preset
 from headway.training.config import TrainOptions
+from headway.training.recipes.translation import split_text_pairs
 from headway.training.translator_preset import by_pairs, translator_plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet
@@ -95,7 +97,10 @@ def test_files_are_measured_by_the_columns_that_were_trained_on(tmp_path: Path):
     trained.write_text("en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
     other.write_text("note\tde\ten\n" + "".join(f"some words\t{b}\t{a}\n" for a, b in pairs[:40]))
     headway.train(trained, out=tmp_path / "run", steps=2, **TINY)
-    with pytest.warns(UserWarning, match="40 of 40 sources also occur in the training data"):
+    train, _ = split_text_pairs(TextPairs(*map(list, zip(*pairs, strict=True))), seed=0)
+    both = sum(a in train.sources for a, _ in pairs[:40])  # those of the held-out part do not count
+    assert 0 < both < 40
+    with pytest.warns(UserWarning, match=f"{both} of 40 sources also occur in the training data"):
         found = evaluate(tmp_path / "run", [other])
     files = [tmp_path / "o.en", tmp_path / "o.de"]
     for path, side in zip(files, (0, 1), strict=True):
@@ -125,9 +130,42 @@ def test_two_files_are_measured_after_a_table_whose_columns_were_named(tmp_path:
 def test_two_files_of_as_many_lines_are_asked_for(tmp_path: Path):
     first, second = sides(tmp_path, 83)
     renamed = [first.rename(tmp_path / "t.eng"), second.rename(tmp_path / "t.quy")]
-    with pytest.raises(InputError, match=r"both have 83 lines.*--task translation.*--task language_modeling"):
+    with pytest.raises(InputError, match=r"has 83 lines.*quy 83.*--task translation.*--task language_modeling"):
         headway.train(renamed, out=tmp_path / "run", steps=2, **TINY)
     assert headway.train(renamed, out=tmp_path / "run", task="translation", steps=2, **TINY)["task"] == "translation"
+    renamed[1].write_text("one line\nand another\n")  # however many: they are called alike
+    with pytest.raises(InputError, match=r"t\.eng has 83 lines.*t\.quy 2\. If"):
+        headway.train(renamed, out=tmp_path / "other", steps=2, **TINY)
+    others = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    for path, count in zip(others, (400, 397), strict=True):
+        path.write_text("some words\n" * count)
+    with pytest.raises(InputError, match=r"400 lines.*397.*--task translation"):
+        headway.train(others, out=tmp_path / "other", steps=2, **TINY)
+    others[1].write_text("some words\n" * 390)
+    assert headway.train(others, out=tmp_path / "other", steps=2, **TINY)["task"] == "language_modeling"
+
+
+def test_sides_are_refused_without_advice_where_pairs_were_asked_for(tmp_path: Path):
+    first, second = sides(tmp_path, 31)
+    second.write_text("one line\nand another\n")
+    with pytest.raises(InputError, match=r"has 31 lines.*must belong together .--task language_modeling"):
+        headway.train([first, second], out=tmp_path / "run", steps=2, **TINY)
+    with pytest.raises(InputError, match=r"has 31 lines.*must belong together\. By"):
+        headway.train([first, second], task="translation", out=tmp_path / "run", steps=2, **TINY)
+
+
+def test_bpe_dropout_wants_merges(tmp_path: Path):
+    options = {**TINY, "tokenizer": "char", "bpe_dropout": 0.1}
+    with pytest.raises(InputError, match="of kind 'char'; leave out --bpe-dropout"):
+        headway.train(list(sides(tmp_path, 31)), out=tmp_path / "run", steps=2, **options)
+
+
+def test_targets_without_spaces_are_said_beforehand(tmp_path: Path):
+    first, second = sides(tmp_path, 61)
+    second.write_text("".join("x" * 40 + line.replace(" ", "") + "\n" for line in second.read_text().splitlines()))
+    headway.train([first, second], out=tmp_path / "run", steps=2, **TINY)
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    assert any("go by chrF" in line for line in facts["data"]["warnings"])
 
 
 def test_packed_files_tables_and_files_to_validate_on(tmp_path: Path):
@@ -230,6 +268,8 @@ def test_sizes_by_the_number_of_pairs_and_by_the_time(monkeypatch: pytest.Monkey
     assert [(plan.config.n_layers, plan.config.dropout) for plan in in_time] == [(3, 0.2), (3, 0.2), (3, 0.3)]
     twice = translator_plan(TrainOptions(r_drop=5.0), 4000, 10_000, tokens, 64, 26 * flops / 5e10)
     assert twice.config.dropout == 0.2  # every batch is read twice, so there are half as many passes
+    of_few = translator_plan(TrainOptions(), 500, 50, (99, 99), 64, 2.0)
+    assert "about 100 passes" in of_few.decisions[1]["why"]  # each is a step, however short
     few, many = (translator_plan(TrainOptions(), 500, 50, (n, n), 64, 1e5).epochs for n in (1024, 10**6))
     assert (few, many) == (2000, 100)  # a batch is two passes of the few, and there are to be 1,000 of them
     asked = translator_plan(TrainOptions(d_model=64, layers=3, dropout=0.0), 1000, 100, (99, 99), 64, None)

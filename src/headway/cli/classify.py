@@ -5,16 +5,8 @@ from typing import Any
 
 import click
 
-from headway.cli.common import (
-    as_csv,
-    as_jsonl,
-    check_output,
-    emit,
-    output_options,
-    rows_of,
-    text_options,
-    write_output,
-)
+from headway.cli.common import emit, output_options, rows_of, text_options, threads_option
+from headway.cli.results import as_csv, as_jsonl, beside, check_output, write_output
 from headway.errors import InputError
 
 
@@ -23,6 +15,7 @@ from headway.errors import InputError
 @click.argument("text")
 @text_options
 @click.option("--to", help="Write results here: .csv, or .jsonl.")
+@threads_option
 @output_options
 def command(
     run: str, text: str, text_column: str | None, encoding: str | None, to: str | None, as_json: bool, quiet: bool
@@ -58,23 +51,13 @@ def _table(
 ) -> str:
     """A line for each text: the text, the answer, and what else its table says of it."""
     answers: list[dict[str, Any]] = [{"text": text, **found} for text, found in zip(texts, results, strict=True)]
-    beside = [{} for _ in texts] if rows is None else _beside(rows, texts)
+    scored = [f"score: {label}" for label in labels]
+    more_of = beside(rows, texts, ("text", "label", "score", "scores", *scored))
     if to.endswith(".jsonl"):
-        return as_jsonl({**answer, **more} for answer, more in zip(answers, beside, strict=True))
-    header = ["text", "label", "score", *(f"score: {label}" for label in labels), *(beside[0] if beside else [])]
+        return as_jsonl({**answer, **more} for answer, more in zip(answers, more_of, strict=True))
+    header = ["text", "label", "score", *scored, *(more_of[0] if more_of else [])]
     table = []
-    for answer, more in zip(answers, beside, strict=True):
+    for answer, more in zip(answers, more_of, strict=True):
         scores = [f"{score:.6f}" for score in (answer["score"], *(answer["scores"][label] for label in labels))]
         table.append([answer["text"], answer["label"], *scores, *more.values()])
     return as_csv(header, table)
-
-
-def _beside(rows: list[dict[str, str]], texts: list[str]) -> list[dict[str, str]]:
-    """What each row has beside its text; a column that is called like one of the answer becomes "given: label"."""
-    is_text = all(row.get("text") == text for row, text in zip(rows, texts, strict=True))
-    names = {}
-    for column in rows[0] if rows else ():
-        taken = column in ("text", "label", "score", "scores") or column.startswith("score: ")
-        if not (column == "text" and is_text):
-            names[column] = f"given: {column}" if taken else column
-    return [{name: row[column] for column, name in names.items()} for row in rows]

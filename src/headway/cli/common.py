@@ -1,15 +1,13 @@
-"""What the verbs share: the options --json and --quiet, results, and texts from an argument, a file or a pipe."""
+"""What the verbs share: options, the end of a command, and texts from an argument, a file or a pipe."""
 
 import contextlib
-import csv
-import io
 import json
 import math
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ ENDINGS = (".csv", ".tsv", ".jsonl", ".txt", ".gz")
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--json and --quiet."""
-    function = click.option("--quiet", is_flag=True, help="Show no progress.")(function)
+    function = click.option("--quiet", is_flag=True, help="Show no progress; warnings all the same.")(function)
     return click.option("--json", "as_json", is_flag=True, help="End with one JSON object on standard output.")(
         function
     )
@@ -31,8 +29,22 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--text-column and --encoding: how a file of texts is read."""
-    function = click.option("--encoding", help="Encoding of the file, if not UTF-8.")(function)
+    function = click.option("--encoding", help="Encoding of the file or of standard input, if not UTF-8.")(function)
     return click.option("--text-column", help="Column that holds the text, if the file is a table.")(function)
+
+
+def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--threads: how many threads of the processor compute; takes effect by itself."""
+    count = click.IntRange(min=1)
+    option = click.option("--threads", type=count, callback=_set_threads, expose_value=False, help="Processor threads.")
+    return option(function)
+
+
+def _set_threads(_context: click.Context, _option: click.Parameter, count: int | None) -> None:
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
@@ -67,12 +79,17 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def standard_input() -> str:
-    """All of standard input as UTF-8 text.  Raises InputError when it is something else."""
+def standard_input(encoding: str | None = None) -> str:
+    """All of standard input as text, UTF-8 unless another encoding is named.  Raises InputError for anything else."""
+    from headway.data.files import check_encoding
+
+    name = check_encoding(encoding)
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"standard input is not UTF-8 text (byte {error.start}).") from None
+        return sys.stdin.buffer.read().decode("utf-8-sig" if name == "utf-8" else name).removeprefix("\ufeff")
+    except UnicodeError as error:
+        at = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
+        other = "say which encoding it has with --encoding" if encoding is None else "name another with --encoding"
+        raise InputError(f"standard input is not {encoding or 'UTF-8'} text{at}; {other}.") from None
 
 
 def lines_of(text: str) -> list[str]:
@@ -100,19 +117,6 @@ def check_not_path(argument: str) -> None:
         raise InputError(f"{argument}: there is no such file. (To use these very words as the text, pipe them to `-`.)")
 
 
-def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
-    """Raise InputError when results cannot go to ``to``: the file that is read, no kind that is written, no folder."""
-    if to is not None and is_file(read) and Path(to).resolve() == Path(read).resolve():
-        raise InputError(f"--to {to}: is the file that is read; name another, so that nothing is lost.")
-    if to is not None and not to.endswith(endings):
-        kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
-        raise InputError(f"--to {to}: results are written as {kinds}; name the file so.")
-    if to is not None and not os.access(Path(to).resolve().parent, os.W_OK | os.X_OK):
-        raise InputError(f"--to {to}: the folder it is to be in is not there, or cannot be written to.")
-    if to is not None and Path(to).is_dir():
-        raise InputError(f"--to {to}: is a folder; name a file.")
-
-
 def texts_of(run: str, text: str, text_column: str | None, encoding: str | None) -> list[str]:
     """The texts that an argument stands for: itself, a file's (by its text column or line by line), or "-"."""
     return rows_of(run, text, text_column, encoding)[0]
@@ -123,7 +127,7 @@ def rows_of(
 ) -> tuple[list[str], list[dict[str, str]] | None]:
     """``texts_of``, and where they stand in a table its rows."""
     if text == "-":
-        return lines_of(standard_input()), None
+        return lines_of(standard_input(encoding)), None
     if not is_file(text):
         check_not_path(text)
         return [text], None
@@ -163,28 +167,3 @@ def _trained_column(run: str, table: Any) -> str:
     except (OSError, ValueError, KeyError):
         trained = None
     return trained if trained in table.columns else find_text(table)
-
-
-def write_output(to: str, text: str) -> None:
-    """Write a results file, whole or not at all.  Raises InputError when that is impossible."""
-    from headway.storage import write_whole
-
-    path = Path(to)
-    try:
-        write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline=""))
-    except OSError as error:
-        raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
-
-
-def as_csv(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as the text of a .csv file."""
-    file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(header)
-    table.writerows(rows)
-    return file.getvalue()
-
-
-def as_jsonl(rows: Iterable[dict[str, Any]]) -> str:
-    """Objects as the text of a .jsonl file."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

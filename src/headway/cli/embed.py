@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.common import (
-    as_csv,
-    as_jsonl,
-    check_output,
-    emit,
-    output_options,
-    text_options,
-    texts_of,
-    write_output,
-)
+from headway.cli.common import emit, output_options, text_options, texts_of, threads_option
+from headway.cli.results import as_csv, as_jsonl, check_output, write_output
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--k", type=int, default=5, show_default=True, help="With --nearest: how many to name.")
 @text_options
 @click.option("--to", help="Write results here: .npy, .jsonl or .csv.")
+@threads_option
 @output_options
 def command(
     run: str,

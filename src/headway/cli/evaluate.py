@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options
+from headway.cli.common import emit, output_options, threads_option
 
 MORE = ("bleu_lowercase", "signatures")
 """What is reported of a translator alone."""
@@ -20,6 +20,7 @@ MORE = ("bleu_lowercase", "signatures")
 @click.option("--delimiter", help="What separates columns, if not found by itself.")
 @click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or leave it out.")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
+@threads_option
 @output_options
 def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: str | None) -> None:
     """Measure the model in RUN on INPUT; without INPUT, on the held-out part of the data it was trained on.

@@ -5,18 +5,8 @@ from typing import Any
 
 import click
 
-from headway.cli.common import (
-    as_csv,
-    as_jsonl,
-    check_output,
-    emit,
-    is_file,
-    output_options,
-    place_of,
-    text_options,
-    texts_of,
-    write_output,
-)
+from headway.cli.common import emit, is_file, output_options, place_of, text_options, texts_of, threads_option
+from headway.cli.results import as_csv, as_jsonl, check_output, write_output
 from headway.errors import InputError, shown
 
 
@@ -26,6 +16,7 @@ from headway.errors import InputError, shown
 @click.option("--k", type=int, default=5, show_default=True, help="How many tokens to name for each open place.")
 @text_options
 @click.option("--to", help="Write results here: .csv, or .jsonl.")
+@threads_option
 @output_options
 def command(
     run: str,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options, standard_input
+from headway.cli.common import emit, output_options, standard_input, threads_option
 from headway.errors import InputError
 
 
@@ -23,6 +23,7 @@ from headway.errors import InputError
 @click.option("--repetition-penalty", type=float, default=1.0, help="Above 1: repeat less.")
 @click.option("--stop", multiple=True, help="End before this text (may be given several times).")
 @click.option("--seed", type=int, help="The same seed gives the same text.")
+@threads_option
 @output_options
 def command(
     run: str, prompt: str | None, chat: bool, system: str | None, as_json: bool, quiet: bool, **options: Any

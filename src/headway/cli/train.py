@@ -76,10 +76,14 @@ def _train(
 
 
 def default_out(inputs: Sequence[str | Path]) -> Path:
-    """Where a run is kept when no place is named: runs/ and the first input's name."""
+    """Where a run is kept when no place is named: runs/ and the first input's name, of two sides both."""
+    from headway.data.aligned import sides_of
+
     name = Path(inputs[0]).resolve().name if inputs else "run"
     for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl"):
         name = name.removesuffix(ending)
+    if sides := sides_of(inputs):
+        name += f"-{sides[1]}"
     return Path("runs") / (name or "run")
 
 
@@ -152,7 +156,7 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
 
 @click.command(cls=Train, short_help="Train a model on your file.")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--out", help="Where the run is kept. [default: runs/ and the input's name]")
+@click.option("--out", help="Where the run is kept. [default: runs/ and the input's name, of two sides both]")
 @click.option("--validation", multiple=True, metavar="INPUT...", help="What to validate on, not a part of the data.")
 @_options
 @output_options

@@ -5,18 +5,8 @@ from typing import Any
 
 import click
 
-from headway.cli.common import (
-    as_csv,
-    as_jsonl,
-    check_output,
-    emit,
-    is_file,
-    output_options,
-    place_of,
-    text_options,
-    texts_of,
-    write_output,
-)
+from headway.cli.common import emit, is_file, output_options, place_of, rows_of, text_options, threads_option
+from headway.cli.results import as_csv, as_jsonl, beside, check_output, write_output
 from headway.errors import InputError
 
 BLOCK = 1000
@@ -35,6 +25,7 @@ BLOCK = 1000
 @click.option("--alignment", is_flag=True, help="Show from which word of the text each word was written.")
 @text_options
 @click.option("--to", help="Write results here: .txt (the translations alone), .csv, or .jsonl.")
+@threads_option
 @output_options
 def command(
     run: str,
@@ -55,7 +46,8 @@ def command(
     """Translate TEXT with the model in RUN, or do whatever else it was trained to make of a text.
 
     TEXT is a text, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for lines on
-    standard input.  Lines keep their order, and empty ones stay empty.
+    standard input.  Lines keep their order, and empty ones stay empty.  With --n-best the translations of several texts
+    begin with the number of the text and their rank.
     """
     started = time.monotonic()
     check_output(to, text, (".txt", ".csv", ".jsonl"))
@@ -74,7 +66,7 @@ def command(
         raise InputError(f"{run}: holds a model for {pipe.task}; translate needs an encoder-decoder.")
     if source_language is not None or target_language is not None:
         pipe = pipe.between(source_language, target_language)
-    texts = texts_of(run, text, text_column, encoding)
+    texts, rows = rows_of(run, text, text_column, encoding)
     several = text == "-" or is_file(text)
     pipe([], beam=beam, n_best=n_best, length_penalty=length_penalty)  # says what is wrong with the numbers
     if several:
@@ -86,17 +78,21 @@ def command(
             one["alignment"] = one["alignment"] and one["alignment"].plain()
         found += part
         if to is None and not as_json:
-            emit({}, False, [line for each in part for one in each for line in _lines(one, scores, several)])
+            for number, each in enumerate(part, start=start + 1):
+                for rank, one in enumerate(each, start=1):
+                    place = f"{number}\t{rank}\t" if several and n_best > 1 else ""
+                    emit({}, False, _lines(one, place, scores, several))
         if len(texts) > BLOCK:
             progress.say(f"{len(found):,} of {len(texts):,} texts")
     if to is not None:
-        write_output(to, _table(texts, found, to))
+        write_output(to, _table(texts, rows, found, to, n_best > 1))
     if to is None and not as_json:
         return
     whole = scores or alignment
     results: list[Any] = [each if n_best > 1 else each[0] if whole else each[0]["text"] for each in found]
     answer = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
-    emit(answer, as_json, [f"{len(results):,} results in {to}"])
+    of = f"translations of {len(texts):,} texts" if n_best > 1 else "results"
+    emit(answer, as_json, [f"{sum(map(len, found)):,} {of} in {to}"])
 
 
 def _check_lengths(pipe: Any, texts: list[str], argument: str, n_best: int) -> None:
@@ -108,13 +104,13 @@ def _check_lengths(pipe: Any, texts: list[str], argument: str, n_best: int) -> N
             raise InputError(f"{place_of(argument, number)}: {error}") from None
 
 
-def _lines(one: dict[str, Any], scores: bool, several: bool) -> list[str]:
+def _lines(one: dict[str, Any], place: str, scores: bool, several: bool) -> list[str]:
     """A translation, with its score where that is asked for, and under it from which word each of its words came.
 
     Of several texts each has one line, whatever it holds.
     """
     text = _in_one_line(one["text"]) if several else one["text"]
-    lines = [f"{one['score']:.3f}\t{text}" if scores else text]
+    lines = [f"{place}{one['score']:.3f}\t{text}" if scores else f"{place}{text}"]
     if one.get("alignment"):
         words, rows = one["alignment"]["source"], one["alignment"]["weights"]
         for target, row in zip(one["alignment"]["target"], rows if words else [], strict=bool(words)):
@@ -123,14 +119,25 @@ def _lines(one: dict[str, Any], scores: bool, several: bool) -> list[str]:
     return lines
 
 
-def _table(texts: list[str], found: list[list[dict[str, Any]]], to: str) -> str:
-    """What is written: a line for each text, or one for each of its translations."""
+def _table(
+    texts: list[str], rows: list[dict[str, str]] | None, found: list[list[dict[str, Any]]], to: str, ranked: bool
+) -> str:
+    """What is written: a line for each text, or one for each of its translations, and what else its table says of it.
+
+    Several translations of a text are numbered: that of the text, and the rank.
+    """
     if to.endswith(".txt"):
         return "".join(_in_one_line(each[0]["text"]) + "\n" for each in found)
-    rows = [(text, one) for text, each in zip(texts, found, strict=True) for one in each]
+    answers: list[dict[str, Any]] = []
+    more_of = beside(rows, texts, ("number", "rank", "text", "translation", "score", "alignment"))
+    for number, (text, more, each) in enumerate(zip(texts, more_of, found, strict=True), start=1):
+        for rank, one in enumerate(each, start=1):
+            place = {"number": number, "rank": rank} if ranked else {}
+            answers.append({**place, "text": text, "translation": one["text"], **_but(one, "text"), **more})
     if to.endswith(".jsonl"):
-        return as_jsonl({"text": text, "translation": one["text"], **_but(one, "text")} for text, one in rows)
-    return as_csv(["text", "translation", "score"], ([text, one["text"], f"{one['score']:.6f}"] for text, one in rows))
+        return as_jsonl(answers)
+    header = list(answers[0]) if answers else ["text", "translation", "score"]
+    return as_csv(header, ([*({**one, "score": f"{one['score']:.6f}"}).values()] for one in answers))
 
 
 def _in_one_line(text: str) -> str:

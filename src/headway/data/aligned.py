@@ -23,6 +23,18 @@ CODES = (
 )
 LANGUAGES = frozenset(CODES.split())
 """ISO 639-1."""
+NAMES = (
+    "afrikaans albanian amharic arabic armenian azerbaijani basque belarusian bengali bosnian breton bulgarian burmese"
+    " catalan chinese croatian czech danish dutch english esperanto estonian finnish french galician georgian german"
+    " greek guarani gujarati haitian hausa hebrew hindi hungarian icelandic igbo indonesian irish italian japanese"
+    " javanese kannada kazakh khmer kinyarwanda korean kurdish kyrgyz lao latin latvian lithuanian luxembourgish"
+    " macedonian malagasy malay malayalam maltese maori marathi mongolian nepali norwegian occitan odia oromo pashto"
+    " persian polish portuguese punjabi quechua romanian russian samoan sanskrit serbian shona sindhi sinhala slovak"
+    " slovenian somali spanish sundanese swahili swedish tagalog tajik tamil tatar telugu thai tibetan tigrinya turkish"
+    " turkmen ukrainian urdu uyghur uzbek vietnamese welsh wolof xhosa yiddish yoruba zulu"
+)
+LANGUAGE_NAMES = frozenset(NAMES.split())
+"""In English."""
 WRITTEN = (
     "arab armn beng cyrl deva ethi geor grek gujr guru hang hans hant hebr jpan khmr knda kore laoo latn mlym mymr olck"
     " orya sinh taml telu tfng thai tibt"
@@ -36,20 +48,21 @@ TARGET_OF = {
 """What is called like a source, and what the target of each is called."""
 
 
-def look_aligned(paths: Sequence[str | Path]) -> bool:
-    """Whether two inputs are called like the two sides of one text: train.en and train.de, en.txt and de.txt, src, tgt.
+def sides_of(paths: Sequence[str | Path]) -> tuple[str, str] | None:
+    """What two inputs are called as the sides of one text: "en" and "de" of train.en, train.de, or of en.txt, de.txt.
 
-    Their names differ in one part, between dots or also between underscores, and these parts are two sides.
+    Their names differ in one part, between dots or also between underscores, and these parts are two sides; None where
+    that is not so.
     """
     if not are_files_of_lines(paths):
-        return False
+        return None
     names = [Path(path).name.lower().removesuffix(".gz") for path in paths]
     for border in (r"[.]", r"[._]"):
         parts = [re.split(border, name) for name in names]
         apart = [pair for pair in zip(*parts, strict=False) if pair[0] != pair[1]]
         if len(parts[0]) == len(parts[1]) and len(apart) == 1 and are_sides(*apart[0]):
-            return True
-    return False
+            return apart[0]
+    return None
 
 
 def are_files_of_lines(paths: Sequence[str | Path]) -> bool:
@@ -68,7 +81,9 @@ def is_target_of(target: str, source: str) -> bool:
 
 
 def is_language(name: str) -> bool:
-    """Whether a name in lower case is a language's code: en, de-at, zh_hans; of three letters only as in eng_latn."""
+    """Whether a name in lower case is a language's: english, en, de-at, zh_hans; three letters only as in eng_latn."""
+    if name in LANGUAGE_NAMES:
+        return True
     language, *more = re.split("[-_]", name)
     scripts = [part for part in more if part in SCRIPTS]
     regions = [part for part in more if re.fullmatch("[a-z]{2}|[0-9]{3}", part)]
@@ -76,16 +91,23 @@ def is_language(name: str) -> bool:
     return known and len(scripts) <= 1 and len(regions) <= 1 and len(scripts) + len(regions) == len(more)
 
 
+def share_a_name(paths: Sequence[str | Path]) -> bool:
+    """Whether two files are called alike but for what follows the last dot: train.eng and train.quy."""
+    (first, ending), (second, other) = (Path(path).name.removesuffix(".gz").rpartition(".")[::2] for path in paths)
+    return first == second != "" and ending != other
+
+
 def count_lines(path: str | Path, encoding: str | None = None) -> int:
     """How many lines a file has, those without a line feed at the end of the file counted too."""
     return sum(1 for _ in lines(Path(path), encoding, Tally()))
 
 
-def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None = None) -> Table:
+def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None = None, otherwise: str = "") -> Table:
     """The lines of two files, side by side: a table with the columns "source" and "target".
 
     Lines end at "\\n" alone, so that U+2028 and its like are text; a "\\r" before it is dropped.  Raises InputError
-    when the files have different numbers of lines, with the place where they seem to part.
+    when the files have different numbers of lines, with the place where they seem to part, and with ``otherwise``: what
+    to do if they were not meant so.
     """
     paths = Path(first), Path(second)
     if paths[0].resolve() == paths[1].resolve():
@@ -99,9 +121,8 @@ def read_aligned(first: str | Path, second: str | Path, *, encoding: str | None 
     if counts[0] != counts[1]:
         parting = first_unpaired([len(line) for line in sides[0]], [len(line) for line in sides[1]])
         raise InputError(
-            f"{paths[0]} has {counts[0]:,} lines, {paths[1]} has {counts[1]:,}; line by line they must belong together "
-            "(--task language_modeling if they are one text after the other). By their lengths, they part near line "
-            f"{parting:,}."
+            f"{paths[0]} has {counts[0]:,} lines, {paths[1]} has {counts[1]:,}; line by line they must belong together"
+            f"{otherwise}. By their lengths, they part near line {parting:,}."
         )
     for path, side in zip(paths, sides, strict=True):
         if nul := next((number for number, line in enumerate(side, start=1) if "\0" in line), None):

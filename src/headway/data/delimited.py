@@ -223,7 +223,7 @@ def _check_header(path: Path, line: int, columns: list[str], chosen: str, asked:
 def no_header(path: Path, line: int, columns: list[str]) -> InputError:
     """The error for a first line that holds values instead of names."""
     found = ", ".join(shorten(cell) for cell in columns[:6])
-    example = "text" if len(columns) == 1 else "text and label"
+    example = "text" if len(columns) == 1 else "text and label, or source and target"
     return InputError(
         f"{path}, line {line}: this does not look like a header: {found}. Add a first line that names the columns, "
         f"for example {example}."

@@ -1,6 +1,6 @@
 """What is this data for, and which columns hold it?"""
 
-from headway.data.aligned import SOURCE, TARGET
+from headway.data.aligned import SOURCE, TARGET, are_sides
 from headway.data.column_names import LABEL_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.columns import Column, judge
 from headway.data.corpus import Corpus
@@ -15,6 +15,8 @@ TASKS = ("language_modeling", "classification", "masked_lm", "embedding", "trans
 """What can be asked for.  To summarise is to translate into fewer words: what is found is then "translation"."""
 
 TO_TEXT = ("translation", "summarize")
+OR_PAIRS = ", or use --task translation for pairs"
+"""What else can be done about a table of which several columns could be the text."""
 
 
 def detect(
@@ -47,14 +49,14 @@ def detect(
     columns = [judge(source, name) for name in source.columns if name]
     if task == "embedding":
         return detect_scored_pairs(source, columns, text_column, second_column, label_column)
-    if task in TO_TEXT or (task is None and label_column is text_column is None and called_like_sides(columns)):
+    if task in TO_TEXT or (task is None and _mean_sides(columns, text_column, label_column, second_column)):
         if label_column is not None:
             raise InputError("translation has no label: name the two texts with --text-column and --second-column.")
         return detect_translation(source.name, columns, text_column, second_column, task)
     if second_column is not None:
         raise InputError("--second-column is for pairs of texts: use --task embedding or --task translation.")
     reasons: list[str] = []
-    text = text_column or _find_text(source, columns, label_column, reasons)
+    text = text_column or _find_text(source, columns, label_column, reasons, OR_PAIRS)
     if text_column is not None:
         reasons.append(f"column {text!r} is the text, as asked")
     if task in ("language_modeling", "masked_lm"):
@@ -74,6 +76,15 @@ def detect(
         reasons.append(f"{' and '.join(unread)} {are}; pairs of texts are for --task embedding or translation")
     reasons.append("a text and a label in every row: classification (--task language_modeling to learn the text alone)")
     return Detected("classification", text, label, reasons)
+
+
+def _mean_sides(columns: list[Column], text: str | None, label: str | None, second: str | None) -> bool:
+    """Whether a table holds a text and its translation, by the names of two columns, where no label was named."""
+    if label is not None:
+        return False
+    if text is not None:
+        return second is not None and are_sides(text.lower(), second.lower())
+    return called_like_sides(columns) is not None
 
 
 def _check_running_text(source: Table, column: str, asked: str | None) -> None:
@@ -132,8 +143,13 @@ def find_text(table: Table) -> str:
     return _find_text(table, [judge(table, name) for name in table.columns if name], None, [])
 
 
-def _find_text(table: Table, columns: list[Column], label_column: str | None, reasons: list[str]) -> str:
-    """The column of texts: one with a usual name before others, a long one before a short one."""
+def _find_text(
+    table: Table, columns: list[Column], label_column: str | None, reasons: list[str], otherwise: str = ""
+) -> str:
+    """The column of texts: one with a usual name before others, a long one before a short one.
+
+    Raises InputError when none or several could be it, with ``otherwise``: what else can be done then.
+    """
     others = [column for column in columns if column.name != label_column]
     words = [column for column in others if column.text_like]
     named = [column for column in words if column.key in TEXT_NAMES]
@@ -150,8 +166,7 @@ def _find_text(table: Table, columns: list[Column], label_column: str | None, re
     if rivals:
         found = " and ".join(repr(name) for name in [best.name, *rivals])
         raise InputError(
-            f"{table.name}: the columns {found} could each be the text; choose one with --text-column, "
-            "or use --task translation for pairs."
+            f"{table.name}: the columns {found} could each be the text; choose one with --text-column{otherwise}."
         )
     reasons.append(
         f"column {best.name!r} holds texts of {best.mean_length:,.0f} characters on average: "

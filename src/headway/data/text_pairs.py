@@ -18,6 +18,10 @@ LOOKED_AT = 100_000
 """Pairs: of more, every n-th is looked at for sides that are exchanged."""
 SURE = 0.9
 """Sides are told apart by their words where that works for this share of the pairs."""
+DECISIVE = 3.0
+"""Nats by which the words of both texts must lean to the other side before a pair is said to be exchanged."""
+TURNS = 8
+"""How often pairs are turned round and their words counted anew, at most."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,9 @@ def read_text_pairs(table: Table, source: str, target: str) -> TextPairs:
     equal = [i for i, (one, other) in enumerate(zip(pairs.sources, pairs.targets, strict=True)) if one == other]
     tell("the same text on both sides", equal)
     tell("much longer on one side than pairs here are", extreme_pairs(pairs))
-    tell("source and target seem to be exchanged", exchanged_pairs(pairs))
+    each = step_of(len(pairs))
+    looked = "" if each == 1 else f" (one in {each:,} was looked at)"
+    tell(f"source and target seem to be exchanged{looked}", exchanged_pairs(pairs))
     broken = [i for i in range(len(pairs)) if any(c in pairs.sources[i] + pairs.targets[i] for c in SEPARATORS)]
     tell("with a separator of lines such as U+2028, which is text here", broken)
     return TextPairs(pairs.sources, pairs.targets, warnings)
@@ -87,25 +93,44 @@ def extreme_pairs(pairs: TextPairs) -> list[int]:
 
 
 def exchanged_pairs(pairs: TextPairs) -> list[int]:
-    """The numbers of pairs whose source reads like a target, and whose target like a source.
+    """The numbers of pairs whose source reads like a target, and whose target like a source: always the fewer ones.
 
-    By the words of both sides (naive Bayes); nothing where the words do not tell the sides apart.
+    By the words of both sides (naive Bayes): pairs that lean the other way are turned round and the words counted
+    again, until none does.  Nothing where the words do not tell the sides apart.
     """
-    step = -(-len(pairs) // LOOKED_AT)
-    index = range(0, len(pairs), step)
-    sides = [[set(texts[i].lower().split()) for i in index] for texts in (pairs.sources, pairs.targets)]
-    counts = [Counter(word for words in side for word in words) for side in sides]
+    index = range(0, len(pairs), step_of(len(pairs)))
+    words = [[set(texts[i].lower().split()) for i in index] for texts in (pairs.sources, pairs.targets)]
+    counts = [Counter(word for one in side for word in one) for side in words]
+    turned = [False] * len(index)
 
-    def to_target(words: set[str], own: int) -> float:
+    def to_target(text: set[str], own: int) -> float:
         """How far words lean to the target's side, their occurrence in this very text set aside."""
-        chances = [[counts[side][word] - (side == own) + 0.5 for word in words] for side in (0, 1)]
+        chances = [[counts[side][word] - (side == own) + 0.5 for word in text] for side in (0, 1)]
         return sum(math.log(target / source) for source, target in zip(*chances, strict=True))
 
-    leans = [(to_target(sides[0][k], 0), to_target(sides[1][k], 1)) for k in range(len(index))]
-    right = sum(source < 0 < target for source, target in leans)
-    if right < SURE * len(index):
+    leans: list[tuple[float, float]] = []
+    for _ in range(TURNS):
+        leans = [(to_target(words[0][k], turned[k]), to_target(words[1][k], 1 - turned[k])) for k in range(len(index))]
+        now = [target < 0 < source for source, target in leans]
+        moved = [k for k in range(len(index)) if now[k] != turned[k]]
+        if not moved:
+            break
+        for k in moved:
+            turned[k] = now[k]
+            for side in (0, 1):
+                to = side if not turned[k] else 1 - side
+                counts[to].update(words[side][k])
+                counts[1 - to].subtract(words[side][k])
+    told_apart = sum(min(source, target) < 0 < max(source, target) for source, target in leans)
+    if told_apart < SURE * len(index):
         return []
-    return [i for i, (source, target) in zip(index, leans, strict=True) if target < 0 < source]
+    sign = 1 if sum(turned) * 2 <= len(index) else -1  # of those that lean as the fewer ones do
+    return [i for i, (a, b) in zip(index, leans, strict=True) if sign * a > DECISIVE and sign * b < -DECISIVE]
+
+
+def step_of(count: int) -> int:
+    """Of so many pairs, every how manyth is looked at."""
+    return -(-count // LOOKED_AT)
 
 
 def exchanged_sides(train: TextPairs, held_out: TextPairs) -> bool:

@@ -12,7 +12,7 @@ from headway.data.dialogues import Dialogues
 from headway.data.feed import pair_batches, row_batches, target_batches, text_batches
 from headway.data.labels import labelled, leaks
 from headway.data.table import Table
-from headway.data.text_pairs import TextPairs, exchanged_sides
+from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.inference.chat import chat_tokenizer
 from headway.inference.classifier import BATCH_TOKENS, Classifier
@@ -184,7 +184,9 @@ def _warn_of_pairs(pairs: TextPairs, name: str, given: Given) -> None:
     if trained is None:
         return
     data = given.facts["data"]
-    known = TextPairs(trained.column(data["text_column"]), trained.column(data["second_column"]))
+    known = read_text_pairs(trained, data["text_column"], data["second_column"])
+    if not given.facts.get("validation"):
+        known = split_text_pairs(known, split_seed(given.before))[0]
     if exchanged_sides(known, pairs):
         warnings.warn(
             f"{name}: source and target seem to be exchanged, by the words of the training data", stacklevel=4
@@ -219,8 +221,16 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
 def _warn_of_leaks(texts: list[str], given: Given) -> None:
     """Warn when rows to be measured were trained on."""
     trained = _training_table(given)
-    both = leaks(trained.column(given.facts["data"]["text_column"]), texts) if trained is not None else []
-    if both:
+    if trained is None:
+        return
+    data = given.facts["data"]
+    rows = labelled(
+        trained, data["text_column"], data["label_column"], on_bad_row=given.before.get("on_bad_row") or "error"
+    )
+    held_out = [] if given.facts.get("validation") else held_out_rows(rows, split_seed(given.before))[0]
+    apart = set(leaks(held_out, rows.texts))
+    known = [text for i, text in enumerate(rows.texts) if i not in apart]
+    if both := leaks(known, texts):
         warnings.warn(
             f"{len(both):,} of {len(texts):,} rows also occur in the training data: scores on them are too high",
             stacklevel=4,

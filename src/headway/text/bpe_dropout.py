@@ -29,7 +29,10 @@ class BPEDropout:
     def __init__(self, tokenizer: Tokenizer, texts: Sequence[str], share: float, seed: int):
         backend = tokenizer.backend
         if not isinstance(backend, RustBackend) or tokenizer.kind != "bpe" or "ByteLevel" not in backend.decoders:
-            raise InputError(f"tokenizer: found kind {tokenizer.kind!r}, expected 'bpe', of bytes, for --bpe-dropout")
+            raise InputError(
+                f"--bpe-dropout leaves out merges of byte-level BPE, and this tokenizer is of kind {tokenizer.kind!r}; "
+                "leave out --bpe-dropout, or choose --tokenizer bpe."
+            )
         spec = json.loads(backend.tokenizer.to_str())
         merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in spec["model"]["merges"]]
         self._ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headway.data.aligned import are_files_of_lines, count_lines, look_aligned, read_aligned
+from headway.data.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
 from headway.data.corpus import Corpus
 from headway.data.detect import TO_TEXT, detect
 from headway.data.detected import Detected
@@ -21,6 +21,8 @@ HELD_OUT = 0.1
 COLUMNS = ("text_column", "label_column", "second_column")
 """The options that name columns."""
 
+NEARLY = 0.01
+"""Two files of which one has at most this share of lines more than the other could be the two sides of one text."""
 RUNNING_TEXT = ("language_modeling", "masked_lm")
 """Tasks that read a table's text column as running text."""
 
@@ -37,7 +39,8 @@ def read_input(
         for name in COLUMNS:
             if getattr(options, name) is not None:
                 raise InputError(f"{first}: has lines and no columns; leave out --{flag(name)}.")
-        table = read_aligned(first, second, encoding=options.encoding)
+        otherwise = "" if options.task else " (--task language_modeling if they are one text after the other)"
+        table = read_aligned(first, second, encoding=options.encoding, otherwise=otherwise)
         return table, detect(table, task=options.task)
     if options.task is None and are_files_of_lines(inputs):
         _check_one_text(inputs, options.encoding)
@@ -64,14 +67,18 @@ def without_columns(options: TrainOptions) -> TrainOptions:
 
 def are_aligned(inputs: Sequence[str | Path], task: str | None) -> bool:
     """Whether these are two files of which each line belongs to the same line of the other."""
-    return look_aligned(inputs) if task is None else task in TO_TEXT and are_files_of_lines(inputs)
+    return sides_of(inputs) is not None if task is None else task in TO_TEXT and are_files_of_lines(inputs)
 
 
 def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
-    """Raise InputError where two files that are no sides by their names have as many lines, as sides would have."""
-    counts = [count_lines(path, encoding) for path in inputs]
-    if counts[0] == counts[1] > 1:
+    """Raise InputError where two files that are no sides by their names could be the two sides of one text.
+
+    They could be where they are called alike but for the ending, and where they have nearly as many lines.
+    """
+    fewer, more = sorted(counts := [count_lines(path, encoding) for path in inputs])
+    if fewer > 1 and (share_a_name(inputs) or more - fewer <= NEARLY * more):
+        (first, second), (one, other) = inputs, counts
         raise InputError(
-            f"{inputs[0]} and {inputs[1]}: both have {counts[0]:,} lines. If each line belongs to the same line of the "
-            "other, use --task translation; if they are one text after the other, --task language_modeling."
+            f"{first} has {one:,} lines, {second} {other:,}. If each line belongs to the same line of the other, use "
+            "--task translation; if they are one text after the other, --task language_modeling."
         )

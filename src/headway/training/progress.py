@@ -19,6 +19,10 @@ class Silent:
     def say(self, text: str) -> None:
         """A line that stays."""
 
+    def warn(self, text: str) -> None:
+        """A line about what looks wrong."""
+        self.say(f"warning: {text}")
+
     def phase(self, text: str) -> None:
         """What is being done now, before the bar has begun."""
 
@@ -29,6 +33,13 @@ class Silent:
         """Training is over, or has been stopped."""
 
 
+class Quiet(Silent):
+    """Shows what looks wrong, and nothing else."""
+
+    def warn(self, text: str) -> None:
+        _to_stderr(f"warning: {text}")
+
+
 class Lines(Silent):
     """For logs and pipes: every message, and a progress line each half minute."""
 
@@ -36,8 +47,7 @@ class Lines(Silent):
         self.shown = time.monotonic()
 
     def say(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # that nobody reads along does not end a training run
-            print(text, file=sys.stderr, flush=True)
+        _to_stderr(text)
 
     def phase(self, text: str) -> None:
         self.say(f"{text} ...")
@@ -89,8 +99,13 @@ class Bar(Silent):
 def shown_to(quiet: bool) -> Silent:
     """The way to show progress to whoever started this."""
     if quiet:
-        return Silent()
+        return Quiet()
     return Bar() if sys.stderr.isatty() else Lines()
+
+
+def _to_stderr(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # that nobody reads along does not end a training run
+        print(text, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

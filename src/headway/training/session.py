@@ -211,7 +211,7 @@ def _prepare(
         check_same_base(earlier, base, run)
     for reason in found.reasons:
         progress.say(reason)
-    recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress.say))
+    recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress))
     _say_data(recipe, progress)
     limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
@@ -233,11 +233,11 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     plan, model, recipe = prepared.plan, prepared.model, prepared.recipe
     saved, problems = newest_checkpoint(run.checkpoints)
     for problem in problems:
-        progress.say(f"warning: a checkpoint cannot be used: {problem}")
+        progress.warn(f"a checkpoint cannot be used: {problem}")
     torch.manual_seed(plan.seed)
     if saved is None:
         if problems:
-            progress.say("warning: no checkpoint can be used, so training starts again from step 0")
+            progress.warn("no checkpoint can be used, so training starts again from step 0")
         run.log("start", time=now())
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
@@ -262,7 +262,7 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         progress.close()
     passes = prepared.feed.epochs(state.position)
     if passes < 1 and isinstance(prepared.feed, RowFeed) and prepared.limit is not None:
-        progress.say(f"warning: the time was enough for {passes:.1f} of a pass over the rows; more --time would help")
+        progress.warn(f"the time was enough for {passes:.1f} of a pass over the rows; more --time would help")
     for name, p in trained(model).items():
         put_back(p, job.best[name])
     model.eval()
@@ -361,7 +361,7 @@ def _say_data(data: Recipe, progress: Silent) -> None:
     if data.tokenizer.sampled:
         progress.say(f"the tokenizer was trained on the first {data.tokenizer.trained_on_characters:,} characters")
     for warning in facts["warnings"]:
-        progress.say(f"warning: {warning}")
+        progress.warn(warning)
     for baseline in data.baselines:
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in baseline.items() if isinstance(value, float))
         progress.say(f"baseline {baseline['name']}: {numbers}")

@@ -50,6 +50,8 @@ DROPOUTS = ((8.0, 0.1), (25.0, 0.2), (float("inf"), 0.3))
 """Up to so many passes over the pairs, the dropout."""
 MOST_PASSES, LEAST_STEPS = 100, 1000
 """More passes seldom help; of few pairs there are more of them, until so many steps are taken."""
+SHORTEST_STEP = 0.02
+"""Seconds that a step takes however little is read in it, so that passes over few pairs are not foretold wrong."""
 MUON_RATE = 5 / 3
 """Muon's rate over Adam's, 0.01 beside 0.006: token vectors that are input and output bear more, matrices less."""
 M2M100: dict[str, Any] = {
@@ -90,8 +92,10 @@ def translator_plan(
     passes = float(most_passes)
     if options.steps is not None:
         passes = min(passes, options.steps * options.accumulate * batch_tokens / sum(tokens))
-    elif flops:
-        passes = min(passes, flops / _pass_flops(width, layers, vocab_size, tokens))
+    elif seconds is not None:
+        steps = max(1.0, sum(tokens) / batch_tokens)
+        by_work, by_steps = flops / _pass_flops(width, layers, vocab_size, tokens), seconds / (SHORTEST_STEP * steps)
+        passes = min(passes, by_work, by_steps)
     dropout = next(p for most, p in DROPOUTS if passes <= most) if options.dropout is None else options.dropout
     config = TransformerConfig(
         vocab_size=vocab_size,

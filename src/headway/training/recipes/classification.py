@@ -57,7 +57,7 @@ class ClassificationRecipe(Recipe):
         table, held_out = given.source, given.held_out
         if not isinstance(table, Table):
             raise TypeError("a classifier needs a table")
-        self.options, self.base, self.say = given.options, given.base, given.say
+        self.options, self.base, self.progress = given.options, given.base, given.progress
         if self.base is not None:
             _check_base(self.base, self.options)
         columns = given.found.text_column or "", given.found.label_column or ""
@@ -155,7 +155,8 @@ class ClassificationRecipe(Recipe):
         count, weights = len(self.train), self._class_weights()
         read = fit_frozen(encoder, rows, targets, count, seed=plan.seed, weights=weights, seconds=left)
         if read < len(self.train):
-            self.say(f"warning: the time was enough for {read:,} of {len(self.train):,} rows; more --time would help")
+            enough = f"{read:,} of {len(self.train):,} rows"
+            self.progress.warn(f"the time was enough for {enough}; more --time would help")
         return True
 
     def _class_weights(self) -> Tensor | None:

@@ -16,6 +16,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
+from headway.training.progress import Silent
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Ingredients:
     """the model that ``--from`` names"""
     tokenizer: Tokenizer | None
     """that of a run taken up again"""
-    say: Callable[[str], None]
+    progress: Silent
 
 
 class Recipe(ABC):

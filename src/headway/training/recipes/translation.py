@@ -21,7 +21,7 @@ from headway.hub.generation import TargetRules, target_rules
 from headway.models.heads import TokenHead
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.bleu import MISSING, bleu_scores
+from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
 from headway.tasks.ngram import unigram_baselines
 from headway.tasks.task import Task
 from headway.tasks.translation import Translation
@@ -105,7 +105,10 @@ class TranslationRecipe(Recipe):
             np.array([token for _, target in part for token in target]) for part in (self.train, self.validation)
         )
         unchanged = _bleu_of_copies(self.held_out)
-        warnings += [] if unchanged else [MISSING]
+        if not unchanged:
+            warnings.append(MISSING)
+        elif without_spaces(self.held_out.targets):
+            warnings.append(WITHOUT_SPACES)
         copied = {"name": "the source, unchanged", **unchanged}
         self.baselines = [*unigram_baselines(written, wanted, self.tokenizer.target.vocab_size), copied]
 

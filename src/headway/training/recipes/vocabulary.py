@@ -43,7 +43,7 @@ def base_vocabulary(given: Ingredients, texts: Iterable[str], *, chat: bool = Fa
     tokenizer = with_chat(grown.tokenizer) if chat else grown.tokenizer
     make_room(base, tokenizer)
     before, after = grown.tokens_per_word_before, grown.tokens_per_word_after
-    given.say(
+    given.progress.say(
         f"learnt {len(grown.added):,} new tokens: {before:.3f} tokens per word before, {after:.3f} after "
         "(--extend-vocab to change)"
     )

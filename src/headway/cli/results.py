@@ -1,0 +1,60 @@
+"""Results in a file: where they may go, and what their tables hold."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from headway.cli.common import is_file
+from headway.errors import InputError
+
+
+def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
+    """Raise InputError when results cannot go to ``to``: the file that is read, no kind that is written, no folder."""
+    if to is not None and is_file(read) and Path(to).resolve() == Path(read).resolve():
+        raise InputError(f"--to {to}: is the file that is read; name another, so that nothing is lost.")
+    if to is not None and not to.endswith(endings):
+        kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
+        raise InputError(f"--to {to}: results are written as {kinds}; name the file so.")
+    if to is not None and not os.access(Path(to).resolve().parent, os.W_OK | os.X_OK):
+        raise InputError(f"--to {to}: the folder it is to be in is not there, or cannot be written to.")
+    if to is not None and Path(to).is_dir():
+        raise InputError(f"--to {to}: is a folder; name a file.")
+
+
+def write_output(to: str, text: str) -> None:
+    """Write a results file, whole or not at all.  Raises InputError when that is impossible."""
+    from headway.storage import write_whole
+
+    path = Path(to)
+    try:
+        write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline=""))
+    except OSError as error:
+        raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
+
+
+def as_csv(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """A table as the text of a .csv file."""
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(header)
+    table.writerows(rows)
+    return file.getvalue()
+
+
+def as_jsonl(rows: Iterable[dict[str, Any]]) -> str:
+    """Objects as the text of a .jsonl file."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def beside(rows: list[dict[str, str]] | None, texts: list[str], taken: Collection[str]) -> list[dict[str, str]]:
+    """What the table of each text says beside it; a column that is ``taken`` by the answer becomes "given: label"."""
+    if rows is None:
+        return [{} for _ in texts]
+    is_text = all(row.get("text") == text for row, text in zip(rows, texts, strict=True))
+    columns = [column for column in (rows[0] if rows else ()) if not (column == "text" and is_text)]
+    names = {column: f"given: {column}" if column in taken else column for column in columns}
+    return [{name: row[column] for column, name in names.items()} for row in rows]
