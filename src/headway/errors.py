@@ -1,4 +1,4 @@
-"""The one exception that means "your input", not "our bug", and how a message shows what was found."""
+"""The exceptions that mean "your input", not "our bug", and how a message shows what was found."""
 
 import reprlib
 
@@ -9,6 +9,14 @@ class InputError(ValueError):
     The message is plain words for a person: the file, the row where there is one, what was found, what was expected
     and what to do.  The command line prints it alone, without a traceback, and exits with status 2.
     """
+
+
+class OptionError(InputError):
+    """An option's value cannot be used.  The message names it as Python does, ``on_command_line`` as there."""
+
+    def __init__(self, name: str, said: str):
+        super().__init__(f"{name} {said}")
+        self.on_command_line = f"--{name.replace('_', '-')} {said}"
 
 
 def shown(value: object) -> str:

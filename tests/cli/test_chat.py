@@ -229,7 +229,7 @@ def test_what_is_wrong_is_status_two(directory: Path, lm_run: Path, hold: Callab
         ("the cat\n" + "the cat " * 99 + "\n", [directory], "fewer words"),
         (b"caf\xe9\n", [directory], "not UTF-8"),
         ("the cat\n", [lm_run], "no chat template"),
-        ("the cat\n", [directory, "--top-p", "2"], "top_p"),
+        ("the cat\n", [directory, "--top-p", "2"], "--top-p"),
     ):
         status, _, err = hold(words[0], given, *words[1:])
         assert status == 2 and message in err.splitlines()[-1] and "Traceback" not in err

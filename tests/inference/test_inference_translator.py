@@ -140,7 +140,7 @@ def test_batches_side_by_side_are_put_back_in_order(mt: Translator, monkeypatch:
     ("options", "said"),
     [
         ({"beam": 0}, "beam is 0"),
-        ({"beam": 2, "n_best": 3}, "--n-best is 3; it must be from 1 to 2"),
+        ({"beam": 2, "n_best": 3}, "n_best is 3; it must be from 1 to 2"),
         ({"beam": "5"}, "beam"),
     ],
 )

@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.showwarning = lambda message, *place: print(f"headway: warning: {message}", file=sys.stderr)
             headway.main(arguments, prog_name="headway", standalone_mode=False)
     except InputError as error:
-        print(f"headway: {error}", file=sys.stderr)
+        print(f"headway: {getattr(error, 'on_command_line', error)}", file=sys.stderr)
         sys.exit(2)
     except click.UsageError as error:
         error.show()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.errors import InputError
+from headway.errors import OptionError
 
 SMALLEST = math.ulp(0.0)
 """The least number above 0."""
@@ -76,7 +76,7 @@ def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
 
 
 def check_number(name: str, value: object, least: float, most: float, words: str, *, whole: bool = False) -> None:
-    """Raise InputError, which names the option, unless ``value`` is a number from ``least`` to ``most``."""
+    """Raise OptionError unless ``value`` is a number from ``least`` to ``most``."""
     kinds = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-        raise InputError(f"--{name.replace('_', '-')} is {value!r}; it must be {words}.")
+        raise OptionError(name, f"is {value!r}; it must be {words}.")
