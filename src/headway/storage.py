@@ -8,6 +8,17 @@ from pathlib import Path
 from typing import Any
 
 
+def _usual_mode() -> int:
+    """What the user's umask leaves of a file's rights.  It is the whole process's, so it is asked for once, early."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+MODE = _usual_mode()
+"""The rights of a new file."""
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside ``path``, flush it to disk, then put it in place in one step.
 
@@ -16,7 +27,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(beside)
-        beside.chmod(0o666 & ~_umask())
+        beside.chmod(MODE)
         flush(beside)
         beside.replace(path)
         flush(path.parent)
@@ -31,6 +42,16 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file, below what a program that was killed may have left of one."""
+    with path.open("ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+            line = line if file.read(1) == b"\n" else f"\n{line}"
+        file.write(f"{line}\n".encode())
+
+
 def flush(path: Path) -> None:
     """Make the operating system write a file or a directory to disk now."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -38,9 +59,3 @@ def flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -212,7 +212,7 @@ def test_training_goes_on_when_nobody_reads_along(corpus: Path, tmp_path: Path, 
 
 
 def test_what_went_wrong_inside_is_status_one(in_process: Callable, lm_run: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.training.trainer import Diverged
+    from headway.training.watch import Diverged
 
     def diverging(*given: object) -> None:
         raise Diverged("the gradient was not finite")

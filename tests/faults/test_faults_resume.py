@@ -238,14 +238,15 @@ def test_stopped_during_a_step_it_is_saved_at_that_step(
     assert outcome(stopped) == expected
 
 
+@pytest.mark.parametrize("step", [4, 5], ids=["before it", "after it"])
 def test_stopped_where_the_best_evaluation_is_the_last(
-    rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    step: int, rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     options, honest, evaluations = {**tiny, "evaluations": 5}, Classification.evaluate, []
 
     def worse_after_the_first(*given: Any) -> dict[str, Any]:
-        evaluations.append(1)
         found = honest(*given)
+        evaluations.append(1)
         return found if len(evaluations) == 1 else {**found, "val_loss": found["val_loss"] + 100}
 
     monkeypatch.setattr(Classification, "evaluate", worse_after_the_first)
@@ -253,7 +254,7 @@ def test_stopped_where_the_best_evaluation_is_the_last(
     headway.train(rows, out=tmp_path / "alone", quiet=True, **options)
     assert outcome(tmp_path / "alone")[2]["best_step"] == 4
     evaluations.clear()
-    stop_at(monkeypatch, 4)
+    stop_at(monkeypatch, step)
     with pytest.raises(KeyboardInterrupt):
         headway.train(rows, out=tmp_path / "run", quiet=True, **options)
     monkeypatch.setattr(trainer, "accumulation", accumulation)

@@ -10,6 +10,7 @@ from torch import nn
 
 from headway.training.checkpoint import (
     KEPT,
+    copied,
     newest_checkpoint,
     optimizer_tensors,
     restore_optimizers,
@@ -45,7 +46,7 @@ def test_there_may_be_none(tmp_path: Path):
 
 def test_tensors_that_share_memory_are_saved_each_for_itself(tmp_path: Path):
     one = torch.arange(6.0)
-    save_checkpoint(tmp_path, 1, {"whole": one, "part": one[2:], "turned": one.view(2, 3).mT}, {})
+    save_checkpoint(tmp_path, 1, copied({"whole": one, "part": one[2:], "turned": one.view(2, 3).mT}), {})
     found, _ = newest_checkpoint(tmp_path)
     assert found is not None and torch.equal(found[0]["turned"], one.view(2, 3).mT)
 

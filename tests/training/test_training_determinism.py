@@ -17,7 +17,7 @@ from headway.errors import InputError
 from headway.inference.evaluation import evaluate
 from headway.tasks.language_modeling import LanguageModeling
 from headway.training import session, trainer
-from headway.training.trainer import Diverged
+from headway.training.watch import Diverged
 
 LIVELY = {"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "seed": 3}
 """What could make two runs differ."""
@@ -228,7 +228,7 @@ def test_a_step_that_is_not_finite_changes_nothing_and_three_in_a_row_end_the_ru
     corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     spoiled(monkeypatch, range(5, 8), training=True)
-    with pytest.raises(Diverged, match=r"3 times in a row, at step 7 .*--learning-rate"):
+    with pytest.raises(Diverged, match=r"3 times in a row, at step 8 .*--learning-rate"):
         train(corpus, tmp_path, tiny)
     assert headway.load(tmp_path)("the", max_tokens=3, seed=3)
     assert losses(tmp_path)[6] == math.nan.hex()

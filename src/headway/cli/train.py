@@ -1,5 +1,6 @@
 """``headway train``: from a file to a run directory."""
 
+import contextlib
 import time as clock
 from collections.abc import Sequence
 from dataclasses import fields
@@ -48,9 +49,11 @@ def _train(
     chosen = TrainOptions(**options)
     from headway.reports import write_report
     from headway.science.seeds import run_seeds
+    from headway.training.checkpoint import SaveFailed
     from headway.training.progress import shown_to
     from headway.training.session import result, run_training
-    from headway.training.trainer import Diverged, Interrupted
+    from headway.training.trainer import Interrupted
+    from headway.training.watch import Diverged
 
     place = Path(out) if out is not None else default_out(inputs)
     held_out = [validation] if isinstance(validation, str | Path) else list(validation)
@@ -66,8 +69,9 @@ def _train(
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         progress.say(f"stopped and saved in {place}; the same command goes on with it{model}.")
         raise KeyboardInterrupt from None
-    except Diverged:
-        write_report(place)
+    except (Diverged, SaveFailed):
+        with contextlib.suppress(OSError):
+            write_report(place)
         raise
     finally:
         progress.close()
@@ -176,11 +180,12 @@ def command(
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
-    from headway.training.trainer import Diverged
+    from headway.training.checkpoint import SaveFailed
+    from headway.training.watch import Diverged
 
     try:
         found = _train(inputs, out, validation, quiet, options, STARTED, line)
-    except Diverged as error:
+    except (Diverged, SaveFailed) as error:
         raise click.ClickException(str(error)) from None
 
     emit(found, as_json, summary(found, verdict(read_record(Path(found["out"])))))

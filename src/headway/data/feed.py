@@ -20,6 +20,9 @@ class Feed(Protocol):
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch at a position, and the position after it."""
 
+    def examples(self, position: Position) -> list[int]:
+        """The numbers of the examples in the batch at a position."""
+
     def validation(self) -> Iterator[Batch]:
         """Every validation example once, in the same order each time."""
 
@@ -46,6 +49,10 @@ class TextFeed:
         rows, after = self.windows.take(position, self.size)
         tokens = torch.from_numpy(rows)
         return Batch(tokens[:, :-1].contiguous(), None, tokens[:, 1:].contiguous()), after
+
+    def examples(self, position: Position) -> list[int]:
+        """The tokens at which the windows of the batch begin, by number."""
+        return self.windows.starts(position, self.size)[0].tolist()
 
     def validation(self) -> Iterator[Batch]:
         """Non-overlapping windows of the held-out text: each of its targets once (or every n-th window)."""
@@ -87,11 +94,13 @@ class RowFeed:
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch whose first example is number ``consumed`` of the epoch."""
-        index = self._batches(position.epoch).get(position.consumed)
-        if index is None:
-            raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")
+        index = self._at(position)
         after = Position(position.epoch, position.consumed + len(index))
         return self._batch(index), Position(position.epoch + 1, 0) if after.consumed == len(self.train) else after
+
+    def examples(self, position: Position) -> list[int]:
+        """The numbers of the examples in the batch at a position."""
+        return self._at(position).tolist()
 
     def validation(self) -> Iterator[Batch]:
         """The held-out examples by length, with little padding."""
@@ -104,6 +113,12 @@ class RowFeed:
     def epochs(self, position: Position) -> float:
         """How often the examples have been gone through."""
         return position.epoch + position.consumed / len(self.train)
+
+    def _at(self, position: Position) -> np.ndarray:
+        index = self._batches(position.epoch).get(position.consumed)
+        if index is None:
+            raise ValueError(f"no batch begins at example {position.consumed} of an epoch; did the data change?")
+        return index
 
     def _batch(self, index: np.ndarray) -> Batch:
         """These examples together."""

@@ -57,6 +57,11 @@ class Windows:
 
         A batch that reaches the end of an epoch goes on into the next, so every window of each epoch is used once.
         """
+        starts, after = self.starts(position, size)
+        return self._cut(starts), after
+
+    def starts(self, position: Position, size: int) -> tuple[np.ndarray, Position]:
+        """The tokens at which the next `size` windows begin, int64 (size,), and the position after them."""
         if size < 1:
             raise ValueError(f"size is {size}, expected 1 or more")
         epoch, consumed = position.epoch, position.consumed
@@ -64,7 +69,7 @@ class Windows:
         wanted = size
         while wanted:
             starts = self.order(epoch)[consumed : consumed + wanted]
-            parts.append(self._cut(starts))
+            parts.append(starts)
             wanted -= len(starts)
             consumed += len(starts)
             if consumed >= len(self.order(epoch)):

@@ -5,6 +5,7 @@ A checkpoint is a directory ``step-N``: tensors in ``tensors.safetensors``, all 
 directory of that name is whole; the newest one is computed by checking, never pointed to.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,39 +16,89 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.storage import flush, write_json
+from headway.storage import MODE, flush, write_json
 
 FORMAT = 1
 KEPT = 2
 """How many checkpoints stay: the newest, and one in case it is lost."""
 
 
-def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
-    """Commit one checkpoint and remove the oldest beyond ``KEPT``."""
-    directory.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(directory)
+class SaveFailed(Exception):
+    """Something could not be written; what was there before is as it was."""
+
+
+@contextlib.contextmanager
+def saving(place: Path, needed: int = 0) -> Iterator[None]:
+    """Raise SaveFailed, with the room that is ``needed`` in bytes and that there is, where writing ``place`` fails."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        sizes = [f"it needs {needed / 1e6:,.1f} MB"] if needed else []
+        with contextlib.suppress(OSError):
+            folder = next(folder for folder in place.parents if folder.exists())
+            sizes.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there")
+        raise SaveFailed(f"{place}: cannot be saved ({reason}); {', and '.join(sizes)}") from None
+
+
+def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as they are now, in memory of their own, whatever is done with them later."""
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+
+def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> list[Path]:
+    """Commit one checkpoint and remove the oldest beyond ``KEPT``; returns those that could not be removed.
+
+    ``tensors`` are ``copied``.  Raises SaveFailed with the reason, and leaves nothing of it behind.
+    """
     beside, place = directory / f".step-{step}.{os.getpid()}.tmp", directory / f"step-{step}"
-    beside.mkdir()
-    unshared = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-    save_file(unshared, beside / "tensors.safetensors")
-    (beside / "tensors.safetensors").chmod(0o644)
-    write_json(beside / "state.json", state)
-    flush(beside / "tensors.safetensors")
-    files = {name: _facts(beside / name) for name in ("tensors.safetensors", "state.json")}
-    write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
-    flush(beside)
-    if place.exists():
-        place.rename(directory / f".step-{step}.{os.getpid()}.old.tmp")
-    beside.rename(place)
-    flush(directory)
+    try:
+        with saving(place, size_of(tensors)):
+            directory.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(directory)
+            beside.mkdir()
+            save_file(tensors, beside / "tensors.safetensors")
+            (beside / "tensors.safetensors").chmod(MODE)
+            write_json(beside / "state.json", state)
+            flush(beside / "tensors.safetensors")
+            files = {name: _facts(beside / name) for name in ("tensors.safetensors", "state.json")}
+            write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
+            flush(beside)
+            if place.exists():
+                place.rename(_aside(place))
+            beside.rename(place)
+            flush(directory)
+    except SaveFailed:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
     remove_leftovers(directory)
-    for _, old in list(_found(directory))[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
-    return place
+    return [old for _, old in list(_found(directory))[KEPT:] if not _removed(old)]
+
+
+def size_of(tensors: dict[str, Tensor]) -> int:
+    """Bytes of a checkpoint, nearly."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def _aside(place: Path) -> Path:
+    """Another name for a checkpoint, by which it is one no more."""
+    return place.with_name(f".{place.name}.{os.getpid()}.old.tmp")
+
+
+def _removed(old: Path) -> bool:
+    """Remove a checkpoint, which is one to the last or not any more; whether that was possible."""
+    try:
+        aside = _aside(old)
+        old.rename(aside)
+        shutil.rmtree(aside)
+    except OSError:
+        return False
+    return True
 
 
 def remove_leftovers(directory: Path) -> None:

@@ -78,6 +78,8 @@ class TrainOptions:
     average: float | None = option(None, "decay of the running average of the weights, such as 0.999; 0 for none")
     patience: int = option(0, "stop after this many evaluations without improvement, 0 for never")
     evaluations: int | None = option(None, "how often to evaluate in the course of the run")
+    on_spike: str = option("report", "what to do with a step whose loss stands out", ("report", "skip"))
+    on_save_error: str = option("continue", "what to do when a checkpoint cannot be saved", ("continue", "stop"))
     balance: bool = option(False, "weight classes so that each counts the same")
     precision: str | None = option(None, "arithmetic; by default whichever is faster here", ("float32", "bfloat16"))
     threads: int | None = option(None, "processor threads")

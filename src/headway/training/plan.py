@@ -56,6 +56,8 @@ class Plan:
     """in how many threads a batch is computed, each with some of its rows"""
     muon_rate: float = MUON_RATE
     """Muon's learning rate over Adam's, which is ``learning_rate``"""
+    on_spike: str = "report"
+    """what a loss far above those before it means: "report", or "skip" to leave the step out"""
     log_every: int = 10
     decisions: list[dict[str, str]] = field(default_factory=list)
     base: str | None = None
@@ -87,6 +89,8 @@ class Plan:
 
 def as_asked(options: TrainOptions) -> dict[str, Any]:
     """What every plan takes from the options as it is; "auto" and 0 are measured later."""
-    asked = {name: getattr(options, name) for name in ("clip", "accumulate", "grow_batch", "patience", "seed")}
+    asked = {
+        name: getattr(options, name) for name in ("clip", "accumulate", "grow_batch", "patience", "seed", "on_spike")
+    }
     asked |= {name: getattr(options, name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
     return {**asked, "evaluations": options.evaluations or 0, "precision": options.precision or "auto"}

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from headway.hub.directory import save_model
 from headway.hub.kept import CONFIG, GENERATION
 from headway.models.lora import merged
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.storage import write_json
+from headway.storage import append_line, write_json
 from headway.text.tokenizer import Tokenizer
-from headway.training.checkpoint import remove_leftovers
+from headway.training.checkpoint import remove_leftovers, saving
 
 
 def best_member(path: Path) -> str | None:
@@ -46,6 +46,9 @@ class RunDirectory:
         self.facts: dict[str, Any] = {}
         self._made: list[Path] = []
         self._board: Any = None
+        self.warn: Callable[[str], None] = lambda text: None
+        """tells a person what looks wrong; what the log cannot hold is told once"""
+        self._log_failed = False
 
     @property
     def checkpoints(self) -> Path:
@@ -129,16 +132,24 @@ class RunDirectory:
     def update(self, **facts: Any) -> None:
         """Add to headway.json."""
         self.facts.update(facts)
-        write_json(self.path / "headway.json", self.facts)
+        with saving(self.path / "headway.json"):
+            write_json(self.path / "headway.json", self.facts)
 
     def log(self, event: str, **values: Any) -> None:
-        """Append a line to log.jsonl; numbers that are not finite are written as text."""
+        """Append a line to log.jsonl; numbers that are not finite are written as text.
+
+        A line that cannot be written is lost, with a warning for the first: the log is not worth the training.
+        """
         clean = {
             key: value if not isinstance(value, float) or abs(value) < float("inf") else str(value)
             for key, value in values.items()
         }
-        with (self.path / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": event, **clean}, ensure_ascii=False) + "\n")
+        try:
+            append_line(self.path / "log.jsonl", json.dumps({"event": event, **clean}, ensure_ascii=False))
+        except OSError as error:
+            if not self._log_failed:
+                self.warn(f"{self.path / 'log.jsonl'}: cannot be written ({error.strerror or error}); lines are lost")
+            self._log_failed = True
         if self._board is not None and event in ("step", "evaluation"):
             for name, value in values.items():
                 if name != "step" and isinstance(value, int | float):
@@ -160,6 +171,7 @@ class RunDirectory:
     def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
         """Write config.json and model.safetensors, and generation_config.json for a model that writes.
 
+        Raises SaveFailed when that is impossible; what was there before is as it was.
         What a base said of how to generate is kept, and the tokens that it names where the tokenizer names none.
         """
         kept, known = (getattr(model, "kept", {}).get(file, {}) for file in (CONFIG, GENERATION))
@@ -180,9 +192,10 @@ class RunDirectory:
                 entries["forced_bos_token_id"] = tokenizer.target_start[-1]
         else:
             usual = {"do_sample": True, "temperature": 0.8}
-        save_model(merged(model), self.path, **entries)
-        if not isinstance(model, Encoder) and not labels:
-            write_json(self.path / GENERATION, {**usual, **known, **entries})
+        with saving(self.path / "model.safetensors", 4 * sum(p.numel() for p in model.parameters())):
+            save_model(merged(model), self.path, **entries)
+            if not isinstance(model, Encoder) and not labels:
+                write_json(self.path / GENERATION, {**usual, **known, **entries})
 
 
 def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +240,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def now() -> str:
+def clock() -> str:
     """The date and time, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 

@@ -31,8 +31,9 @@ from headway.training.presets import with_lora
 from headway.training.progress import Silent
 from headway.training.recipes import Ingredients, Recipe, recipe_for
 from headway.training.resume import check_same, check_same_base, check_same_data, fingerprints, recorded
-from headway.training.run_directory import RunDirectory, best_member, machine, now, versions
-from headway.training.trainer import Interrupted, Job, State, train
+from headway.training.run_directory import RunDirectory, best_member, clock, machine, versions
+from headway.training.state import State
+from headway.training.trainer import Interrupted, Job, train
 
 ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
@@ -81,6 +82,7 @@ def run_training(
             progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
             return run
     run.create()
+    run.warn = progress.warn
     if options.adapt:
         _adapt(inputs, found, options, out, validation, started, progress)
     with run.locked():
@@ -107,7 +109,7 @@ def run_training(
                     baselines=recipe.baselines,
                     machine=machine(),
                     versions=versions(),
-                    started=now(),
+                    started=clock(),
                     finished=False,
                 )
         except BaseException:
@@ -238,10 +240,10 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     if saved is None:
         if problems:
             progress.warn("no checkpoint can be used, so training starts again from step 0")
-        run.log("start", time=now())
+        run.log("start", time=clock())
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
-        run.log("resume", step=saved[1]["step"], time=now())
+        run.log("resume", step=saved[1]["step"], time=clock())
     spent = saved[1]["seconds"] if saved is not None else 0.0
     sample = recipe.sampler(model)
     closing = recipe.closing(model, prepared.limit)
@@ -251,27 +253,27 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     def keep_best() -> None:
         run.save_model(model, recipe.tokenizer, recipe.labels)
 
-    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
+    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample, options.on_save_error)
     model.train()
     try:
-        state = train(job, budget, progress, saved)
+        now = train(job, budget, progress, saved)
     except Interrupted:
-        run.log("interrupted", time=now())
+        run.log("interrupted", time=clock())
         raise
     finally:
         progress.close()
-    passes = prepared.feed.epochs(state.position)
+    passes = prepared.feed.epochs(now.state.position)
     if passes < 1 and isinstance(prepared.feed, RowFeed) and prepared.limit is not None:
         progress.warn(f"the time was enough for {passes:.1f} of a pass over the rows; more --time would help")
     for name, p in trained(model).items():
-        put_back(p, job.best[name])
+        put_back(p, now.best[name])
     model.eval()
     keep_best()
     if closing is not None:
         progress.phase("measuring")
-        state.best_metrics |= closing.measure()
+        now.state.best_metrics |= closing.measure()
         run.update(baselines=recipe.baselines)  # on the very examples that were measured
-    _finish(run, state, started)
+    _finish(run, now.state, started)
 
 
 def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Silent) -> bool:
@@ -298,7 +300,7 @@ def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progre
     """Evaluate and save a model that was fitted without a loop."""
     metrics = prepared.task.evaluate(prepared.model, prepared.feed.validation())
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
-    run.log("start", time=now())
+    run.log("start", time=clock())
     run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **numbers)
     progress.say("fitted: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
     run.save_model(prepared.model, prepared.recipe.tokenizer, prepared.recipe.labels)
@@ -307,7 +309,7 @@ def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progre
 
 def _finish(run: RunDirectory, state: State, started: float) -> None:
     used = time.monotonic() - started
-    run.log("end", step=state.step, seconds=round(state.seconds, 3), time=now())
+    run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
     run.update(
         finished=True,
         metrics=state.best_metrics,

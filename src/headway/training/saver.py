@@ -1,0 +1,68 @@
+"""Checkpoints written beside training: the state of a step is copied, and training goes on while it is written."""
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from headway.training.checkpoint import SaveFailed, copied, save_checkpoint, size_of
+
+
+class Saver:
+    """Saves one checkpoint at a time in ``directory``, in a thread of its own.
+
+    What goes wrong there is raised by the next call of any method, as SaveFailed; where ``on_error`` is "continue", it
+    is only told to ``warn``, and the next checkpoint is tried.
+    """
+
+    def __init__(self, directory: Path, warn: Callable[[str], None], on_error: str = "continue"):
+        self.directory, self.warn, self.on_error = directory, warn, on_error
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._seen_room = False
+
+    def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Begin to save; what is handed over may change from now on.  Waits for the checkpoint before it."""
+        self.wait()
+        self._check_room(tensors)
+        thread = threading.Thread(target=self._write, args=(step, copied(tensors), state), daemon=True)
+        self._thread = thread
+        thread.start()
+
+    def check(self) -> None:
+        """Say what went wrong, if anything did; takes no time."""
+        error, self._error = self._error, None
+        if error is None:
+            return
+        if not isinstance(error, SaveFailed) or self.on_error == "stop":
+            raise error
+        self.warn(f"{error}. Training goes on without it, and the next one will be tried (--on-save-error)")
+
+    def wait(self) -> None:
+        """Wait until nothing is being written, and ``check``."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.check()
+
+    def _write(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        try:
+            left = save_checkpoint(self.directory, step, tensors, state)
+        except BaseException as error:
+            self._error = error
+            return
+        for path in left:
+            self.warn(f"{path}: is not needed any more, but cannot be removed")
+
+    def _check_room(self, tensors: dict[str, Tensor]) -> None:
+        """Warn, once, where there is no room for two checkpoints more."""
+        if self._seen_room:
+            return
+        self._seen_room = True
+        place = next(folder for folder in (self.directory, *self.directory.parents) if folder.exists())
+        free, needed = shutil.disk_usage(place).free, size_of(tensors)
+        if free < 2 * needed:
+            self.warn(f"{place}: {free / 1e6:,.1f} MB are free, and each checkpoint needs {needed / 1e6:,.1f} MB")

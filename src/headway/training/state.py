@@ -1,0 +1,94 @@
+"""All that an exact resume needs: what is counted, and the tensors that a checkpoint holds."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from headway.data.windows import Position
+from headway.training.average import WeightAverage
+from headway.training.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
+from headway.training.randomness import CPU, GPU, random_state, set_random_state
+
+
+@dataclass
+class State:
+    """What is counted in the course of a run."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    tokens: int = 0
+    seconds: float = 0.0
+    evaluations: int = 0
+    best_loss: float = math.inf
+    best_step: int = 0
+    best_metrics: dict[str, Any] = field(default_factory=dict)
+    stale: int = 0
+    bad_steps: int = 0
+    train_loss: float = math.nan
+    recent: list[float] = field(default_factory=list)
+    """losses of the latest steps, among which the next one may stand out"""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        values = asdict(self)
+        return {**values, **{k: str(v) for k, v in values.items() if isinstance(v, float) and not math.isfinite(v)}}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> "State":
+        """Back from JSON."""
+        values = dict(plain)
+        for name in ("best_loss", "train_loss", "seconds"):
+            values[name] = float(values[name])
+        values["position"] = Position(**plain["position"])
+        return cls(**values)
+
+
+@dataclass
+class Training:
+    """What changes in the course of a run: the model, what changes it, and what is counted."""
+
+    model: nn.Module
+    optimizers: list[Optimizer]
+    average: WeightAverage | None
+    best: dict[str, Tensor] = field(default_factory=dict)
+    """the trained weights of the best evaluation so far, by name"""
+    state: State = field(default_factory=State)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors and the plain values of a checkpoint."""
+        learning = trained(self.model)
+        tensors: dict[str, Tensor] = {f"model.{name}": kept(p, p.detach()) for name, p in learning.items()}
+        tensors |= optimizer_tensors(self.model, self.optimizers)
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        if self.average is not None:
+            tensors |= {f"average.{name}": kept(learning[name], value) for name, value in self.average.state().items()}
+        tensors |= random_state(self.device)
+        return tensors, {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
+
+    def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
+        """Put everything back as it was when it was saved."""
+        plain, learning = dict(plain), trained(self.model)
+        for name, p in learning.items():
+            put_back(p, tensors[f"model.{name}"])
+        self.best = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+        restore_optimizers(self.model, self.optimizers, tensors)
+        steps = plain.pop("average_steps")
+        if self.average is not None:
+            for name, p in learning.items():
+                put_back(p, tensors[f"average.{name}"], self.average.values[name])
+            self.average.steps = steps
+        set_random_state(self.device, {name: tensors[name] for name in (CPU, GPU) if name in tensors})
+        self.state = State.of(plain)
+
+    def keep_best(self) -> None:
+        """Keep a copy of the weights as they are now."""
+        self.best = {name: kept(p, p.detach()).clone() for name, p in trained(self.model).items()}

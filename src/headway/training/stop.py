@@ -1,0 +1,58 @@
+"""Signals only ask; what they ask is answered where nothing is lost by it."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+
+NAMES = ("SIGINT", "SIGTERM", "SIGUSR1")
+"""Ctrl-C; the end of a job, as batch systems announce it; and what they send some time before it, if asked to."""
+SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
+
+
+GRACE = 5.0
+"""Seconds that something which is nearly done may still take."""
+
+
+class Asked(Exception):
+    """Someone asked to stop; what was begun is given up, to be begun again later."""
+
+
+class Stop:
+    """While it is entered, the first of SIGNALS only asks to stop; the second ends the program at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._since = 0.0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stop":
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def poll(self, grace: float = 0.0) -> None:
+        """Raise Asked if someone asked, ``grace`` seconds ago or earlier."""
+        if self.asked and time.monotonic() - self._since >= grace:
+            raise Asked
+
+    def between(self, items: Iterable[Item], grace: float = 0.0) -> Iterator[Item]:
+        """The same items; ``poll`` before each."""
+        for item in items:
+            self.poll(grace)
+            yield item
+
+    def _ask(self, number: int, frame: Any) -> None:
+        if self.asked:
+            for known, handler in self._before.items():
+                signal.signal(known, handler)
+            raise KeyboardInterrupt
+        self.asked, self._since = True, time.monotonic()
