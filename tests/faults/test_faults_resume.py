@@ -1,38 +1,20 @@
 """A run that is killed or stopped, anywhere, and taken up by the same command ends as the run left alone."""
 
-import hashlib
 import json
-import random
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from faults_harness import KILL, LIVELY, Forker, lines_of, losses, made_pairs, outcome, words
 from safetensors.torch import load_file, save_file
 
 import headway
+from headway.data.feed import RowFeed, TextFeed
 from headway.tasks.classification import Classification
 from headway.training import checkpoint, session, trainer
-
-LIVELY = {"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "seed": 3}
-
-OFTEN = """
-import os, signal, sys
-from dataclasses import replace
-from headway.training import checkpoint, run_directory, session, trainer
-trainer.SAVE_EVERY = 0.0
-measured = session.measured
-session.measured = lambda *given: replace(measured(*given), log_every=1)
-def kill():
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-"""Save and log at every step."""
 
 AT_STEP = """
 log = run_directory.RunDirectory.log
@@ -43,14 +25,42 @@ def killing(run, event, **values):
 run_directory.RunDirectory.log = killing
 """
 
-IN_SAVE = """
+BEFORE_A_SAVE = """
+write = saver.save_checkpoint
+def killing(directory, step, *given):
+    if step == {step}:
+        kill()
+    return write(directory, step, *given)
+saver.save_checkpoint = killing
+"""
+
+IN_TENSORS = """
+write = checkpoint.save_file
+def killing(tensors, path):
+    write(tensors, path)
+    if ".step-{step}." in str(path):
+        os.truncate(path, int(os.path.getsize(path) * {share}))
+        kill()
+checkpoint.save_file = killing
+"""
+
+IN_STATE = """
 from pathlib import Path
 def killing(path, *given, write=checkpoint.write_json):
-    if ".step-{step}." in str(path):
+    if ".step-{step}." in str(path) and path.name == {name!r}:
         Path(path).write_text("half")
         kill()
     return write(path, *given)
 checkpoint.write_json = killing
+"""
+
+AFTER_FLUSH = """
+flush = checkpoint.flush
+def killing(path):
+    flush(path)
+    if ".step-{step}." in str(path):
+        kill()
+checkpoint.flush = killing
 """
 
 AT_RENAME = """
@@ -58,9 +68,20 @@ from pathlib import Path
 rename = Path.rename
 def killing(path, target):
     if path.name.startswith(".step-{step}."):
+        {what}
         kill()
     return rename(path, target)
 Path.rename = killing
+"""
+
+IN_REMOVAL = """
+remove = checkpoint.shutil.rmtree
+def killing(path, **given):
+    if ".old." in str(path):
+        os.remove(os.path.join(path, "tensors.safetensors"))
+        kill()
+    remove(path, **given)
+checkpoint.shutil.rmtree = killing
 """
 
 IN_MODEL = """
@@ -75,55 +96,76 @@ def killing(model, path, **entries):
 run_directory.save_model = killing
 """
 
+IN_EVALUATION = """
+from headway.data import feed
+honest, calls = feed.TextFeed.validation, []
+def killing(self):
+    calls.append(1)
+    for batch in honest(self):
+        if len(calls) == {call}:
+            kill()
+        yield batch
+feed.TextFeed.validation = killing
+"""
+
+IN_TOKENIZER = """
+from headway.training.recipes import language_modeling
+train = language_modeling.train_tokenizer
+def killing(*given, **more):
+    train(*given, **more)
+    kill()
+language_modeling.train_tokenizer = killing
+"""
+
+IN_TOKENS = """
+from headway.data import cache
+batches = cache._batches
+def killing(*given):
+    yield next(batches(*given))
+    kill()
+cache._batches = killing
+"""
+
 AT_THE_END = """
 session._finish = lambda *given: kill()
 """
 
 KILLS = {
+    "while the tokenizer is trained": IN_TOKENIZER,
+    "while tokens are written": IN_TOKENS,
     "first step": AT_STEP.format(event="step", step=1),
     "growing batch": AT_STEP.format(event="step", step=16),
     "after an evaluation": AT_STEP.format(event="evaluation", step=8),
-    "in the state of a checkpoint": IN_SAVE.format(step=7),
-    "before a checkpoint is committed": AT_RENAME.format(step=5),
-    "between a better model and the next checkpoint": IN_MODEL.format(call=6),
+    "in an evaluation": IN_EVALUATION.format(call=3),
+    "before a checkpoint": BEFORE_A_SAVE.format(step=6),
+    "at a tenth of its tensors": IN_TENSORS.format(step=9, share=0.1),
+    "in the middle of its tensors": IN_TENSORS.format(step=9, share=0.5),
+    "shortly before their end": IN_TENSORS.format(step=9, share=0.99),
+    "in the state of a checkpoint": IN_STATE.format(step=7, name="state.json"),
+    "in its manifest": IN_STATE.format(step=7, name="MANIFEST.json"),
+    "when it is on the disk": AFTER_FLUSH.format(step=11),
+    "before it is committed": AT_RENAME.format(step=5, what="pass"),
+    "when it is committed": AT_RENAME.format(step=5, what="rename(path, target)"),
+    "while an old one is removed": IN_REMOVAL,
+    "between a better model and the next checkpoint": IN_MODEL.format(call=3),
     "between training and its record": AT_THE_END,
 }
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process too: log every step."""
-    measured = session.measured
-    monkeypatch.setattr(session, "measured", lambda *given: replace(measured(*given), log_every=1))
-
-
-def losses(run: Path) -> dict[int, str]:
-    """Training loss by step, to the last bit; of two lines for one step the later."""
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    return {line["step"]: float(line["loss"]).hex() for line in lines if line["event"] == "step"}
-
-
-def outcome(run: Path) -> tuple[str, dict[int, str], dict[str, Any]]:
-    facts = json.loads((run / "headway.json").read_text(encoding="utf-8"))
-    known = {key: facts[key] for key in ("metrics", "best_step", "steps", "tokens", "train_loss", "finished")}
-    return hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest(), losses(run), known
-
-
-def words(options: dict[str, Any]) -> list[str]:
-    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
 @pytest.fixture(scope="module")
-def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the runs left alone came to."""
-    return {}
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, dict[str, Any]], Any]:
+    """What a run comes to that is left alone; each is run once."""
+    known: dict[str, Any] = {}
 
+    def left_alone(data: Any, options: dict[str, Any]) -> Any:
+        key = repr((data, sorted(options.items())))
+        if key not in known:
+            out = tmp_path_factory.mktemp("alone") / "run"
+            headway.train(data, out=out, quiet=True, **options)
+            known[key] = outcome(out)
+        return known[key]
 
-def left_alone(alone: dict[str, Any], data: Path, options: dict[str, Any], out: Path) -> Any:
-    if data.suffix not in alone:
-        headway.train(data, out=out, quiet=True, **options)
-        alone[data.suffix] = outcome(out)
-    return alone[data.suffix]
+    return left_alone
 
 
 @pytest.mark.parametrize("where", KILLS)
@@ -133,19 +175,19 @@ def test_killed_and_taken_up_again(
     rows: Path,
     tmp_path: Path,
     tiny: dict[str, Any],
-    alone: dict[str, Any],
-    headway_command: Callable[..., subprocess.CompletedProcess],
+    expected: Callable,
+    forker: Forker,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     data = rows if where in ("growing batch", "after an evaluation") else corpus
-    options = {**tiny, **LIVELY}
-    expected = left_alone(alone, data, options, tmp_path / "alone")
-    out = tmp_path / "killed"
-    killed = headway_command("train", data, "--out", out, *words(options), script=OFTEN + KILLS[where])
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    options, out = {**tiny, **LIVELY}, tmp_path / "killed"
+    killed = forker("train", data, "--out", out, *words(options), script=KILL + KILLS[where])
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     for path in out.glob("checkpoints/step-*"):
         assert checkpoint._problem(path) is None, "a checkpoint that has its name is whole"
     headway.train(data, out=out, quiet=True, **options)
-    assert outcome(out) == expected
+    assert outcome(out) == expected(data, options)
     assert not [path.name for path in out.rglob("*") if path.name.endswith(".tmp")]
 
 
@@ -153,96 +195,150 @@ def test_killed_in_the_middle_of_fine_tuning(
     lm_run: Path,
     corpus: Path,
     tmp_path: Path,
-    headway_command: Callable[..., subprocess.CompletedProcess],
+    expected: Callable,
+    forker: Forker,
 ):
     """Updates of low rank and rows of new tokens are all that a checkpoint holds; the rest comes from the base."""
     options = {"lora": 3, "extend_vocab": 29, "steps": 12, "batch_tokens": 256, "threads": 1, "precision": "float32"}
-    options |= {"average": 0.9, "dropout": 0.1, "evaluations": 3}
+    options |= {"average": 0.9, "dropout": 0.1, "evaluations": 3, "log_every": 1, "save_every": "0.001s"}
     base = {"from_model": str(lm_run)}
-    headway.train(corpus, out=tmp_path / "alone", quiet=True, **base, **options)
     command = ("train", corpus, "--from", lm_run, "--out", tmp_path / "killed", *words(options))
-    killed = headway_command(*command, script=OFTEN + AT_STEP.format(event="step", step=7))
+    killed = forker(*command, script=KILL + AT_STEP.format(event="step", step=7))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     headway.train(corpus, out=tmp_path / "killed", quiet=True, **base, **options)
-    assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
+    assert outcome(tmp_path / "killed") == expected(corpus, {**base, **options})
 
 
-def test_a_translator_killed_in_a_pass_whose_words_are_cut_anew(
-    tmp_path: Path, tiny: dict[str, Any], headway_command: Callable[..., subprocess.CompletedProcess]
-):
-    choose = random.Random(7)
-    pairs = [tmp_path / "t.en", tmp_path / "t.de"]
-    lines = [" ".join(choose.choices(["cat", "dogs", "mat", "old", "red"], k=choose.randint(2, 7))) for _ in range(97)]
-    for path, made in zip(pairs, (lines, [line.upper() for line in lines]), strict=True):
-        path.write_text("".join(f"{line}\n" for line in made))
-    options = {**tiny, **LIVELY, "vocab": 280, "bpe_dropout": 0.3, "r_drop": 1.0, "evaluations": 3}
-    headway.train(pairs, out=tmp_path / "alone", quiet=True, **options)
-    command = ("train", *pairs, "--out", tmp_path / "killed", *words(options))
-    killed = headway_command(*command, script=OFTEN + AT_STEP.format(event="step", step=13))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    headway.train(pairs, out=tmp_path / "killed", quiet=True, **options)
-    assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
-
-
-def test_killed_again_and_again(
+def test_killed_again_and_again_and_while_it_is_taken_up(
     corpus: Path,
     tmp_path: Path,
     tiny: dict[str, Any],
-    alone: dict[str, Any],
-    headway_command: Callable[..., subprocess.CompletedProcess],
+    expected: Callable,
+    forker: Forker,
 ):
-    options = {**tiny, **LIVELY}
-    expected = left_alone(alone, corpus, options, tmp_path / "alone")
-    out = tmp_path / "killed"
-    for step in (3, 13):
-        script = OFTEN + AT_STEP.format(event="step", step=step)
-        assert headway_command("train", corpus, "--out", out, *words(options), script=script).returncode < 0
+    options, out = {**tiny, **LIVELY}, tmp_path / "killed"
+    while_reading = (
+        "found = session.newest_checkpoint\nsession.newest_checkpoint = lambda place: (found(place), kill())\n"
+    )
+    scripts = [AT_STEP.format(event="step", step=3), while_reading, AT_STEP.format(event="resume", step=2)]
+    scripts += [AT_STEP.format(event="step", step=13), AT_STEP.format(event="step", step=14)]
+    before: dict[str, bytes] = {}
+    for script in scripts:
+        killed = forker("train", corpus, "--out", out, *words(options), script=KILL + script)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        saved = {str(path): path.read_bytes() for path in out.glob("checkpoints/step-2/*")}
+        assert not before or not saved or saved == before, "what is taken up is not changed by it"
+        before = saved
     headway.train(corpus, out=out, quiet=True, **options)
-    assert outcome(out) == expected
+    assert outcome(out) == expected(corpus, options)
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "language_modeling": {},
+    "masked_lm": {"task": "masked_lm"},
+    "classification": {},
+    "translation": {"vocab": 280, "bpe_dropout": 0.3, "r_drop": 1.0},
+    "embedding": {"task": "embedding", "text_column": "en", "second_column": "de"},
+}
+
+
+def data_of(task: str, corpus: Path, rows: Path, folder: Path) -> Any:
+    if task in ("translation", "embedding"):
+        pairs = made_pairs(folder)
+        if task == "translation":
+            return pairs
+        lines = zip(*(path.read_text().splitlines() for path in pairs), strict=True)
+        table = folder / "pairs.tsv"
+        table.write_text("en\tde\n" + "".join(f"{one}\t{other}\n" for one, other in lines))
+        return table
+    return rows if task == "classification" else corpus
 
 
 @pytest.fixture
-def stopped(corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    """Press Ctrl-C in a step of this process, counted from its beginning; None: not any more."""
+    honest = trainer.accumulation
+
+    def stop(count: int | None) -> None:
+        seen: list[int] = []
+
+        def stopping(*given: Any) -> int:
+            seen.append(1)
+            if len(seen) == count:
+                signal.raise_signal(signal.SIGINT)
+            return honest(*given)
+
+        monkeypatch.setattr(trainer, "accumulation", stopping)
+
+    return stop
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_stopped_after_every_single_step(
+    task: str,
+    corpus: Path,
+    rows: Path,
+    tmp_path: Path,
+    tiny: dict[str, Any],
+    expected: Callable,
+    stop_after: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """In warm-up, in the first pass and later ones, at their ends, beside evaluations; the examples are the same."""
+    data, seen = data_of(task, corpus, rows, tmp_path / "data"), []
+    for kind in (TextFeed, RowFeed):
+        following = kind.next
+        monkeypatch.setattr(
+            kind, "next", lambda self, at, before=following: (seen.append((at, self.examples(at))), before(self, at))[1]
+        )
+    options = {**tiny, **LIVELY, **TASKS[task], "warmup": 0.2, "steps": 14}
+    if task in ("embedding", "masked_lm"):
+        options["accumulate"] = 1
+    whole = expected(data, options)
+    reference, steps = list(seen), 0
+    seen.clear()
+    stop_after(1)
+    while not (tmp_path / "run" / "headway.json").exists() or not finished(tmp_path / "run"):
+        steps += 1
+        assert steps < 20
+        try:
+            headway.train(data, out=tmp_path / "run", quiet=True, **options)
+        except KeyboardInterrupt:
+            assert (tmp_path / "run" / "checkpoints" / f"step-{steps}").is_dir()
+    assert outcome(tmp_path / "run") == whole
+    assert seen == reference and len(seen) > 14, "the same examples in the same order"
+    passes = [[n for at, numbers in seen[1:] if at.epoch == epoch for n in numbers] for epoch in (0, 1, 2)]
+    if task != "language_modeling" and task != "masked_lm" and passes[2]:
+        assert sorted(passes[0]) == sorted(passes[1]) == list(range(len(passes[0]))), "each once in every pass"
+        assert passes[0] != passes[1]
+
+
+def finished(run: Path) -> bool:
+    return bool(json.loads((run / "headway.json").read_text())["finished"])
+
+
+@pytest.fixture
+def stopped(corpus: Path, tmp_path: Path, tiny: dict[str, Any], stop_after: Callable) -> Path:
     """A run of this process that was stopped after its ninth step."""
     out = tmp_path / "stopped"
-    stop_at(monkeypatch, 9)
+    stop_after(9)
     with pytest.raises(KeyboardInterrupt):
-        headway.train(corpus, out=out, quiet=True, **{**tiny, **LIVELY})
-    monkeypatch.setattr(trainer, "accumulation", accumulation)
+        headway.train(corpus, out=out, quiet=True, **{**tiny, **LIVELY, "patience": 50})
+    stop_after(None)
     return out
 
 
-accumulation = trainer.accumulation
-
-
-def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Press Ctrl-C during a step."""
-    seen = []
-
-    def stopping(*given: Any) -> int:
-        seen.append(1)
-        if len(seen) == step:
-            signal.raise_signal(signal.SIGINT)
-        return accumulation(*given)
-
-    monkeypatch.setattr(trainer, "accumulation", stopping)
-
-
-def test_stopped_during_a_step_it_is_saved_at_that_step(
-    stopped: Path, corpus: Path, tiny: dict[str, Any], alone: dict[str, Any], tmp_path: Path
-):
-    expected = left_alone(alone, corpus, {**tiny, **LIVELY}, tmp_path / "alone")
-    assert [path.name for path in (stopped / "checkpoints").iterdir()] == ["step-9"]
+def test_stopped_during_a_step_it_is_saved_at_that_step(stopped: Path):
+    assert {path.name for path in (stopped / "checkpoints").iterdir()} == {"step-8", "step-9"}
     assert (stopped / "report.html").exists()
-    headway.train(corpus, out=stopped, quiet=True, **{**tiny, **LIVELY})
-    assert outcome(stopped) == expected
+    assert lines_of(stopped)[-1]["event"] == "interrupted"
 
 
 @pytest.mark.parametrize("step", [4, 5], ids=["before it", "after it"])
 def test_stopped_where_the_best_evaluation_is_the_last(
-    step: int, rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    step: int, rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, stop_after: Callable
 ):
-    options, honest, evaluations = {**tiny, "evaluations": 5}, Classification.evaluate, []
+    options, honest, evaluations = {**tiny, "evaluations": 5, "log_every": 1}, Classification.evaluate, []
 
     def worse_after_the_first(*given: Any) -> dict[str, Any]:
         found = honest(*given)
@@ -254,10 +350,10 @@ def test_stopped_where_the_best_evaluation_is_the_last(
     headway.train(rows, out=tmp_path / "alone", quiet=True, **options)
     assert outcome(tmp_path / "alone")[2]["best_step"] == 4
     evaluations.clear()
-    stop_at(monkeypatch, step)
+    stop_after(step)
     with pytest.raises(KeyboardInterrupt):
         headway.train(rows, out=tmp_path / "run", quiet=True, **options)
-    monkeypatch.setattr(trainer, "accumulation", accumulation)
+    stop_after(None)
     headway.train(rows, out=tmp_path / "run", quiet=True, **options)
     assert outcome(tmp_path / "run") == outcome(tmp_path / "alone")
 
@@ -281,6 +377,11 @@ def other_position(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> N
     state["position"]["consumed"] = 0
 
 
+def other_step(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+    """By which the learning rate goes."""
+    state["step"] -= 1
+
+
 def no_moments(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
     for name in [name for name in tensors if name.startswith("optimizer.")]:
         del tensors[name]
@@ -291,92 +392,62 @@ def other_average(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> No
         tensors[name] = tensors[name.replace("average.", "model.")].clone()
 
 
+def no_best(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+    """Nothing is better than what was never measured, so that nothing is kept."""
+    state["best_loss"] = "-inf"
+
+
+def no_patience(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+    """It is at its end, so that the next evaluation that is no better ends the run."""
+    state["stale"], state["best_loss"] = 49, -1e9
+
+
 def nothing(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
     """The positive control."""
 
 
-@pytest.mark.parametrize("change", [nothing, other_randomness, other_position, no_moments, other_average])
+CHANGES = [nothing, other_randomness, other_position, other_step, no_moments, other_average, no_best, no_patience]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_each_part_of_a_checkpoint_matters(
-    change: Callable[..., None],
-    stopped: Path,
-    corpus: Path,
-    tiny: dict[str, Any],
-    alone: dict[str, Any],
-    tmp_path: Path,
+    change: Callable[..., None], stopped: Path, corpus: Path, tiny: dict[str, Any], expected: Callable
 ):
-    expected = left_alone(alone, corpus, {**tiny, **LIVELY}, tmp_path / "alone")
+    options = {**tiny, **LIVELY, "patience": 50}
     rewrite(stopped / "checkpoints" / "step-9", change)
-    headway.train(corpus, out=stopped, quiet=True, **{**tiny, **LIVELY})
-    assert (outcome(stopped) == expected) == (change is nothing)
+    headway.train(corpus, out=stopped, quiet=True, **options)
+    assert (outcome(stopped) == expected(corpus, options)) == (change is nothing)
 
 
 def test_without_a_whole_checkpoint_it_says_so_and_begins_again(
-    stopped: Path,
-    corpus: Path,
-    tiny: dict[str, Any],
-    alone: dict[str, Any],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture,
+    stopped: Path, corpus: Path, tiny: dict[str, Any], expected: Callable, capfd: pytest.CaptureFixture
 ):
-    expected = left_alone(alone, corpus, {**tiny, **LIVELY}, tmp_path / "alone")
-    (stopped / "checkpoints" / "step-9" / "state.json").write_text("{}")
+    for name in ("step-8", "step-9"):
+        (stopped / "checkpoints" / name / "state.json").write_text("{}")
     capfd.readouterr()
-    headway.train(corpus, out=stopped, **{**tiny, **LIVELY})
+    options = {**tiny, **LIVELY, "patience": 50}
+    headway.train(corpus, out=stopped, **options)
     shown = capfd.readouterr().err
-    assert "step-9: state.json is not as its manifest says" in shown
+    assert "step-9: state.json is not as its manifest says" in shown and "step-8: state.json" in shown
     assert "starts again from step 0" in shown
-    assert outcome(stopped) == expected
+    assert outcome(stopped) == expected(corpus, options)
 
 
-def start(data: Path, out: Path, options: dict[str, Any], script: str) -> subprocess.Popen:
-    code = f"{script}\nfrom headway.cli.main import main\nmain()"
-    command = [sys.executable, "-c", code, "train", data, "--out", out, *words(options)]
-    return subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def test_how_often_is_evaluated_changes_nothing_that_is_learnt(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    found = []
+    for count in (1, 20):
+        out = tmp_path / str(count)
+        headway.train(corpus, out=out, quiet=True, **{**tiny, **LIVELY, "evaluations": count})
+        found.append(losses(out))
+    assert found[0] == found[1]
 
 
-def wait_for(path: Path, text: str) -> None:
-    for _ in range(600):
-        if path.exists() and text in path.read_text(encoding="utf-8"):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{path} never held {text}")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_says_how_to_go_on(
-    number: signal.Signals, corpus: Path, tmp_path: Path, tiny: dict[str, Any], alone: dict[str, Any]
+def test_a_run_that_is_complete_is_left_as_it_is(
+    lm_run: Path, corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable
 ):
-    options = {**tiny, **LIVELY}
-    expected = left_alone(alone, corpus, options, tmp_path / "alone")
-    slow = OFTEN + "import time\nfactor = trainer.factor\n"
-    slow += "trainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]\n"
-    running = start(corpus, tmp_path / "run", options, slow)
-    wait_for(tmp_path / "run" / "log.jsonl", '"step": 3')
-    running.send_signal(number)
-    out, err = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert out == ""
-    assert "the same command goes on" in err and str(tmp_path / "run") in err
-    assert "Traceback" not in err
-    steps = len(losses(tmp_path / "run"))
-    assert 3 <= steps < 20
-    assert (tmp_path / "run" / "checkpoints" / f"step-{steps}").is_dir()
-    headway.train(corpus, out=tmp_path / "run", quiet=True, **options)
-    assert outcome(tmp_path / "run") == expected
-
-
-def test_a_second_signal_ends_it_at_once(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
-    stuck = OFTEN + "import time\nfactor = trainer.factor\n"
-    stuck += "trainer.factor = lambda share, *rest: time.sleep(60) if share > 0.2 else factor(share, *rest)\n"
-    running = start(corpus, tmp_path / "run", tiny, stuck)
-    wait_for(tmp_path / "run" / "log.jsonl", '"step": 5')
-    time.sleep(0.2)
-    running.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    assert running.poll() is None, "the first only asks"
-    running.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    _, err = running.communicate(timeout=30)
-    assert time.monotonic() - began < 5
-    assert running.returncode == 130
-    assert "Traceback" not in err
+    words = ("train", corpus, "--out", tmp_path / "run", *tiny_words)
+    assert "going on" not in in_process(*words)[2]
+    before = outcome(tmp_path / "run")
+    status, _, err = in_process(*words)
+    assert status == 0 and "this run is complete" in err and outcome(tmp_path / "run") == before
+    assert sum(line["event"] == "start" for line in lines_of(tmp_path / "run")) == 1

@@ -5,7 +5,6 @@ import json
 import math
 import signal
 import time
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,6 @@ from headway.training.watch import Diverged
 
 LIVELY = {"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "seed": 3}
 """What could make two runs differ."""
-
-
-@pytest.fixture(autouse=True)
-def every_step_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = session.measured
-    monkeypatch.setattr(session, "measured", lambda *given: replace(measured(*given), log_every=1))
 
 
 def losses(run: Path, event: str = "step") -> dict[int, str]:
@@ -57,7 +50,7 @@ def contents(directory: Path) -> dict[str, str]:
 
 
 def train(data: Path, out: Path, options: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return headway.train(data, out=out, quiet=True, **{**options, **more})
+    return headway.train(data, out=out, quiet=True, **{"log_every": 1, **options, **more})
 
 
 @pytest.fixture(params=["corpus", "rows"])

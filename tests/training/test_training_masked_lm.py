@@ -90,16 +90,9 @@ def test_a_run_taken_up_again_draws_what_it_would_have_drawn(
     corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable
 ):
     """The checkpoint at the end of 20 steps is that of a run which was stopped and taken up at an earlier one."""
-    from headway.training import trainer
-
     words = ("train", corpus, "--task", "masked_lm", "--quiet", "--evaluations", "2", *tiny_words)
     assert in_process(*words, "--out", tmp_path / "whole")[0] == 0
-    before = trainer.SAVE_EVERY
-    trainer.SAVE_EVERY = -1.0  # a checkpoint at every step
-    try:
-        assert in_process(*words, "--out", tmp_path / "parts")[0] == 0
-    finally:
-        trainer.SAVE_EVERY = before
+    assert in_process(*words, "--out", tmp_path / "parts", "--save-every", "0.001s")[0] == 0  # at every step
     run = tmp_path / "parts"
     names = sorted((run / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
     shutil.rmtree(names[-1])

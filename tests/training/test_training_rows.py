@@ -285,7 +285,7 @@ def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
     assert again["val_loss"] == found["val_loss"]
     other = tmp_path.parent / "other.csv"
     other.write_text(rows.read_text(encoding="utf-8").replace("cat", "rat"), encoding="utf-8")
-    with pytest.raises(InputError, match="other options: --seeds 2"):
+    with pytest.raises(InputError, match="other options, which cannot change in its course: --seeds 2"):
         headway.train(rows, **{**tiny, "steps": 8}, seeds=3, out=tmp_path, quiet=True)
     with pytest.raises(InputError, match="other data"):
         headway.train(other, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)

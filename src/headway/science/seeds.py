@@ -14,7 +14,7 @@ from headway.storage import write_json
 from headway.training.config import DEFAULT_TIME, TrainOptions, seconds
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
-from headway.training.resume import check_same, check_same_data, fingerprints, recorded
+from headway.training.resume import changes, check_same_data, fingerprints, recorded
 from headway.training.run_directory import RunDirectory
 from headway.training.session import run_training, validation_input
 
@@ -43,7 +43,7 @@ def run_seeds(
     if before is not None:
         if "members" not in before:
             raise InputError(f"{out}: holds another run; name another directory with --out.")
-        check_same(before, options, run)
+        changes(before, replace(options, allow_changes=False), run)
         check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source.name, run)
         progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
         return run

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from headway.errors import InputError
 from headway.storage import MODE, flush, write_json
 
 FORMAT = 1
@@ -37,8 +38,11 @@ def saving(place: Path, needed: int = 0) -> Iterator[None]:
     """Raise SaveFailed, with the room that is ``needed`` in bytes and that there is, where writing ``place`` fails."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except (OSError, SafetensorError, InputError) as error:
+        why = error.__cause__ if isinstance(error, InputError) else error  # ``hub`` says it to whoever exports
+        if not isinstance(why, OSError | SafetensorError):
+            raise
+        reason = getattr(why, "strerror", None) or str(why)
         sizes = [f"it needs {needed / 1e6:,.1f} MB"] if needed else []
         with contextlib.suppress(OSError):
             folder = next(folder for folder in place.parents if folder.exists())

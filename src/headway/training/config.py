@@ -86,6 +86,9 @@ class TrainOptions:
     seed: int = option(0, "all randomness follows from it")
     split_seed: int | None = option(None, "which rows are held out [default: as the seed says]")
     seeds: int = option(1, "train this many classifiers with seeds of their own and average their answers")
+    save_every: str = option("60s", "time between checkpoints, such as 60s or 10m")
+    log_every: int = option(10, "steps for each line of the log")
+    allow_changes: bool = option(False, "go on with a run although options that may change are others now")
     tensorboard: bool = option(False, "write TensorBoard files too")
 
     def given(self, names: Collection[str]) -> list[str]:
@@ -100,8 +103,9 @@ class TrainOptions:
                 raise InputError(f"--{flag(entry.name)} is {value!r}; it can be {', '.join(choices)}.")
         if self.time is not None and self.steps is not None:
             raise InputError("--time and --steps were both given; a run is bounded by one of them.")
-        if self.time is not None:
-            seconds(self.time)
+        for name in ("time", "save_every"):
+            if getattr(self, name) is not None:
+                seconds(getattr(self, name), name)
         for name in (
             "steps",
             "epochs",
@@ -118,7 +122,7 @@ class TrainOptions:
             "extend_vocab",
         ):
             _at_least(self, name, 1)
-        for name in ("grow_batch", "evaluations", "seeds"):
+        for name in ("grow_batch", "evaluations", "seeds", "log_every"):
             _at_least(self, name, 1)
         for name in ("clip", "patience", "seed", "split_seed", "weight_decay", "freeze", "r_drop"):
             _at_least(self, name, 0)
@@ -194,13 +198,13 @@ def flag(name: str) -> str:
     return "from" if name == "from_model" else name.replace("_", "-")
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, name: str = "time") -> float:
     """ "90s", "5m", "1h30m" or a plain number of seconds, as seconds.  Raises InputError for anything else."""
     match = re.fullmatch(r"\s*(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?\s*", text)
     parts = [float(part or 0) for part in match.groups()] if match else []
     total = parts[0] * 3600 + parts[1] * 60 + parts[2] if parts else 0.0
     if total <= 0:
-        raise InputError(f"--time is {text!r}; write it as 90s, 5m or 1h.")
+        raise InputError(f"--{flag(name)} is {text!r}; write it as 90s, 5m or 1h.")
     return total
 
 

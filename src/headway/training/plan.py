@@ -89,8 +89,7 @@ class Plan:
 
 def as_asked(options: TrainOptions) -> dict[str, Any]:
     """What every plan takes from the options as it is; "auto" and 0 are measured later."""
-    asked = {
-        name: getattr(options, name) for name in ("clip", "accumulate", "grow_batch", "patience", "seed", "on_spike")
-    }
+    names = ("clip", "accumulate", "grow_batch", "patience", "seed", "on_spike", "log_every")
+    asked = {name: getattr(options, name) for name in names}
     asked |= {name: getattr(options, name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
     return {**asked, "evaluations": options.evaluations or 0, "precision": options.precision or "auto"}

@@ -1,6 +1,7 @@
 """An earlier run is taken up only with its own options, base and data."""
 
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from headway.data.corpus import Corpus
@@ -8,6 +9,7 @@ from headway.data.table import Table
 from headway.errors import InputError
 from headway.training.base import Base
 from headway.training.config import DEFAULT_TIME, TrainOptions, flag
+from headway.training.plan import Plan
 from headway.training.run_directory import RunDirectory
 
 
@@ -16,21 +18,48 @@ def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dic
     return {"data": source.fingerprint, "validation": None if held_out is None else held_out.fingerprint}
 
 
+FREE = ("save_every", "log_every", "on_save_error", "tensorboard", "allow_changes")
+"""Options on which nothing that is learnt depends: a run goes on with whatever they are now."""
+CHANGEABLE = (
+    *("time", "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "learning_rate"),
+    *("weight_decay", "schedule", "warmup", "clip", "label_smoothing", "patience", "evaluations", "precision"),
+    *("threads", "on_spike"),
+)
+"""Options that a run may go on with otherwise than it began, with ``--allow-changes``."""
+
+
 def recorded(options: TrainOptions) -> dict[str, Any]:
     """The options as they are recorded, with the time that is meant when none is given."""
     return {**asdict(options), "time": None if options.steps is not None else options.time or DEFAULT_TIME}
 
 
-def check_same(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> None:
-    """An earlier run is taken up only with its own options.  Raises InputError naming those that differ."""
+def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> list[str]:
+    """The names of the options with which an earlier run is to go on otherwise than it began.
+
+    Raises InputError, which names them with what they were, unless they are allowed to change.
+    """
     before, asked = dict(earlier.get("options", {})), recorded(options)
-    changed = [name for name in asked if name in before and before[name] != asked[name]]
-    if changed:
-        listed = ", ".join(f"--{flag(name)} {before[name]} (now {asked[name]})" for name in changed)
+    changed = [name for name in asked if name in before and before[name] != asked[name] and name not in FREE]
+    refused = [name for name in changed if name not in CHANGEABLE or not options.allow_changes]
+    if not refused:
+        return changed
+    listed = ", ".join(f"--{flag(name)} {before[name]} (now {asked[name]})" for name in refused)
+    if set(refused) <= set(CHANGEABLE):
         raise InputError(
-            f"{run.path}: holds a run with other options: {listed}. "
-            "Give the same options to go on with it, or another directory with --out."
+            f"{run.path}: holds a run with other options: {listed}. Give the same options to go on with it, "
+            "--allow-changes to go on with these, or another directory with --out."
         )
+    raise InputError(
+        f"{run.path}: holds a run with other options, which cannot change in its course: {listed}. "
+        "Give the same options to go on with it, or another directory with --out."
+    )
+
+
+def changed_plan(plan: Plan, options: TrainOptions, changed: Collection[str]) -> Plan:
+    """The plan of an earlier run with what is to change in it."""
+    names = {entry.name for entry in fields(Plan)} & {*changed, "log_every"}
+    values = {name: getattr(options, name) for name in names}
+    return replace(plan, **{name: value for name, value in values.items() if value is not None})
 
 
 def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> None:
@@ -47,6 +76,9 @@ def check_same_data(earlier: dict[str, Any], prints: dict[str, str | None], name
     """An earlier run is taken up only with its own data.  Raises InputError otherwise."""
     before = {"data": earlier["data"]["fingerprint"], "validation": earlier.get("validation_fingerprint")}
     if before["data"] != prints["data"]:
-        raise InputError(f"{run.path}: holds a run on other data than {name}; name another directory with --out.")
+        raise InputError(
+            f"{run.path}: holds a run on other data than {name}; name another directory with --out. "
+            f"To go on learning from these, begin there with --from {run.path}."
+        )
     if before["validation"] != prints["validation"]:
         raise InputError(f"{run.path}: holds a run with other validation data; name another directory with --out.")

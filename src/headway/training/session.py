@@ -4,12 +4,11 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from headway.data.corpus import Corpus
 from headway.data.detected import Detected
@@ -17,28 +16,20 @@ from headway.data.feed import Feed, RowFeed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.models.lora import count_parameters
-from headway.tasks.task import METRICS, OF_PAIRS, Task
-from headway.text.tokenizer import Tokenizer
-from headway.training.base import load_base, take_stack
+from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, seconds
-from headway.training.measure import evaluation_seconds, measured
-from headway.training.plan import Plan
+from headway.training.measure import evaluation_seconds
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import are_aligned, read_input, without_columns
-from headway.training.presets import with_lora
 from headway.training.progress import Silent
-from headway.training.recipes import Ingredients, Recipe, recipe_for
-from headway.training.resume import check_same, check_same_base, check_same_data, fingerprints, recorded
-from headway.training.run_directory import RunDirectory, best_member, clock, machine, versions
+from headway.training.ready import ADAPTED, ENDING, Prepared, prepare
+from headway.training.resume import changes, check_same_data, fingerprints, recorded
+from headway.training.run_directory import RunDirectory, clock, machine, versions
 from headway.training.state import State
 from headway.training.trainer import Interrupted, Job, train
 
-ENDING = 1.5
-"""Seconds kept for saving, the report and leaving, beside the last evaluation."""
-ADAPTED = "adapted"
-"""The folder of the run that learns the texts before their labels (``--adapt``)."""
 ADAPTING = 0.4
 """The share of the time that it may take."""
 ADAPTING_EPOCHS = 10
@@ -62,10 +53,9 @@ def run_training(
     """
     started, progress = started if started is not None else time.monotonic(), progress or Silent()
     run = RunDirectory(out)
-    earlier = run.read()
+    earlier, changed = run.read(), []
     if earlier is not None:
-        check_same(earlier, options, run)
-        options = replace(options, time=earlier["options"]["time"], steps=earlier["options"]["steps"])
+        changed = changes(earlier, options, run)
     if options.threads:
         torch.set_num_threads(options.threads)
     keep_freed_memory()
@@ -78,8 +68,11 @@ def run_training(
     prints = fingerprints(source, held_out)
     if earlier is not None:
         check_same_data(earlier, prints, source.name, run)
-        if earlier.get("finished"):
-            progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
+        if earlier.get("finished") and not changed:
+            progress.say(
+                f"{out}: this run is complete. More --time or --steps with --allow-changes goes on with it; "
+                "another directory with --out trains anew."
+            )
             return run
     run.create()
     run.warn = progress.warn
@@ -87,7 +80,7 @@ def run_training(
         _adapt(inputs, found, options, out, validation, started, progress)
     with run.locked():
         try:
-            prepared = _prepare(run, earlier, source, held_out, found, options, started, progress)
+            prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
             if earlier is None:
                 plan, recipe = prepared.plan, prepared.recipe
                 whole, learning = count_parameters(prepared.model)
@@ -128,7 +121,7 @@ def run_training(
         if _fitted(run, prepared, left, progress):
             _finish_fitted(run, prepared, started, progress)
         else:
-            _train(run, prepared, options, started, progress)
+            _train(run, prepared, options, changed, started, progress)
         return run
 
 
@@ -177,60 +170,14 @@ def _adapt(
     progress.say("now their labels")
 
 
-@dataclass
-class Prepared:
-    """A run with everything decided and nothing trained."""
-
-    recipe: Recipe
-    plan: Plan
-    model: nn.Module
-    feed: Feed
-    task: Task
-    limit: float | None
-    """seconds for the whole command; None when the run is bounded by steps"""
-    base: str | None = None
-    """the fingerprint of the model that the run begins from"""
-
-
-def _prepare(
+def _train(
     run: RunDirectory,
-    earlier: dict[str, Any] | None,
-    source: Corpus | Table,
-    held_out: Corpus | Table | None,
-    found: Detected,
+    prepared: Prepared,
     options: TrainOptions,
+    changed: Sequence[str],
     started: float,
     progress: Silent,
-) -> Prepared:
-    """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
-    tokenizer = Tokenizer.load(run.path) if earlier is not None else None
-    base = load_base(options.from_model) if options.from_model is not None else None
-    if base is not None and (member := best_member(base.path)):
-        progress.say(f"{base.path}: holds several classifiers that answer together; begun is from {member}, the best")
-    if base is not None and options.adapt:
-        take_stack(base, run.path / ADAPTED)
-    if base is not None and earlier is not None:
-        check_same_base(earlier, base, run)
-    for reason in found.reasons:
-        progress.say(reason)
-    recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress))
-    _say_data(recipe, progress)
-    limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
-    left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
-    try:
-        plan = Plan(**earlier["plan"]) if earlier is not None else with_lora(recipe.plan(left), options)
-        model = recipe.build(plan)
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(f"no model can be made with these options: {error}.") from None
-    feed, task = recipe.feed(plan), recipe.task(plan)
-    if earlier is None:
-        plan = measured(plan, model, feed, task, recipe.sampler(model), limit)
-    return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
-
-
-def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started: float, progress: Silent) -> None:
+) -> None:
     """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
     plan, model, recipe = prepared.plan, prepared.model, prepared.recipe
     saved, problems = newest_checkpoint(run.checkpoints)
@@ -238,12 +185,19 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         progress.warn(f"a checkpoint cannot be used: {problem}")
     torch.manual_seed(plan.seed)
     if saved is None:
+        if run.facts.get("finished"):
+            raise InputError(f"{run.path}: this run is complete and has no checkpoint from which it could go on.")
         if problems:
             progress.warn("no checkpoint can be used, so training starts again from step 0")
         run.log("start", time=clock())
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=clock())
+        if changed:
+            run.log("changed", step=saved[1]["step"], options={name: getattr(options, name) for name in changed})
+            _begin_pass(saved[1], prepared.feed, changed, progress)
+    if changed:
+        run.update(options=recorded(options), plan=plan.plain(), finished=False)
     spent = saved[1]["seconds"] if saved is not None else 0.0
     sample = recipe.sampler(model)
     closing = recipe.closing(model, prepared.limit)
@@ -253,7 +207,8 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
     def keep_best() -> None:
         run.save_model(model, recipe.tokenizer, recipe.labels)
 
-    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample, options.on_save_error)
+    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
+    job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
     model.train()
     try:
         now = train(job, budget, progress, saved)
@@ -274,6 +229,13 @@ def _train(run: RunDirectory, prepared: Prepared, options: TrainOptions, started
         now.state.best_metrics |= closing.measure()
         run.update(baselines=recipe.baselines)  # on the very examples that were measured
     _finish(run, now.state, started)
+
+
+def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Silent) -> None:
+    """Move a saved position to the next pass where the one it is in has other batches now."""
+    if isinstance(feed, RowFeed) and {"batch_tokens", "batch_size"} & set(changed) and state["position"]["consumed"]:
+        state["position"] = {"epoch": state["position"]["epoch"] + 1, "consumed": 0}
+        progress.warn("the batches are others now: the pass over the data that was begun is left, the next begins")
 
 
 def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Silent) -> bool:
@@ -350,20 +312,3 @@ def _budget(options: TrainOptions, limit: float | None, started: float, spent: f
     budget.begin(spent)
     budget.keep(after + ENDING)
     return budget
-
-
-def _say_data(data: Recipe, progress: Silent) -> None:
-    facts = data.facts
-    progress.say(f"training on {facts['train']}, held out {facts['validation']}")
-    if "classes" in facts:
-        progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
-    progress.say(
-        f"tokenizer: {data.tokenizer.kind}, {data.tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)"
-    )
-    if data.tokenizer.sampled:
-        progress.say(f"the tokenizer was trained on the first {data.tokenizer.trained_on_characters:,} characters")
-    for warning in facts["warnings"]:
-        progress.warn(warning)
-    for baseline in data.baselines:
-        numbers = ", ".join(f"{key} {value:.4f}" for key, value in baseline.items() if isinstance(value, float))
-        progress.say(f"baseline {baseline['name']}: {numbers}")

@@ -1,5 +1,6 @@
 """Signals only ask; what they ask is answered where nothing is lost by it."""
 
+import contextlib
 import signal
 import threading
 import time
@@ -14,7 +15,7 @@ SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name)
 
 
 GRACE = 5.0
-"""Seconds that something which is nearly done may still take."""
+"""Seconds that a step of several batches may still take, before it is given up."""
 
 
 class Asked(Exception):
@@ -27,6 +28,7 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
         self._since = 0.0
+        self._waiting = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Stop":
@@ -44,11 +46,21 @@ class Stop:
         if self.asked and time.monotonic() - self._since >= grace:
             raise Asked
 
-    def between(self, items: Iterable[Item], grace: float = 0.0) -> Iterator[Item]:
+    def between(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items; ``poll`` before each."""
         for item in items:
-            self.poll(grace)
+            self.poll()
             yield item
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While it is entered, who asks is answered at once, by Asked; and before, who asked GRACE seconds ago."""
+        self.poll(GRACE)
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
 
     def _ask(self, number: int, frame: Any) -> None:
         if self.asked:
@@ -56,3 +68,5 @@ class Stop:
                 signal.signal(known, handler)
             raise KeyboardInterrupt
         self.asked, self._since = True, time.monotonic()
+        if self._waiting:
+            raise Asked

@@ -26,11 +26,8 @@ from headway.training.saver import Saver
 from headway.training.schedule import accumulation, factor
 from headway.training.shares import Shares
 from headway.training.state import State, Training
-from headway.training.stop import GRACE, Asked, Stop
+from headway.training.stop import Asked, Stop
 from headway.training.watch import ADVICE, Diverged, Watch
-
-SAVE_EVERY = 60.0
-"""Seconds between checkpoints."""
 
 Saved = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and plain values of a checkpoint."""
@@ -53,6 +50,8 @@ class Job:
     """saves the model as it is now"""
     sample: Callable[[], str] | None = None
     """shows what the model can do now"""
+    save_every: float = 60.0
+    """seconds between checkpoints"""
     on_save_error: str = "continue"
 
 
@@ -67,6 +66,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = Watch(state, feed, job.run, progress, skip=plan.on_spike == "skip")
     saver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
+    state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     with Stop() as stop, Shares(plan.shares) as shares:
         while True:
@@ -80,7 +80,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                     pass  # it is begun again when the run is taken up
             state.seconds = time.monotonic() - began
             over = not stop.asked and (share >= 1.0 or bool(plan.patience and state.stale >= plan.patience))
-            if over or stop.asked or time.monotonic() - last_save > SAVE_EVERY:
+            if over or stop.asked or time.monotonic() - last_save > job.save_every:
                 saver.save(state.step, *now.saved())
                 last_save = time.monotonic()
             if over:
@@ -96,9 +96,10 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
             total, count = torch.zeros((), device=device), 0
             batches = accumulation(share, plan.accumulate, plan.grow_batch)
             try:
-                for _ in stop.between(range(batches), GRACE):
+                for _ in range(batches):
                     positions.append(state.position)
-                    batch, state.position = feed.next(state.position)
+                    with stop.waiting():
+                        batch, state.position = feed.next(state.position)
                     batch = batch.to(device)
                     loss, n = shares.add_gradient(job.model, job.task, batch, plan.precision, parameters)
                     total, count = total + loss, count + n

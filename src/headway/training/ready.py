@@ -1,0 +1,104 @@
+"""A run with everything decided and nothing trained."""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from headway.data.corpus import Corpus
+from headway.data.detected import Detected
+from headway.data.feed import Feed
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.tasks.task import Task
+from headway.text.tokenizer import Tokenizer
+from headway.training.base import load_base, take_stack
+from headway.training.config import DEFAULT_TIME, TrainOptions, seconds
+from headway.training.measure import measured
+from headway.training.plan import Plan
+from headway.training.presets import with_lora
+from headway.training.progress import Silent
+from headway.training.recipes import Ingredients, Recipe, recipe_for
+from headway.training.resume import changed_plan, check_same_base
+from headway.training.run_directory import RunDirectory, best_member
+
+ENDING = 1.5
+"""Seconds kept for saving, the report and leaving, beside the last evaluation."""
+ADAPTED = "adapted"
+"""The folder of the run that learns the texts before their labels (``--adapt``)."""
+
+
+@dataclass
+class Prepared:
+    """A run with everything decided and nothing trained."""
+
+    recipe: Recipe
+    plan: Plan
+    model: nn.Module
+    feed: Feed
+    task: Task
+    limit: float | None
+    """seconds for the whole command; None when the run is bounded by steps"""
+    base: str | None = None
+    """the fingerprint of the model that the run begins from"""
+
+
+def prepare(
+    run: RunDirectory,
+    earlier: dict[str, Any] | None,
+    changed: Collection[str],
+    source: Corpus | Table,
+    held_out: Corpus | Table | None,
+    found: Detected,
+    options: TrainOptions,
+    started: float,
+    progress: Silent,
+) -> Prepared:
+    """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
+    tokenizer = Tokenizer.load(run.path) if earlier is not None else None
+    base = load_base(options.from_model) if options.from_model is not None else None
+    if base is not None and (member := best_member(base.path)):
+        progress.say(f"{base.path}: holds several classifiers that answer together; begun is from {member}, the best")
+    if base is not None and options.adapt:
+        take_stack(base, run.path / ADAPTED)
+    if base is not None and earlier is not None:
+        check_same_base(earlier, base, run)
+    for reason in found.reasons:
+        progress.say(reason)
+    recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress))
+    say_data(recipe, progress)
+    limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
+    left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
+    try:
+        if earlier is not None:
+            plan = changed_plan(Plan(**earlier["plan"]), options, changed)
+        else:
+            plan = with_lora(recipe.plan(left), options)
+        model = recipe.build(plan)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"no model can be made with these options: {error}.") from None
+    feed, task = recipe.feed(plan), recipe.task(plan)
+    if earlier is None:
+        plan = measured(plan, model, feed, task, recipe.sampler(model), limit)
+    return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
+
+
+def say_data(data: Recipe, progress: Silent) -> None:
+    facts = data.facts
+    progress.say(f"training on {facts['train']}, held out {facts['validation']}")
+    if "classes" in facts:
+        progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
+    progress.say(
+        f"tokenizer: {data.tokenizer.kind}, {data.tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)"
+    )
+    if data.tokenizer.sampled:
+        progress.say(f"the tokenizer was trained on the first {data.tokenizer.trained_on_characters:,} characters")
+    for warning in facts["warnings"]:
+        progress.warn(warning)
+    for baseline in data.baselines:
+        numbers = ", ".join(f"{key} {value:.4f}" for key, value in baseline.items() if isinstance(value, float))
+        progress.say(f"baseline {baseline['name']}: {numbers}")

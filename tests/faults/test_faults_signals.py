@@ -1,0 +1,145 @@
+"""Signals: the first saves and says how to go on, in whatever phase it comes; the second ends the program at once."""
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults_harness import KILL, LIVELY, Forker, alone, holds, lines_of, losses, outcome, wait_for, words
+
+import headway
+
+SLOW_STEPS = """
+import time
+factor = trainer.factor
+trainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]
+"""
+
+SLOW_EVALUATION = """
+import time
+from headway.data import feed
+honest, calls = feed.TextFeed.validation, []
+def slow(self):
+    calls.append(1)
+    for batch in honest(self):
+        if len(calls) == 3:
+            open({mark!r}, "w").close()
+            time.sleep(0.3)
+        yield batch
+feed.TextFeed.validation = slow
+from headway.tasks import language_modeling
+"""
+
+SLOW_SAVE = """
+import time
+write = checkpoint.save_file
+def slow(tensors, path):
+    write(tensors, path)
+    if ".step-6." in str(path):
+        open({mark!r}, "w").close()
+        time.sleep(1.5)
+checkpoint.save_file = slow
+"""
+
+STALLED_DATA = """
+import time
+from headway.data import feed
+following, calls = feed.TextFeed.next, []
+def stalled(self, position):
+    calls.append(1)
+    if len(calls) == 12:
+        open({mark!r}, "w").close()
+        time.sleep(600)
+    return following(self, position)
+feed.TextFeed.next = stalled
+"""
+
+FIRST_STEP = """
+import time
+from headway.training.shares import Shares
+honest = Shares.add_gradient
+def slow(*given):
+    Shares.add_gradient = honest
+    open({mark!r}, "w").close()
+    time.sleep(1)
+    return honest(*given)
+Shares.add_gradient = slow
+"""
+
+PHASES = {
+    "the first step": (FIRST_STEP, signal.SIGTERM),
+    "an evaluation": (SLOW_EVALUATION, signal.SIGUSR1),
+    "a save": (SLOW_SAVE, signal.SIGTERM),
+    "data that do not come": (STALLED_DATA, signal.SIGUSR1),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the run comes to that is left alone."""
+    tiny = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20}
+    options = {**tiny, "threads": 1, "precision": "float32", **LIVELY}
+    return options, alone([corpus], options, tmp_path_factory.mktemp("alone") / "run")
+
+
+def saved_steps(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    return max(int(path.name.split("-")[1]) for path in (run / "checkpoints").glob("step-*"))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_signal_is_answered_in_every_phase(phase: str, corpus: Path, tmp_path: Path, whole: Any, forker: Forker):
+    (script, number), (options, expected) = PHASES[phase], whole
+    mark, run = tmp_path / "mark", tmp_path / "run"
+    running = forker.start("train", corpus, "--out", run, *words(options), script=KILL + script.format(mark=str(mark)))
+    wait_for(mark.exists)
+    began = time.monotonic()
+    running.send_signal(number)
+    running.wait(60)
+    err = running.stderr
+    assert time.monotonic() - began < 30
+    assert running.returncode == 130 and "Traceback" not in err, err
+    assert saved_steps(run) == max([line["step"] for line in lines_of(run) if line["event"] == "step"], default=0)
+    headway.train(corpus, out=run, quiet=True, **options)
+    assert outcome(run) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(
+    number: signal.Signals, corpus: Path, tmp_path: Path, whole: Any, forker: Forker
+):
+    options, expected = whole
+    running = forker.start("train", corpus, "--out", tmp_path / "run", *words(options), script=KILL + SLOW_STEPS)
+    wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 3'))
+    running.send_signal(number)
+    running.wait(30)
+    err = running.stderr
+    assert running.returncode == 130
+    assert running.stdout == ""
+    assert "the same command goes on" in err and str(tmp_path / "run") in err
+    assert "Traceback" not in err
+    steps = len(losses(tmp_path / "run"))
+    assert 3 <= steps < 20
+    assert (tmp_path / "run" / "checkpoints" / f"step-{steps}").is_dir()
+    headway.train(corpus, out=tmp_path / "run", quiet=True, **options)
+    assert outcome(tmp_path / "run") == expected
+
+
+def test_a_second_signal_ends_it_at_once(corpus: Path, tmp_path: Path, tiny: dict[str, Any], forker: Forker):
+    stuck = KILL + "import time\nfactor = trainer.factor\n"
+    stuck += "trainer.factor = lambda share, *rest: time.sleep(60) if share > 0.2 else factor(share, *rest)\n"
+    tiny = {**tiny, "log_every": 1}
+    running = forker.start("train", corpus, "--out", tmp_path / "run", *words(tiny), script=stuck)
+    wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 5'))
+    time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert running.poll() is None, "the first only asks"
+    running.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    running.wait(30)
+    err = running.stderr
+    assert time.monotonic() - began < 5
+    assert running.returncode == 130
+    assert "Traceback" not in err
