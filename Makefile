@@ -4,7 +4,7 @@ BIN := .venv/bin
 DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 
-.PHONY: demo test lint bench fuzz clean
+.PHONY: demo test lint bench faults fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,9 @@ bench: .venv/installed  ## what README reports; DATA is the folder with the data
 	$(BIN)/python benchmarks/spine.py $(DATA) classify
 	$(BIN)/python benchmarks/cost.py
 	$(BIN)/python benchmarks/length.py $(DATA)/shakespeare.txt
+
+faults: .venv/installed  ## kill runs 200 times at random and save 500 times: benchmarks/results/faults.json
+	$(BIN)/python benchmarks/faults.py
 
 fuzz: .venv/installed  ## damage model directories at random and load them, for FUZZ_SECONDS
 	$(BIN)/python tests/hostile/fuzz.py $(FUZZ_SECONDS)

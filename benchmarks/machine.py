@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from headway.storage import write_json
-from headway.training.run_directory import machine, now, versions
+from headway.training.run_directory import clock, machine, versions
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -25,7 +25,7 @@ def facts() -> dict[str, Any]:
     script = Path(sys.argv[0]).name
     words = [f"benchmarks/{script}", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]
     found = {"processors": os.cpu_count(), "memory_bytes": _memory(), **machine()}
-    return {"command": "python " + shlex.join(words), "date": now(), "machine": found, "versions": versions()}
+    return {"command": "python " + shlex.join(words), "date": clock(), "machine": found, "versions": versions()}
 
 
 def headway(*words: str) -> dict[str, Any]:
