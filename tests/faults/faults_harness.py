@@ -59,7 +59,7 @@ def alone(data: list[Path], options: dict[str, Any], out: Path) -> Any:
 
 
 FORKING = """
-import json, os, signal, sys
+import json, os, signal, sys, traceback
 import torch._dynamo, headway.reports, headway.training.session
 from headway.cli.main import main
 
@@ -70,6 +70,7 @@ for line in sys.stdin:
         for descriptor, path in enumerate(("/dev/null", job["out"], job["err"])):
             os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), descriptor)
         sys.stdin = open(0)
+        os.environ.update(job["environment"])
         status = 1
         try:
             exec(job["script"], {})
@@ -77,6 +78,8 @@ for line in sys.stdin:
             status = 0
         except SystemExit as leaving:
             status = leaving.code or 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush(), sys.stderr.flush()
             os._exit(status)
@@ -102,11 +105,12 @@ class Forker:
         self.process.terminate()
         self.process.wait()
 
-    def start(self, *words: object, script: str = "") -> "Forked":
+    def start(self, *words: object, script: str = "", environment: dict[str, str] | None = None) -> "Forked":
         """Begin a command, ``script`` before it; one at a time."""
         self.count += 1
         out, err = self.folder / f"{self.count}.out", self.folder / f"{self.count}.err"
         job = {"words": list(map(str, words)), "script": script, "out": str(out), "err": str(err)}
+        job["environment"] = environment or {}
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(job) + "\n")
         return Forked(int(self.process.stdout.readline()), out, err, self.process.stdout)

@@ -50,14 +50,15 @@ def _train(
     from headway.reports import write_report
     from headway.science.seeds import run_seeds
     from headway.training.checkpoint import SaveFailed
-    from headway.training.progress import shown_to
+    from headway.training.progress import Silent, shown_to
+    from headway.training.ranks import is_first
     from headway.training.session import result, run_training
     from headway.training.trainer import Interrupted
     from headway.training.watch import Diverged
 
     place = Path(out) if out is not None else default_out(inputs)
     held_out = [validation] if isinstance(validation, str | Path) else list(validation)
-    progress = shown_to(quiet)
+    progress = shown_to(quiet) if is_first() else Silent()
     try:
         given: dict[str, Any] = {"out": place, "validation": held_out, "progress": progress, "command": command_line}
         if chosen.seeds > 1:
@@ -65,17 +66,20 @@ def _train(
         else:
             run = run_training(list(inputs), chosen, started=started, **given)
     except Interrupted:
-        write_report(place)
+        if is_first():
+            write_report(place)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         progress.say(f"stopped and saved in {place}; the same command goes on with it{model}.")
         raise KeyboardInterrupt from None
     except (Diverged, SaveFailed):
         with contextlib.suppress(OSError):
-            write_report(place)
+            if is_first():
+                write_report(place)
         raise
     finally:
         progress.close()
-    write_report(run.path)
+    if is_first():
+        write_report(run.path)
     return result(run)
 
 
@@ -188,4 +192,7 @@ def command(
     except (Diverged, SaveFailed) as error:
         raise click.ClickException(str(error)) from None
 
-    emit(found, as_json, summary(found, verdict(read_record(Path(found["out"])))))
+    from headway.training.ranks import is_first
+
+    if is_first():
+        emit(found, as_json, summary(found, verdict(read_record(Path(found["out"])))))

@@ -8,9 +8,11 @@ Letters: B batch, T length (target), S source length, D width, V vocabulary, C c
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead, make_norm
@@ -233,6 +235,8 @@ class Stack(nn.Module):
         if position.kind == "relative":
             self.relative = RelativeBias(config.n_heads, position.buckets, position.max_distance, causal=causal)
         self.slopes = alibi_slopes(config.n_heads) if position.kind == "alibi" else None
+        self.recompute = False
+        """whether blocks are computed again for the gradient instead of keeping what is between (Chen et al. 2016)"""
 
     def forward(
         self,
@@ -252,9 +256,11 @@ class Stack(nn.Module):
         reach = {w: self._reach(queries, keys, key_mask, w) for w in set(self.windows)}
         across = None if source_mask is None else across_mask(source_mask)
         x = self.embedding(ids, queries, segments)
+        recompute = self.recompute and torch.is_grad_enabled()
         for layer, block in enumerate(self.blocks):
             allowed, causal = reach[self.windows[layer]]
-            x = block(
+            run = partial(checkpoint, block, use_reentrant=False) if recompute else block
+            x = run(
                 x,
                 mask=allowed,
                 causal=causal,

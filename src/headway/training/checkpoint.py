@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 
 from headway.errors import InputError
 from headway.storage import MODE, flush, write_json
+from headway.training.ranks import Ranks
 
 FORMAT = 1
 KEPT = 2
@@ -68,15 +69,8 @@ def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], stat
             beside.mkdir()
             save_file(tensors, beside / "tensors.safetensors")
             (beside / "tensors.safetensors").chmod(MODE)
-            write_json(beside / "state.json", state)
             flush(beside / "tensors.safetensors")
-            files = {name: _facts(beside / name) for name in ("tensors.safetensors", "state.json")}
-            write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
-            flush(beside)
-            if place.exists():
-                place.rename(_aside(place))
-            beside.rename(place)
-            flush(directory)
+            _commit(beside, place, step, state)
     except SaveFailed:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -111,14 +105,54 @@ def remove_leftovers(directory: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def newest_checkpoint(directory: Path) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]:
-    """Tensors and state of the newest checkpoint that is whole, or None; and what is wrong with each newer one."""
+def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], ranks: Ranks) -> None:
+    """Commit one checkpoint that all ranks write together, each its parts (``shard.save_parts``); the first commits."""
+    from headway.training.shard import save_parts
+
+    beside = directory / f".step-{step}.tmp"
+    with saving(directory / f"step-{step}"):
+        if ranks.first:
+            directory.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(directory)
+            beside.mkdir()
+        ranks.wait()
+        save_parts(beside, tensors)
+        ranks.wait()
+        if ranks.first:
+            for path in beside.iterdir():
+                path.chmod(MODE)
+                flush(path)
+            _commit(beside, directory / f"step-{step}", step, state)
+            for _, old in list(_found(directory))[KEPT:]:
+                _removed(old)
+        ranks.wait()
+
+
+def _commit(beside: Path, place: Path, step: int, state: dict[str, Any]) -> None:
+    """Write the state and the manifest beside the tensors, which are on the disk, and give all of it its name."""
+    write_json(beside / "state.json", state)
+    files = {path.name: _facts(path) for path in sorted(beside.iterdir())}
+    write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
+    flush(beside)
+    if place.exists():
+        place.rename(_aside(place))
+    beside.rename(place)
+    flush(place.parent)
+
+
+def newest_checkpoint(
+    directory: Path, model: nn.Module | None = None
+) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]:
+    """Tensors and state of the newest checkpoint that is whole, or None; and what is wrong with each newer one.
+
+    Where the parameters of ``model`` are spread over ranks, what was written so is read so.
+    """
     problems: list[str] = []
     for _, path in _found(directory):
         problem = _problem(path)
         if problem is None:
             state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-            return (load_file(path / "tensors.safetensors"), state), problems
+            return (_tensors(path, model), state), problems
         problems.append(f"{path}: {problem}")
     return None, problems
 
@@ -138,6 +172,10 @@ def kept(p: Tensor, value: Tensor) -> Tensor:
 def put_back(p: Tensor, value: Tensor, place: Tensor | None = None) -> None:
     """Give a parameter, or another tensor that belongs to it, what ``kept`` kept of it."""
     rows, place = getattr(p, "trained_rows", None), p if place is None else place
+    if hasattr(place, "device_mesh"):  # spread over ranks
+        from headway.training.shard import like
+
+        value = like(place, value)
     if rows is None or value.shape == p.shape:
         place.copy_(value)
     else:
@@ -170,6 +208,14 @@ def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[
             chosen[int(n)].state[p][what] = value
 
 
+def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
+    if (path / "tensors.safetensors").exists():
+        return load_file(path / "tensors.safetensors")
+    from headway.training.shard import load_parts
+
+    return load_parts(path, model)
+
+
 def _found(directory: Path) -> Iterator[tuple[int, Path]]:
     """Checkpoints by step, newest first."""
     if not directory.is_dir():
@@ -190,8 +236,10 @@ def _problem(path: Path) -> str | None:
             return f"format {manifest['format']}, expected {FORMAT}"
         if path.name != f"step-{manifest['step']}":
             return f"its manifest is that of step {manifest['step']}"
-        for name in ("tensors.safetensors", "state.json"):
-            if _facts(path / name) != manifest["files"][name]:
+        if "state.json" not in manifest["files"] or len(manifest["files"]) < 2:
+            return "its manifest does not name what belongs to it"
+        for name, facts in manifest["files"].items():
+            if _facts(path / name) != facts:
                 return f"{name} is not as its manifest says"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{type(error).__name__}: {error}"

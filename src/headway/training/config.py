@@ -83,6 +83,8 @@ class TrainOptions:
     balance: bool = option(False, "weight classes so that each counts the same")
     precision: str | None = option(None, "arithmetic; by default whichever is faster here", ("float32", "bfloat16"))
     threads: int | None = option(None, "processor threads")
+    shard: bool = option(False, "spread the weights over the processes that torchrun started (FSDP)")
+    checkpoint_activations: bool = option(False, "compute activations again for the gradient: less memory, more time")
     seed: int = option(0, "all randomness follows from it")
     split_seed: int | None = option(None, "which rows are held out [default: as the seed says]")
     seeds: int = option(1, "train this many classifiers with seeds of their own and average their answers")

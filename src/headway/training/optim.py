@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headway.models.transformer import Stack
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward
+from headway.training.shard import like, whole
 
 
 class Muon(torch.optim.Optimizer):
@@ -40,7 +41,7 @@ class Muon(torch.optim.Optimizer):
             for p in parameters:
                 buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
                 buffer.lerp_(p.grad, 1 - group["momentum"])
-                update = p.grad.lerp(buffer, group["momentum"])  # Nesterov's look ahead
+                update = whole(p.grad.lerp(buffer, group["momentum"]))  # Nesterov's look ahead
                 matrix = (p.shape[0] // getattr(p, "stacked", 1), p.shape[1])
                 by_shape.setdefault(matrix, []).append((p, update))
             for (rows, columns), pairs in by_shape.items():
@@ -49,7 +50,7 @@ class Muon(torch.optim.Optimizer):
                 counts = [update.shape[0] // rows for _, update in pairs]
                 for (p, _), new in zip(pairs, stack.split(counts), strict=True):
                     p.mul_(1 - group["lr"] * group["weight_decay"])
-                    p.add_(new.reshape(p.shape), alpha=-group["lr"])
+                    p.add_(like(p, new.reshape(p.shape)), alpha=-group["lr"])
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

@@ -18,7 +18,10 @@ def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dic
     return {"data": source.fingerprint, "validation": None if held_out is None else held_out.fingerprint}
 
 
-FREE = ("save_every", "log_every", "on_save_error", "tensorboard", "allow_changes")
+FREE = (
+    *("save_every", "log_every", "on_save_error", "tensorboard", "allow_changes", "shard"),
+    "checkpoint_activations",
+)
 """Options on which nothing that is learnt depends: a run goes on with whatever they are now."""
 CHANGEABLE = (
     *("time", "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "learning_rate"),

@@ -198,6 +198,37 @@ class RunDirectory:
                 write_json(self.path / GENERATION, {**usual, **known, **entries})
 
 
+class Onlooker(RunDirectory):
+    """The run directory as ranks but the first have it: they read what is there, and write nothing."""
+
+    def create(self) -> None:
+        """Nothing."""
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nothing: the first rank has the lock for all."""
+        yield
+
+    def discard(self) -> None:
+        """Nothing."""
+
+    def update(self, **facts: Any) -> None:
+        """Keep in memory what the first rank writes."""
+        self.facts.update(facts)
+
+    def log(self, event: str, **values: Any) -> None:
+        """Nothing."""
+
+    def open_board(self) -> None:
+        """Nothing."""
+
+    def save_tokenizer(self, tokenizer: Tokenizer, max_length: int) -> None:
+        """Nothing."""
+
+    def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
+        """Nothing."""
+
+
 def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
     """The ids that fill a batch, begin a text and end one; ``known`` are those of the base.
 

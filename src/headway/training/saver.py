@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.training.checkpoint import SaveFailed, copied, save_checkpoint, size_of
+from headway.training.checkpoint import SaveFailed, copied, save_checkpoint, save_shared, size_of
+from headway.training.ranks import Ranks
 
 
 class Saver:
@@ -66,3 +67,20 @@ class Saver:
         free, needed = shutil.disk_usage(place).free, size_of(tensors)
         if free < 2 * needed:
             self.warn(f"{place}: {free / 1e6:,.1f} MB are free, and each checkpoint needs {needed / 1e6:,.1f} MB")
+
+
+class SharedSaver:
+    """Saves what is spread over ``ranks``: all of them write at once, before training goes on."""
+
+    def __init__(self, directory: Path, ranks: Ranks):
+        self.directory, self.ranks = directory, ranks
+
+    def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Save now; all ranks take part.  Raises SaveFailed."""
+        save_shared(self.directory, step, tensors, state, self.ranks)
+
+    def check(self) -> None:
+        """Nothing is left to go wrong."""
+
+    def wait(self) -> None:
+        """Nothing is being written."""

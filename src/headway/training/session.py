@@ -4,6 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,25 @@ from headway.models.lora import count_parameters
 from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
-from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, seconds
+from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
 from headway.training.measure import evaluation_seconds
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.progress import Silent
+from headway.training.ranks import Ranks
 from headway.training.ready import ADAPTED, ENDING, Prepared, prepare
 from headway.training.resume import changes, check_same_data, fingerprints, recorded
-from headway.training.run_directory import RunDirectory, clock, machine, versions
+from headway.training.run_directory import Onlooker, RunDirectory, clock, machine, versions
+from headway.training.shard import put_together, recompute_activations, shard
 from headway.training.state import State
 from headway.training.trainer import Interrupted, Job, train
 
 ADAPTING = 0.4
 """The share of the time that it may take."""
+PREPARED = "prepared"
+"""What the first of several ranks tells the others when they can take the run up."""
+RANK_SEED = 1_000_003
+"""Between the seeds of two ranks, which drop other activations."""
 ADAPTING_EPOCHS = 10
 """The most passes over the texts that it takes (Gururangan et al. 2020 take up to 100)."""
 
@@ -52,7 +59,11 @@ def run_training(
     what the user must change, and Interrupted, saved, after Ctrl-C.
     """
     started, progress = started if started is not None else time.monotonic(), progress or Silent()
-    run = RunDirectory(out)
+    ranks = Ranks.joined()
+    run = RunDirectory(out) if ranks.first else Onlooker(out)
+    if not ranks.first:
+        progress = Silent()
+        ranks.wait_for(PREPARED)  # then it is like a run that is taken up
     earlier, changed = run.read(), []
     if earlier is not None:
         changed = changes(earlier, options, run)
@@ -62,6 +73,7 @@ def run_training(
     progress.phase("reading")
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
+    _check_for_ranks(options, found.task, ranks.count)
     if isinstance(source, Corpus) and options.batch_size is not None:
         raise InputError("--batch-size is for texts of different lengths; running text has --batch-tokens.")
     held_out = validation_input(validation, options, found)
@@ -73,6 +85,7 @@ def run_training(
                 f"{out}: this run is complete. More --time or --steps with --allow-changes goes on with it; "
                 "another directory with --out trains anew."
             )
+            ranks.tell(PREPARED)
             return run
     run.create()
     run.warn = progress.warn
@@ -108,6 +121,7 @@ def run_training(
         except BaseException:
             run.discard()
             raise
+        ranks.tell(PREPARED)
         if options.tensorboard:
             run.open_board()
         for decision in prepared.plan.decisions:
@@ -121,8 +135,23 @@ def run_training(
         if _fitted(run, prepared, left, progress):
             _finish_fitted(run, prepared, started, progress)
         else:
-            _train(run, prepared, options, changed, started, progress)
+            _train(run, prepared, options, changed, started, progress, ranks)
+        ranks.wait()
+        if not ranks.first:
+            run.read()
         return run
+
+
+def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
+    """Raise InputError for what so many processes cannot do together."""
+    if options.shard and count == 1:
+        raise InputError("--shard spreads the weights over several processes; start them with torchrun.")
+    if options.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
+        raise InputError(f"--shard trains whole models, --{flag(parts[0])} a part of one; leave one of them out.")
+    alone = options.given(("adapt", "frozen", "contrastive", "seeds"))
+    if count > 1 and (task == "embedding" or alone):
+        what = "--task embedding, which compares the texts of a whole batch," if not alone else f"--{flag(alone[0])}"
+        raise InputError(f"{what} is for one process; start it without torchrun.")
 
 
 def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
@@ -177,13 +206,22 @@ def _train(
     changed: Sequence[str],
     started: float,
     progress: Silent,
+    ranks: Ranks,
 ) -> None:
     """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
     plan, model, recipe = prepared.plan, prepared.model, prepared.recipe
-    saved, problems = newest_checkpoint(run.checkpoints)
+    ranks.same(model)
+    twin = model  # a whole one, where the weights are spread over ranks
+    if options.shard:
+        twin = deepcopy(model)
+        shard(model, ranks, plan.precision)
+    if options.checkpoint_activations:
+        plan = replace(plan, shares=1)
+        recompute_activations(model)
+    saved, problems = newest_checkpoint(run.checkpoints, model)
     for problem in problems:
         progress.warn(f"a checkpoint cannot be used: {problem}")
-    torch.manual_seed(plan.seed)
+    torch.manual_seed(plan.seed + RANK_SEED * ranks.rank)
     if saved is None:
         if run.facts.get("finished"):
             raise InputError(f"{run.path}: this run is complete and has no checkpoint from which it could go on.")
@@ -199,15 +237,16 @@ def _train(
     if changed:
         run.update(options=recorded(options), plan=plan.plain(), finished=False)
     spent = saved[1]["seconds"] if saved is not None else 0.0
-    sample = recipe.sampler(model)
-    closing = recipe.closing(model, prepared.limit)
+    shown, closing = recipe.sampler(twin), recipe.closing(twin, prepared.limit)
+    sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
     after = evaluation_seconds(model, prepared.feed, prepared.task, sample) * 1.25
     budget = _budget(options, prepared.limit, started, spent, after + (closing.seconds if closing else 0.0))
 
     def keep_best() -> None:
-        run.save_model(model, recipe.tokenizer, recipe.labels)
+        run.save_model(put_together(model, twin), recipe.tokenizer, recipe.labels)
 
     job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
+    job.ranks = ranks
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
     model.train()
     try:
@@ -222,7 +261,7 @@ def _train(
         progress.warn(f"the time was enough for {passes:.1f} of a pass over the rows; more --time would help")
     for name, p in trained(model).items():
         put_back(p, now.best[name])
-    model.eval()
+    twin.eval()
     keep_best()
     if closing is not None:
         progress.phase("measuring")

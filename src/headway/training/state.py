@@ -11,7 +11,8 @@ from torch.optim import Optimizer
 from headway.data.windows import Position
 from headway.training.average import WeightAverage
 from headway.training.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
-from headway.training.randomness import CPU, GPU, random_state, set_random_state
+from headway.training.randomness import random_states, set_random_states
+from headway.training.ranks import Ranks
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Training:
     model: nn.Module
     optimizers: list[Optimizer]
     average: WeightAverage | None
+    ranks: Ranks = field(default_factory=Ranks)
     best: dict[str, Tensor] = field(default_factory=dict)
     """the trained weights of the best evaluation so far, by name"""
     state: State = field(default_factory=State)
@@ -64,14 +66,14 @@ class Training:
         return next(self.model.parameters()).device
 
     def saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors and the plain values of a checkpoint."""
+        """The tensors and the plain values of a checkpoint; all ranks take part."""
         learning = trained(self.model)
         tensors: dict[str, Tensor] = {f"model.{name}": kept(p, p.detach()) for name, p in learning.items()}
         tensors |= optimizer_tensors(self.model, self.optimizers)
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         if self.average is not None:
             tensors |= {f"average.{name}": kept(learning[name], value) for name, value in self.average.state().items()}
-        tensors |= random_state(self.device)
+        tensors |= random_states(self.device, self.ranks)
         return tensors, {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
 
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
@@ -86,7 +88,7 @@ class Training:
             for name, p in learning.items():
                 put_back(p, tensors[f"average.{name}"], self.average.values[name])
             self.average.steps = steps
-        set_random_state(self.device, {name: tensors[name] for name in (CPU, GPU) if name in tensors})
+        set_random_states(self.device, tensors, self.ranks)
         self.state = State.of(plain)
 
     def keep_best(self) -> None:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from headway.training.ranks import Ranks
+
 Item = TypeVar("Item")
 
 NAMES = ("SIGINT", "SIGTERM", "SIGUSR1")
@@ -25,7 +27,8 @@ class Asked(Exception):
 class Stop:
     """While it is entered, the first of SIGNALS only asks to stop; the second ends the program at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Ranks | None = None) -> None:
+        self.ranks = ranks or Ranks()
         self.asked = False
         self._since = 0.0
         self._waiting = False
@@ -42,8 +45,8 @@ class Stop:
             signal.signal(number, handler)
 
     def poll(self, grace: float = 0.0) -> None:
-        """Raise Asked if someone asked, ``grace`` seconds ago or earlier."""
-        if self.asked and time.monotonic() - self._since >= grace:
+        """Raise Asked if someone asked any of the ranks, ``grace`` seconds ago or earlier; all of them take part."""
+        if self.ranks.largest(self.asked and time.monotonic() - self._since >= grace)[0]:
             raise Asked
 
     def between(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -54,9 +57,12 @@ class Stop:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """While it is entered, who asks is answered at once, by Asked; and before, who asked GRACE seconds ago."""
+        """While it is entered, who asks is answered at once, by Asked; and before, who asked GRACE seconds ago.
+
+        Of several ranks none leaves the others waiting: they answer with the next step.
+        """
         self.poll(GRACE)
-        self._waiting = True
+        self._waiting = self.ranks.count == 1
         try:
             yield
         finally:

@@ -5,11 +5,12 @@ evaluate when due -> save when due -> rate -> batches -> gradient -> clip -> jud
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from headway.data.feed import Feed
 from headway.data.windows import Position
@@ -21,9 +22,11 @@ from headway.training.optim import optimizers, set_rate
 from headway.training.plan import Plan
 from headway.training.progress import Silent
 from headway.training.randomness import random_state, set_random_state
+from headway.training.ranks import Ranks
 from headway.training.run_directory import RunDirectory
-from headway.training.saver import Saver
+from headway.training.saver import Saver, SharedSaver
 from headway.training.schedule import accumulation, factor
+from headway.training.shard import whole
 from headway.training.shares import Shares
 from headway.training.state import State, Training
 from headway.training.stop import Asked, Stop
@@ -50,6 +53,8 @@ class Job:
     """saves the model as it is now"""
     sample: Callable[[], str] | None = None
     """shows what the model can do now"""
+    ranks: Ranks = field(default_factory=Ranks)
+    """the processes that train it together"""
     save_every: float = 60.0
     """seconds between checkpoints"""
     on_save_error: str = "continue"
@@ -57,35 +62,44 @@ class Job:
 
 def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Training:
     """Train until the budget is used up; the best weights are kept.  Raises Interrupted, Diverged or SaveFailed."""
-    plan, feed = job.plan, job.feed
+    plan, feed, ranks = job.plan, job.feed, job.ranks
     average = WeightAverage(job.model, plan.average) if plan.average else None
-    now = Training(job.model, _optimizers(job.model, plan), average)
+    now = Training(job.model, _optimizers(job.model, plan, ranks), average, ranks)
     if saved is not None:
         now.restore(*saved)
     state, device = now.state, now.device
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = Watch(state, feed, job.run, progress, skip=plan.on_spike == "skip")
-    saver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
+    spread = any(isinstance(p, DTensor) for p in parameters)
+    saver: Saver | SharedSaver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
+    if spread:
+        saver = SharedSaver(job.run.checkpoints, ranks)
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
-    with Stop() as stop, Shares(plan.shares) as shares:
+    with Stop(ranks) as stop, Shares(plan.shares) as shares:
         while True:
-            share = _share(job, budget, state)
+            share, save_due, stopping = ranks.largest(
+                _share(job, budget, state) if ranks.first else 0.0,
+                ranks.first and time.monotonic() - last_save > job.save_every,
+                stop.asked,
+            )
             due = int(share * plan.evaluations + 1e-9)
             if due > state.evaluations:
                 try:
                     _evaluate(job, now, stop, progress)
                     state.evaluations = due
                 except Asked:
-                    pass  # it is begun again when the run is taken up
+                    stopping = True  # the evaluation is begun again when the run is taken up
             state.seconds = time.monotonic() - began
-            over = not stop.asked and (share >= 1.0 or bool(plan.patience and state.stale >= plan.patience))
-            if over or stop.asked or time.monotonic() - last_save > job.save_every:
-                saver.save(state.step, *now.saved())
+            over = not stopping and (share >= 1.0 or bool(plan.patience and state.stale >= plan.patience))
+            if over or stopping or save_due:
+                checkpoint = now.saved()
                 last_save = time.monotonic()
+                if ranks.first or spread:
+                    saver.save(state.step, *checkpoint)
             if over:
                 break
-            if stop.asked:
+            if stopping:
                 saver.wait()
                 raise Interrupted
             saver.check()
@@ -100,16 +114,20 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                     positions.append(state.position)
                     with stop.waiting():
                         batch, state.position = feed.next(state.position)
-                    batch = batch.to(device)
-                    loss, n = shares.add_gradient(job.model, job.task, batch, plan.precision, parameters)
-                    total, count = total + loss, count + n
                     state.tokens += batch.tokens
+                    if (part := ranks.part(batch)) is not None:
+                        part = part.to(device)
+                        loss, n = shares.add_gradient(job.model, job.task, part, plan.precision, parameters)
+                        total, count = total + loss, count + n
             except Asked:  # a step that is not whole is no step
                 state.position, state.tokens = before
                 set_random_state(device, random)
                 continue
-            norm = _divide_and_clip(parameters, count, plan.clip)
-            state.train_loss = total.item() / count
+            loss_sum, targets = ranks.sums(total.item(), count)
+            if not spread:
+                ranks.add_gradients(parameters)
+            norm = _divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.clip)
+            state.train_loss = loss_sum / targets
             if watch.allows(state.train_loss, norm, positions):
                 for optimizer in now.optimizers:
                     optimizer.step()
@@ -139,7 +157,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
     return now
 
 
-def _optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
+def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.Optimizer]:
     """The optimisers that the plan wants; the large tables of a pretrained model are trained row by row."""
     return optimizers(
         model,
@@ -147,7 +165,7 @@ def _optimizers(model: nn.Module, plan: Plan) -> list[torch.optim.Optimizer]:
         plan.learning_rate,
         plan.weight_decay,
         layer_decay=plan.layer_decay,
-        by_rows=plan.base is not None,
+        by_rows=plan.base is not None and ranks.count == 1,
         precision=plan.precision,
         muon_rate=plan.muon_rate,
     )
@@ -202,10 +220,10 @@ def _keep_best(job: Job, progress: Silent) -> None:
         progress.warn(f"{error}. Training goes on (--on-save-error)")
 
 
-def _divide_and_clip(parameters: list[nn.Parameter], count: int, longest: float) -> float:
+def _divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float) -> float:
     """Divide the summed gradient by the number of targets, once, and shorten it to ``longest``; returns its length."""
     gradients = [_numbers(p) for p in parameters if p.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item() / count
+    norm = whole(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))).item() / count
     scale = 1.0 / count
     if longest and norm > longest:
         scale *= longest / norm

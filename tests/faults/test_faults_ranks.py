@@ -1,0 +1,185 @@
+"""Several processes train what one would: equal losses, checkpoints that any number of them takes up, and one end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults_harness import KILL, Forked, Forker, holds, lines_of, losses, made_pairs, wait_for, words
+
+import headway
+from headway.errors import InputError
+from headway.training import checkpoint
+
+PLAIN: dict[str, Any] = {
+    **{"d_model": 32, "layers": 2, "heads": 2, "batch_tokens": 512, "steps": 10, "threads": 1, "dropout": 0.0},
+    **{"precision": "float32", "optimizer": "adamw", "log_every": 1, "evaluations": 2, "save_every": "0.05s"},
+}
+
+
+def free_port() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+class Pair:
+    """Two ranks, as torchrun would start them."""
+
+    def __init__(self, forkers: list[Forker]):
+        self.forkers = forkers
+
+    def start(self, *arguments: object, scripts: tuple[str, str] = ("", "")) -> list[Forked]:
+        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        return [
+            forker.start(*arguments, script=script, environment={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank, (forker, script) in enumerate(zip(self.forkers, scripts, strict=True))
+        ]
+
+    def __call__(self, data: list[Path], out: Path, options: dict[str, Any], *more: str) -> list[Forked]:
+        ranks = self.start("train", *data, "--out", out, *words(options), *more)
+        for one in ranks:
+            one.wait(60)
+        assert [one.returncode for one in ranks] == [0, 0], "".join(one.stderr for one in ranks)
+        return ranks
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    forkers = [Forker(tmp_path_factory.mktemp(f"rank{rank}")) for rank in (0, 1)]
+    yield Pair(forkers)
+    for forker in forkers:
+        forker.close()
+
+
+def apart(one: Path, other: Path) -> float:
+    """By how much the losses of two runs differ at most, relative to them."""
+    first, second = losses(one), losses(other)
+    assert first.keys() == second.keys() and len(first) >= 10
+    return max(abs(float.fromhex(first[k]) / float.fromhex(second[k]) - 1) for k in first)
+
+
+def data_for(task: str, corpus: Path, rows: Path, folder: Path) -> list[Path]:
+    return made_pairs(folder / "pairs") if task == "translation" else [rows if task == "classification" else corpus]
+
+
+@pytest.mark.parametrize("shard", [False, True], ids=["together", "sharded"])
+@pytest.mark.parametrize("task", ["language_modeling", "classification", "translation"])
+def test_two_ranks_learn_what_one_process_learns(
+    task: str, shard: bool, corpus: Path, rows: Path, tmp_path: Path, pair: Pair
+):
+    data = data_for(task, corpus, rows, tmp_path)
+    options = {**PLAIN, "token_dropout": 0.0} if task == "classification" else PLAIN  # what is drawn differs by rank
+    headway.train(data, out=tmp_path / "one", quiet=True, **options)
+    first, second = pair(data, tmp_path / "two", options, *(["--shard"] if shard else []))
+    assert apart(tmp_path / "one", tmp_path / "two") < 1e-6
+    one, two = (lines_of(tmp_path / name) for name in ("one", "two"))
+    values = [[line["val_loss"] for line in lines if line["event"] == "evaluation"] for lines in (one, two)]
+    assert values[0] == pytest.approx(values[1], rel=1e-5)
+    assert "saved in" in first.stdout and second.stdout == "" and second.stderr.count("\n") <= 2, "one speaks"
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_sharded_and_averaged(optimizer: str, corpus: Path, tmp_path: Path, pair: Pair):
+    """Muon's matrices are put together for their products; rounding differs there, and it grows."""
+    options = {**PLAIN, "optimizer": optimizer, "average": 0.9, "accumulate": 2}
+    headway.train(corpus, out=tmp_path / "one", quiet=True, **options)
+    pair([corpus], tmp_path / "two", options, "--shard", "--checkpoint-activations")
+    assert apart(tmp_path / "one", tmp_path / "two") < (1e-5 if optimizer == "muon" else 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("1", "2"), ("1", "sharded"), ("2", "1"), ("sharded", "1"), ("sharded", "2")]
+)
+def test_what_one_number_of_ranks_saved_another_takes_up(
+    first: str, second: str, corpus: Path, tmp_path: Path, pair: Pair
+):
+    def train(how: str, out: Path, options: dict[str, Any]) -> None:
+        if how == "1":
+            headway.train(corpus, out=out, quiet=True, allow_changes=True, **options)
+        else:
+            pair([corpus], out, options, "--allow-changes", *(["--shard"] if how == "sharded" else []))
+
+    for (before, after), out in ((("1", "1"), tmp_path / "alone"), ((first, second), tmp_path / "run")):
+        train(before, out, PLAIN)
+        train(after, out, {**PLAIN, "steps": 20})
+    assert apart(tmp_path / "alone", tmp_path / "run") < 1e-6
+    assert len(losses(tmp_path / "run")) == 20
+    assert [line["step"] for line in lines_of(tmp_path / "run") if line["event"] == "resume"] == [10]
+
+
+SLOW = (
+    KILL
+    + "import time\nfactor = trainer.factor\ntrainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]\n"
+)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_rank_ends_all_at_the_same_step(rank: int, corpus: Path, tmp_path: Path, pair: Pair):
+    options = {**PLAIN, "steps": 40, "dropout": 0.1}
+    pair([corpus], tmp_path / "alone", options)
+    ranks = pair.start("train", corpus, "--out", tmp_path / "run", *words(options), scripts=(SLOW, SLOW))
+    wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 3'))
+    ranks[rank].send_signal(signal.SIGTERM)
+    for one in ranks:
+        one.wait(30)
+    assert [one.returncode for one in ranks] == [130, 130], ranks[0].stderr
+    steps = len(losses(tmp_path / "run"))
+    assert 3 <= steps < 40 and (tmp_path / "run" / "checkpoints" / f"step-{steps}").is_dir()
+    pair([corpus], tmp_path / "run", options)
+    assert losses(tmp_path / "run") == losses(tmp_path / "alone"), "to the last bit, dropout too"
+
+
+def torchrun(*arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port()]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def children_of(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
+
+
+def test_when_a_rank_is_killed_all_end_and_the_same_command_goes_on(corpus: Path, tmp_path: Path, pair: Pair):
+    """The command of the README."""
+    options = {**PLAIN, "steps": 4000, "evaluations": 1}
+    running = torchrun("-m", "headway", "train", corpus, "--out", tmp_path / "run", *words(options))
+    try:
+        wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 5'))
+        wait_for(lambda: len(list((tmp_path / "run" / "checkpoints").glob("step-*"))) > 0)
+        ranks = children_of(running.pid)
+        assert len(ranks) == 2
+        os.kill(ranks[1], signal.SIGKILL)
+        began = time.monotonic()
+        running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode != 0 and time.monotonic() - began < 45
+    assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
+    found = list((tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert found and all(checkpoint._problem(path) is None for path in found)
+    steps = max(int(path.name.split("-")[1]) for path in found)
+    options["steps"] = steps + 10
+    pair([corpus], tmp_path / "run", options, "--allow-changes")
+    assert [line["step"] for line in lines_of(tmp_path / "run") if line["event"] == "resume"] == [steps]
+
+
+def test_what_is_for_one_process_or_for_several_is_refused(corpus: Path, rows: Path, tmp_path: Path, pair: Pair):
+    with pytest.raises(InputError, match="--shard spreads the weights over several processes"):
+        headway.train(corpus, out=tmp_path / "run", quiet=True, shard=True, **PLAIN)
+    (tmp_path / "pairs.tsv").write_text("a\tb\n" + "".join(f"the cat {i}\ta cat {i}\n" for i in range(50)))
+    columns = ("--task", "embedding", "--text-column", "a", "--second-column", "b")
+    ranks = pair.start("train", tmp_path / "pairs.tsv", *columns, "--out", tmp_path / "run", *words(PLAIN))
+    ranks[0].wait(30)
+    assert ranks[0].returncode == 2 and "for one process; start it without torchrun" in ranks[0].stderr
+    ranks[1].send_signal(signal.SIGKILL)  # as torchrun does
+    ranks[1].wait(30)
