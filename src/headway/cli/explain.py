@@ -48,7 +48,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
         pipe = Classifier(pipe.model.members[0], pipe.tokenizer, pipe.labels)
     model = pipe.model
     length = model.config.max_length
-    words = _wiring(model)
+    words = wiring_of(model)
     blocks = list(_rows(model))
     total = sum(p.numel() for p in model.parameters())
     flops = forward_flops(model.config, 1, length, **words)
@@ -70,7 +70,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     }
 
 
-def _wiring(model: Any) -> dict[str, Any]:
+def wiring_of(model: Any) -> dict[str, Any]:
     """The words by which ``models.size`` is told what this model is."""
     from torch import nn
 

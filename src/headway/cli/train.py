@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from headway.cli.common import emit, output_options
+from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.errors import InputError
 from headway.training.config import TrainOptions, flag
 
@@ -137,13 +138,21 @@ class Train(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = repeated(args, "--validation")
         n_files = words.count("--validation")
-        try:
-            return super().parse_args(ctx, words)
-        except click.MissingParameter:
-            if n_files > 2:
-                raise click.UsageError("--validation takes every word after it; name what to train on first.") from None
-            ctx.params.clear()  # the second word is the input: train --validation C A
-            return super().parse_args(ctx, list(args))
+        rest = super().parse_args(ctx, words)
+        if self._has_input(ctx):
+            return rest
+        if n_files > 2:
+            raise click.UsageError("--validation takes every word after it; name what to train on first.")
+        ctx.params.clear()  # the second word is the input: train --validation C A
+        rest = super().parse_args(ctx, list(args))
+        if not self._has_input(ctx):
+            raise click.MissingParameter(ctx=ctx, param=self.params[0])
+        return rest
+
+    @staticmethod
+    def _has_input(ctx: click.Context) -> bool:
+        """Whether there is something to train on, or a model to plan without it."""
+        return bool(ctx.params["inputs"] or ctx.params["parameters"] is not None or ctx.resilient_parsing)
 
 
 def repeated(words: Sequence[str], option: str) -> list[str]:
@@ -163,13 +172,20 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
 
 
 @click.command(cls=Train, short_help="Train a model on your file.")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option("--out", help="Where the run is kept. [default: runs/ and the input's name, of two sides both]")
 @click.option("--validation", multiple=True, metavar="INPUT...", help="What to validate on, not a part of the data.")
 @_options
+@plan_options
 @output_options
 def command(
-    inputs: tuple[str, ...], out: str | None, validation: tuple[str, ...], as_json: bool, quiet: bool, **options: Any
+    inputs: tuple[str, ...],
+    out: str | None,
+    validation: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    planning: bool,
+    **options: Any,
 ) -> None:
     """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, two aligned files, or a folder of .txt, each also as .gz.
 
@@ -181,6 +197,14 @@ def command(
 
     from headway.cli.main import STARTED
 
+    asked = {name: options.pop(name) for name in PLANNED}
+    if planning:
+        planned = plan(inputs, validation, quiet, asked, options, STARTED)
+        emit(planned, as_json, lines(planned))
+        return
+    for name, value in asked.items():
+        if value is not None:
+            raise InputError(f"--{flag(name)} is for --plan, which trains nothing; leave it out or add --plan.")
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict

@@ -82,6 +82,28 @@ def head_count(width: int, each: int = 64) -> int:
     return min(counts or [1], key=lambda n: abs(math.log(width / n / each)))
 
 
+def decoder_config(vocab_size: int, width: int, layers: int, heads: int, length: int) -> TransformerConfig:
+    """A language model in nanochat's layout.  Raises ValueError for sizes that do not go together."""
+    return TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layers=layers,
+        n_heads=heads,
+        max_length=length,
+        positions="rotary",
+        norm="rmsnorm",
+        norm_eps=1e-6,
+        norm_parameters="none",
+        activation="relu2",
+        gated=False,
+        d_ff=4 * width,
+        tied=vocab_size > 1024,
+        embedding_norm=True,
+        qk_norm=True,
+        logit_softcap=15.0,
+    )
+
+
 def decoder_plan(
     options: TrainOptions, vocab_size: int, n_tokens: int, seconds: float | None, steps: int | None
 ) -> Plan:
@@ -104,25 +126,7 @@ def decoder_plan(
         width, layers = PRESETS[options.preset]
         why = f"--preset {options.preset}"
     width, layers = options.d_model or width, options.layers or layers
-    tied = vocab_size > 1024
-    config = TransformerConfig(
-        vocab_size=vocab_size,
-        d_model=width,
-        n_layers=layers,
-        n_heads=options.heads or head_count(width),
-        max_length=length,
-        positions="rotary",
-        norm="rmsnorm",
-        norm_eps=1e-6,
-        norm_parameters="none",
-        activation="relu2",
-        gated=False,
-        d_ff=4 * width,
-        tied=tied,
-        embedding_norm=True,
-        qk_norm=True,
-        logit_softcap=15.0,
-    )
+    config = decoder_config(vocab_size, width, layers, options.heads or head_count(width), length)
     count = parameters(config)["total"]
     seen = steps * batch_tokens if steps is not None else (compute or 0.0) / (6 * count)
     epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)

@@ -1,0 +1,232 @@
+"""``headway train --plan``: what a run would be on this machine or another, computed and printed, not trained."""
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from headway.errors import InputError
+from headway.training.config import TrainOptions, flag
+
+H100 = {"gpu_memory": "80G", "gpu_flops": "989T"}
+"""Memory and dense bfloat16 FLOP/s of the GPU that is taken where one is not told: NVIDIA H100 SXM, by its data
+sheet."""
+PER_MACHINE = 8
+"""GPUs of one machine at most, in the command that is printed."""
+UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+HARDWARE = ("gpus", "gpu_memory", "gpu_flops", "gpu_link", "gpu_share")
+LAID_OUT = ("batch_tokens", "accumulate", "precision", "shard", "checkpoint_activations")
+"""Options that a layout decides; they stand at the end of its command."""
+EXAMPLES = {"parameters": "1B", "tokens": "20B", "gpu_memory": "80G", "gpu_flops": "989T", "gpu_link": "400G"}
+
+PLANNED = {
+    "parameters": "with --plan and without INPUT: plan a language model of about this size, such as 1B",
+    "tokens": "with --plan: how many tokens to train on, such as 20B",
+    "gpus": "with --plan: how many GPUs, each with one process [default: this machine]",
+    "gpu_memory": f"with --plan: memory of each GPU in bytes [default: {H100['gpu_memory']}]",
+    "gpu_flops": f"with --plan: FLOP/s of each GPU at its peak [default: {H100['gpu_flops']}, an H100 in bfloat16]",
+    "gpu_link": "with --plan: bytes a second between GPUs, over the slowest link [default: 400G, as in a DGX H100]",
+    "gpu_share": "with --plan: the share of that peak that training reaches [default: 0.4]",
+}
+"""What ``--plan`` may be told of a model without data and of other hardware: options and their help."""
+
+
+def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--plan, and what it may be told of a model without data and of other hardware."""
+    kinds: dict[str, Any] = {"gpus": int, "gpu_share": float}
+    for name, text in reversed(PLANNED.items()):
+        function = click.option(f"--{flag(name)}", type=kinds.get(name, str), help=text)(function)
+    text = "print what would be decided, and what it takes, and train nothing"
+    return click.option("--plan", "planning", is_flag=True, help=text)(function)
+
+
+def plan(
+    inputs: Sequence[str],
+    validation: Sequence[str],
+    quiet: bool,
+    asked: dict[str, Any],
+    options: dict[str, Any],
+    started: float,
+) -> dict[str, Any]:
+    """What ``--plan --json`` prints: the decisions, and the layout on the hardware.  Raises InputError.
+
+    ``asked`` are the options of ``plan_options`` by name, ``options`` those of TrainOptions.
+    """
+    if inputs and asked["parameters"] is not None:
+        raise InputError("--parameters is for planning without a file; with one, the size is chosen with --preset.")
+    chosen = TrainOptions(**options)
+    numbers = {name: quantity(asked[name], name) for name in EXAMPLES if asked[name] is not None}
+    gpus = _gpus(asked, numbers)
+    import torch
+
+    from headway.cli.explain import wiring_of
+    from headway.training.dry_run import decided, work_of, work_without_data
+    from headway.training.layout import lay_out
+    from headway.training.precision import faster_precision
+    from headway.training.progress import shown_to
+    from headway.training.shares import MOST_SHARES
+
+    if inputs:
+        progress = shown_to(quiet)
+        try:
+            prepared = decided(inputs, chosen, validation=validation, started=started, progress=progress)
+            work = work_of(prepared, chosen, numbers.get("tokens"))
+        finally:
+            progress.close()
+        task, decisions, wiring = prepared.task.name, prepared.plan.decisions, wiring_of(prepared.model)
+        if gpus is not None:
+            work = replace(work, precision=chosen.precision or "bfloat16", shares=1)
+            decisions = [one for one in decisions if one["what"] != "precision"]  # that was measured for here
+    else:
+        work = work_without_data(numbers["parameters"], numbers.get("tokens"), chosen)
+        task, decisions, wiring = "language_modeling", [], {}
+        if gpus is None:
+            precision = chosen.precision or faster_precision(work.config.d_model)[0]
+            work = replace(work, precision=precision, shares=min(MOST_SHARES, torch.get_num_threads()))
+    hardware = gpus or _this_machine(work.precision)
+    ways = {"sharded": "shard", "checkpointed": "checkpoint_activations"}
+    layout = lay_out(work, hardware, **{way: vars(chosen).get(name) or None for way, name in ways.items()}, **wiring)
+    sizes = ("vocab_size", "d_model", "n_layers", "n_heads")
+    return {
+        "task": task,
+        "seconds": time.monotonic() - started,
+        "parameters": layout.parameters,
+        "model": {name: getattr(work.config, name) for name in sizes},
+        "decisions": decisions,
+        **{name: getattr(work, name) for name in ("tokens", "length", "optimizer", "precision")},
+        "hardware": asdict(hardware),
+        "layout": {**asdict(layout), "memory": {**asdict(layout.memory), "total": layout.memory.total}},
+        "command": _command(inputs, chosen, work, layout, hardware),
+    }
+
+
+def quantity(text: str, name: str) -> float:
+    """ "80G", "1.5B" or "20e9" as a number above 0; K, M, G (or B) and T are thousands.  Raises InputError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMGBT]?)\s*", text, re.IGNORECASE)
+    value = float(match[1]) * UNITS[match[2].upper()] if match else 0.0
+    if not 0 < value < 1e30:
+        raise InputError(f"--{flag(name)} is {text!r}; write it as {EXAMPLES[name]}.")
+    return value
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The same for a person."""
+    layout, hardware, model = found["layout"], found["hardware"], found["model"]
+    held, count, micro = layout["memory"], hardware["processes"], layout["micro_batch"]
+    where = "this machine's processor" if hardware["cpu"] else f"{count:,} GPU" + "s" * (count > 1)
+    how = "each with a part of weights and states (FSDP)" if layout["sharded"] else "each with all of them (DDP)"
+    again = ", activations of a block made again (checkpointing)" if layout["checkpointed"] else ""
+    measured = "measured in products here; training reaches about"
+    rate = measured if hardware["cpu"] else "each at the peak; it is assumed that training reaches (--gpu-share)"
+    sent = layout["exchanged"]
+    unit, size = next(((u, n) for u, n in (("GB", 1e9), ("MB", 1e6)) if held["total"] >= n), ("kB", 1e3))
+    rows = [
+        ("one process holds", unit),
+        *((words, f"{held[name] / size:,.2f}") for name, words in HELD.items()),
+        (f"together, of {hardware['memory'] / size:,.0f}", f"{held['total'] / size:,.2f}"),
+        ("", ""),
+        ("sequences at a time, each process", f"{micro:,}"),
+        ("batches for each step", f"{layout['accumulate']:,}"),
+        ("tokens of a step", f"{layout['step_tokens']:,}"),
+        ("steps", f"{layout['steps']:,}"),
+        ("tokens in all", _short(found["tokens"])),
+        ("FLOPs in all", f"{layout['flops']:.2e}"),
+        ("tokens a second, all processes", f"{layout['tokens_per_second']:,.0f}"),
+        ("training takes", _duration(layout["seconds"])),
+        *([("GB sent in a step by each", f"{sent / 1e9:,.2f}")] if sent else []),
+        *([("  GB a second", f"{sent / 1e9 / layout['step_seconds']:,.1f}")] if sent else []),
+    ]
+    return [
+        *(f"{one['what']}: {one['value']} - {one['why']} ({one['option']} to change)" for one in found["decisions"]),
+        f"{layout['parameters']:,} parameters: {model['d_model']:,} wide, {model['n_layers']} layers, "
+        f"{model['n_heads']} heads, {model['vocab_size']:,} tokens known, sequences of {found['length']:,}",
+        f"on {where}: {found['precision']} products, {found['optimizer']}{'' if count == 1 else ', ' + how}{again}",
+        "",
+        *(f"  {words:36}{number:>12}".rstrip() for words, number in rows),
+        "",
+        f"{hardware['flops'] / 1e12:,.4g} TFLOP/s {rate} {hardware['share']:.0%}.",
+        found["command"],
+    ]
+
+
+HELD = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "states of the optimiser",
+    "best": "best weights so far",
+    "copies": "weights for products",
+    "activations": "activations, at most about",
+    "passing": "for a moment, at most about",
+}
+
+
+def _gpus(asked: dict[str, Any], numbers: dict[str, float]) -> Any:
+    """The GPUs that were asked for, or None."""
+    from headway.training.layout import GPU_LINK, GPU_SHARE, Hardware
+
+    if all(asked[name] is None for name in HARDWARE):
+        return None
+    count = 1 if asked["gpus"] is None else asked["gpus"]
+    share = GPU_SHARE if asked["gpu_share"] is None else asked["gpu_share"]
+    if not 1 <= count <= 1 << 20:
+        raise InputError(f"--gpus is {count}; it must be 1 or more, and at most {1 << 20:,}.")
+    if not 0 < share <= 1:
+        raise InputError(f"--gpu-share is {share}; it must be above 0 and at most 1.")
+    sizes = {name: numbers.get(name, quantity(text, name)) for name, text in H100.items()}
+    return Hardware(count, sizes["gpu_memory"], sizes["gpu_flops"], share, numbers.get("gpu_link", GPU_LINK))
+
+
+def _this_machine(precision: str) -> Any:
+    """The processor here: its memory, and the rate of products that is measured."""
+    import torch
+
+    from headway.training.layout import Hardware
+    from headway.training.precision import product_rate
+    from headway.training.presets import REACHED
+
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows
+        raise InputError("this machine does not say how much memory it has; say --gpus, --gpu-memory.") from None
+    return Hardware(1, float(memory), product_rate(getattr(torch, precision)), REACHED, cpu=True)
+
+
+def _command(inputs: Sequence[str], chosen: TrainOptions, work: Any, layout: Any, hardware: Any) -> str:
+    """The command that would train so."""
+    words = ["headway", "train", *(map(shlex.quote, inputs) if inputs else ["FILE"])]
+    if hardware.processes > 1:
+        each = max(n for n in range(1, PER_MACHINE + 1) if hardware.processes % n == 0)
+        machines = hardware.processes // each
+        several = ["--nnodes", str(machines), "--rdzv_backend", "c10d", "--rdzv_endpoint", "HOST:29500"]
+        words[:1] = ["torchrun", *(several if machines > 1 else []), "--nproc_per_node", str(each), "-m", "headway"]
+    given: dict[str, Any] = {name: getattr(chosen, name) for name in chosen.given(list(vars(chosen)))}
+    if not inputs:
+        config = work.config
+        given |= {"vocab": config.vocab_size, "length": work.length, "steps": layout.steps, "optimizer": work.optimizer}
+        given |= {"d_model": config.d_model, "layers": config.n_layers, "heads": config.n_heads}
+    given |= {"batch_tokens": layout.step_tokens // layout.accumulate, "accumulate": layout.accumulate}
+    given |= {"precision": work.precision, "shard": layout.sharded, "checkpoint_activations": layout.checkpointed}
+    for name, value in sorted(given.items(), key=lambda one: one[0] in LAID_OUT):
+        words += [f"--{flag(name)}"] * (value is not False) + [shlex.quote(str(value))] * (not isinstance(value, bool))
+    return " ".join(words)
+
+
+def _short(number: float) -> str:
+    """A count for a person: 20.0 B."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if number >= size:
+            return f"{number / size:,.4g} {unit}"
+    return f"{number:,.0f}"
+
+
+def _duration(seconds: float) -> str:
+    """Seconds for a person: 42 s, 3.1 min, 2.2 h or 14.5 days."""
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.0f} s"

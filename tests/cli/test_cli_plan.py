@@ -1,0 +1,139 @@
+"""``headway train --plan``: what would be, printed; nothing is trained and nothing is left behind."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.cli.plan import quantity
+from headway.errors import InputError
+
+TINY = ("--d-model", 16, "--layers", 2, "--heads", 2, "--length", 32, "--batch-tokens", 256, "--precision", "float32")
+
+
+@pytest.fixture
+def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to be in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_file_is_planned_and_nothing_written(corpus: Path, nothing: Path, in_process: Callable):
+    status, out, err = in_process("train", corpus, "--plan", *TINY, "--steps", 20, "--threads", 1)
+    assert status == 0, err
+    assert "model: 0.0" in out and "(--preset, --d-model, --layers, --heads, --length to change)" in out
+    assert "together, of" in out and "training takes" in out
+    assert out.splitlines()[-1].endswith(" --batch-tokens 256 --precision float32 --accumulate 1")
+    assert "baseline bigram" in err
+    assert list(nothing.iterdir()) == []
+
+
+def test_the_plan_is_that_of_the_run(corpus: Path, lm_run: Path, nothing: Path, in_process: Callable):
+    given = (*TINY, "--steps", 20, "--threads", 1, "--json", "--quiet")
+    status, out, err = in_process("train", corpus, "--plan", *given)
+    assert status == 0, err
+    (line,) = out.splitlines()
+    found = json.loads(line)
+    facts = json.loads((lm_run / "headway.json").read_text())
+    assert found["parameters"] == facts["parameters"] and found["decisions"] == facts["decisions"]
+    assert found["tokens"] == facts["tokens"] and found["layout"]["steps"] == facts["steps"] == 20
+    assert found["task"] == "language_modeling" and found["hardware"]["cpu"]
+    held = found["layout"]["memory"]
+    assert held["weights"] == held["gradients"] == held["best"] == 4 * found["parameters"]
+
+
+@pytest.mark.parametrize("task", ["classification", "masked_lm", "translation"])
+def test_other_tasks_are_planned(task: str, rows: Path, corpus: Path, nothing: Path, in_process: Callable):
+    pairs = nothing / "pairs.tsv"
+    pairs.write_text("source\ttarget\n" + "".join(f"the old cat {i}\tred dogs ran {i}\n" for i in range(60)))
+    file = {"classification": rows, "masked_lm": corpus, "translation": pairs}[task]
+    wide = ("--d-model", 16, "--layers", 2, "--steps", 3, "--threads", 1, "--json", "--quiet")
+    status, out, err = in_process("train", file, "--task", task, *wide, "--plan", "--gpus", 2)
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["task"] == task and found["parameters"] > 0 and found["layout"]["memory"]["total"] > 0
+    assert [path.name for path in nothing.iterdir()] == ["pairs.tsv"]
+
+
+def test_a_pretrained_model_is_planned(corpus: Path, lm_run: Path, nothing: Path, in_process: Callable):
+    words = (
+        "train",
+        corpus,
+        "--from",
+        lm_run,
+        "--lora",
+        2,
+        "--steps",
+        3,
+        "--threads",
+        1,
+        "--json",
+        "--quiet",
+        "--plan",
+    )
+    status, out, err = in_process(*words)
+    assert status == 0, err
+    held = json.loads(out)["layout"]["memory"]
+    assert 0 < held["gradients"] < held["weights"] and held["optimizer"] == 2 * held["gradients"]
+    assert list(nothing.iterdir()) == []
+
+
+def test_a_classifier_that_is_fitted_at_once_has_no_layout(
+    rows: Path, classifier_run: Path, nothing: Path, in_process: Callable
+):
+    status, out, err = in_process("train", rows, "--from", classifier_run, "--frozen", "--plan", "--quiet")
+    assert status == 2 and out == "" and "--frozen" in err
+    assert list(nothing.iterdir()) == []
+
+
+def test_a_model_without_data(nothing: Path, in_process: Callable):
+    words = ("--parameters", "1B", "--tokens", "20B", "--gpus", 16, "--gpu-memory", "24G", "--gpu-flops", "165T")
+    status, out, err = in_process("train", "--plan", *words)
+    assert status == 0, err
+    assert out.startswith("1,024,081,920 parameters: 1,728 wide, 27 layers") and "on 16 GPUs: bfloat16" in out
+    command = out.splitlines()[-1]
+    assert command.startswith("torchrun --nnodes 2 ") and " --nproc_per_node 8 -m headway train FILE " in command
+    assert "--d-model 1728 --layers 27 --heads 27" in command and "--shard" in command
+    assert list(nothing.iterdir()) == []
+    status, out, err = in_process("train", "--plan", *words, "--json")
+    found = json.loads(out)
+    assert found["hardware"]["processes"] == 16 and found["hardware"]["memory"] == 24e9 and found["tokens"] == 20e9
+    assert found["layout"]["sharded"] and found["layout"]["tokens_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--plan"], "INPUT"),
+        (["--plan", "--parameters", "many"], "--parameters is 'many'; write it as 1B."),
+        (["--plan", "--parameters", "-3"], "--parameters is '-3'"),
+        (["--plan", "--parameters", "1B", "--tokens", "0"], "--tokens is '0'; write it as 20B."),
+        (["--plan", "--parameters", "1B", "--gpu-memory", "80X"], "--gpu-memory is '80X'; write it as 80G."),
+        (["--plan", "--parameters", "1B", "--gpu-flops", ""], "--gpu-flops is ''; write it as 989T."),
+        (["--plan", "--parameters", "1B", "--gpus", "0"], "--gpus is 0; it must be 1 or more"),
+        (["--plan", "--parameters", "1B", "--gpu-share", "40"], "--gpu-share is 40.0; it must be above 0"),
+        (["--plan", "--parameters", "1B", "--gpus", "2.5"], "2.5"),
+        (["--plan", "--parameters", "8B", "--gpus", "1"], "--gpus 4 would be enough"),
+        (["--plan", "--parameters", "1B", "--task", "classification"], "--task needs data"),
+        (["--plan", "--parameters", "1B", "--heads", "5"], "no model can be made"),
+        (["--plan", "nowhere.txt"], "nowhere.txt"),
+        (["--plan", "notes.txt", "--parameters", "1B"], "--parameters is for planning without a file"),
+        (["--parameters", "1B"], "--parameters is for --plan"),
+        (["notes.txt", "--gpus", "8"], "--gpus is for --plan"),
+    ],
+)
+def test_what_is_wrong_is_said_once(words: list[str], said: str, nothing: Path, in_process: Callable):
+    (nothing / "notes.txt").write_text("the cat sat on a mat\n" * 101)
+    status, out, err = in_process("train", *words)
+    assert status == 2 and out == "" and "Traceback" not in err
+    assert said in err and err.count("headway: ") <= 1
+    assert [path.name for path in nothing.iterdir()] == ["notes.txt"]
+
+
+def test_quantities():
+    found = [quantity(text, "tokens") for text in ("20B", "1.5g", "80 G", "2e9", "7", "3K", "989T", "100M")]
+    assert found == [20e9, 1.5e9, 80e9, 2e9, 7, 3e3, 989e12, 1e8]
+    for text in ("", "B", "1e99", "0", "1BB", "-1", "nan", "inf"):
+        with pytest.raises(InputError, match="--tokens is"):
+            quantity(text, "tokens")
