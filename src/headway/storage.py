@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 
-def _usual_mode() -> int:
-    """What the user's umask leaves of a file's rights.  It is the whole process's, so it is asked for once, early."""
-    mask = os.umask(0o077)
-    os.umask(mask)
+def new_mode() -> int:
+    """The rights of a new file, as the user's umask leaves them.
+
+    It is read where the system tells it: to ask for it by setting it would change it for other threads meanwhile.
+    """
+    try:
+        with Path("/proc/self/status").open(encoding="utf-8") as file:
+            mask = next(int(line.split()[1], 8) for line in file if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        mask = os.umask(0o077)
+        os.umask(mask)
     return 0o666 & ~mask
-
-
-MODE = _usual_mode()
-"""The rights of a new file."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -27,7 +30,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(beside)
-        beside.chmod(MODE)
+        beside.chmod(new_mode())
         flush(beside)
         beside.replace(path)
         flush(path.parent)

@@ -115,9 +115,9 @@ class Forker:
         self.process.stdin.write(json.dumps(job) + "\n")
         return Forked(int(self.process.stdout.readline()), out, err, self.process.stdout)
 
-    def __call__(self, *words: object, script: str = "", timeout: float = 60) -> "Forked":
+    def __call__(self, *words: object, script: str = "", timeout: float = 60, **environment: str) -> "Forked":
         """Run a command to its end."""
-        found = self.start(*words, script=script)
+        found = self.start(*words, script=script, environment=environment)
         found.wait(timeout)
         return found
 

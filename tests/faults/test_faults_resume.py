@@ -180,9 +180,9 @@ def test_killed_and_taken_up_again(
     monkeypatch: pytest.MonkeyPatch,
 ):
     data = rows if where in ("growing batch", "after an evaluation") else corpus
-    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
-    options, out = {**tiny, **LIVELY}, tmp_path / "killed"
-    killed = forker("train", data, "--out", out, *words(options), script=KILL + KILLS[where])
+    options, out, cache = {**tiny, **LIVELY}, tmp_path / "killed", str(tmp_path / "cache")
+    monkeypatch.setenv("HEADWAY_CACHE", cache)
+    killed = forker("train", data, "--out", out, *words(options), script=KILL + KILLS[where], HEADWAY_CACHE=cache)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     for path in out.glob("checkpoints/step-*"):
         assert checkpoint._problem(path) is None, "a checkpoint that has its name is whole"

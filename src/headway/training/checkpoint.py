@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import InputError
-from headway.storage import MODE, flush, write_json
+from headway.storage import flush, new_mode, write_json
 from headway.training.ranks import Ranks
 
 FORMAT = 1
@@ -68,7 +68,7 @@ def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], stat
             remove_leftovers(directory)
             beside.mkdir()
             save_file(tensors, beside / "tensors.safetensors")
-            (beside / "tensors.safetensors").chmod(MODE)
+            (beside / "tensors.safetensors").chmod(new_mode())
             flush(beside / "tensors.safetensors")
             _commit(beside, place, step, state)
     except SaveFailed:
@@ -120,7 +120,7 @@ def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: d
         ranks.wait()
         if ranks.first:
             for path in beside.iterdir():
-                path.chmod(MODE)
+                path.chmod(new_mode())
                 flush(path)
             _commit(beside, directory / f"step-{step}", step, state)
             for _, old in list(_found(directory))[KEPT:]:
