@@ -151,11 +151,11 @@ def test_two_commands_do_not_train_in_one_directory(
 ):
     honest, second = session.newest_checkpoint, []
 
-    def meanwhile(directory: Path) -> Any:
+    def meanwhile(*given: Any) -> Any:
         with pytest.raises(InputError, match="another command is training there") as raised:
             train(corpus, tmp_path, tiny)
         second.append(raised.value)
-        return honest(directory)
+        return honest(*given)
 
     monkeypatch.setattr(session, "newest_checkpoint", meanwhile)
     assert train(corpus, tmp_path, tiny)["steps"] == 20
