@@ -22,6 +22,7 @@ from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
 from headway.training.measure import evaluation_seconds
+from headway.training.memory import out_of_memory, try_longest
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.progress import Silent
@@ -94,6 +95,10 @@ def run_training(
     with run.locked():
         try:
             prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
+            if not prepared.plan.frozen and not options.shard:  # which no process could hold as a whole
+                if options.checkpoint_activations:
+                    recompute_activations(prepared.model)
+                try_longest(prepared.model, prepared.task, prepared.feed, prepared.plan, ranks)
             if earlier is None:
                 plan, recipe = prepared.plan, prepared.recipe
                 whole, learning = count_parameters(prepared.model)
@@ -243,7 +248,8 @@ def _train(
     budget = _budget(options, prepared.limit, started, spent, after + (closing.seconds if closing else 0.0))
 
     def keep_best() -> None:
-        run.save_model(put_together(model, twin), recipe.tokenizer, recipe.labels)
+        with out_of_memory("while the model was saved", plan):
+            run.save_model(put_together(model, twin), recipe.tokenizer, recipe.labels)
 
     job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
     job.ranks = ranks
@@ -265,7 +271,8 @@ def _train(
     keep_best()
     if closing is not None:
         progress.phase("measuring")
-        now.state.best_metrics |= closing.measure()
+        with out_of_memory("at the last measurements", plan):
+            now.state.best_metrics |= closing.measure()
         run.update(baselines=recipe.baselines)  # on the very examples that were measured
     _finish(run, now.state, started)
 
