@@ -4,7 +4,7 @@ BIN := .venv/bin
 DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 
-.PHONY: demo test lint bench faults fuzz clean
+.PHONY: demo test lint bench faults memory fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -30,6 +30,9 @@ bench: .venv/installed  ## what README reports; DATA is the folder with the data
 
 faults: .venv/installed  ## kill runs 200 times at random and save 500 times: benchmarks/results/faults.json
 	$(BIN)/python benchmarks/faults.py
+
+memory: .venv/installed  ## peak memory on 20 and on 400 MB of text: benchmarks/results/memory.json
+	$(BIN)/python benchmarks/memory.py
 
 fuzz: .venv/installed  ## damage model directories at random and load them, for FUZZ_SECONDS
 	$(BIN)/python tests/hostile/fuzz.py $(FUZZ_SECONDS)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from headway.data.cache import cache_directory, cache_key, tokenised
+from headway.data.tokens import TokenFile
 from headway.errors import InputError
 
 CALLS = []
@@ -20,7 +21,7 @@ def encode(texts: list[str]) -> list[list[int]]:
     return [list(text.encode("utf-8")) for text in texts]
 
 
-def build(chunks, directory: Path, key: str = "k", **options) -> np.memmap:
+def build(chunks, directory: Path, key: str = "k", **options) -> TokenFile:
     options = {"end_of_text": 256, "vocab_size": 257, "encode": encode, **options}
     return tokenised(chunks, key=key, directory=directory, **options)
 
@@ -67,7 +68,10 @@ def test_reused_until_damaged(tmp_path):
 
     first = build([("hello", True)], tmp_path)
     again = build(never(), tmp_path)
-    assert isinstance(again, np.memmap) and not again.flags.writeable
+    assert isinstance(again, TokenFile) and not again[1:3].flags.writeable
+    assert (len(again), again[-1], again[1:-1].tolist()) == (5, ord("o"), list(b"ell"))
+    with pytest.raises(IndexError):
+        again[5]
     assert np.array_equal(first, again)
     first = first.tolist()
     for damage in ("truncated", "no facts", "bad facts", "other facts"):
@@ -83,6 +87,13 @@ def test_reused_until_damaged(tmp_path):
         calls = len(CALLS)
         assert build([("hello", True)], tmp_path).tolist() == first, damage
         assert len(CALLS) == calls + 1, damage
+
+
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
+    tokens = build([("hello", True)], tmp_path)
+    (tmp_path / "k.tokens").write_bytes(b"123")
+    with pytest.raises(InputError, match=r"k\.tokens: this cache was cut short"):
+        tokens[1:3]
 
 
 def test_failed_writer_leaves_nothing(tmp_path):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches import Batch, length_batches, pad
+from headway.data.batches import Batch, length_batches, longest_batch, pad
 from headway.data.windows import Position, Windows, evaluation_windows
 from headway.errors import InputError
 
@@ -117,3 +117,27 @@ def test_pad_and_batch():
     assert pad([[]])[0].shape == (1, 1)
     with pytest.raises(ValueError, match="no sequences"):
         pad([])
+
+
+@QUICK
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 37), st.integers(1, 23)), min_size=1, max_size=61),
+    tokens=st.integers(1, 211),
+    most=st.none() | st.integers(1, 7),
+)
+def test_the_longest_batch_is_full_of_the_longest(lengths, tokens, most):
+    sizes, others = (np.array(side) for side in zip(*lengths, strict=True))
+    for beside in (None, others):
+        both = np.maximum(sizes, 1) + (0 if beside is None else beside)
+        index = longest_batch(sizes, tokens, beside=beside, max_examples=most)
+
+        def padded(index, beside=beside):
+            widest = 0 if beside is None else beside[index].max()
+            return len(index) * (max(1, sizes[index].max()) + widest)
+
+        assert len(set(index.tolist())) == len(index) and both[index].min() >= np.delete(both, index).max(initial=0)
+        assert len(index) == 1 or padded(index) <= tokens
+        batches = length_batches(sizes, tokens, 3, 0, beside=beside, max_examples=most)
+        if beside is None:
+            widest = int(both.max())
+            assert len(index) in (most, len(sizes)) or padded(index) > min(tokens, max(map(padded, batches))) - widest

@@ -139,7 +139,8 @@ def test_evaluation_hides_the_same_whatever_the_batch_and_leaves_the_random_stat
     assert found == pytest.approx(task.evaluate(model, batches(5, turned)), rel=1e-5)
     assert torch.equal(state, torch.get_rng_state())
     assert found["perplexity"] == pytest.approx(math.exp(found["val_loss"]))
-    assert sorted(task.held_out_targets(batches(3, straight))) == sorted(task.held_out_targets(batches(7, turned)))
+    counts = task.held_out_counts(batches(3, straight))
+    assert counts.sum() > 13 and np.array_equal(counts, task.held_out_counts(batches(7, turned)))
     other = MaskedLM(MASK, SPECIAL, V, seed=5)
     assert found["val_loss"] != other.evaluate(model, batches(3, straight))["val_loss"]
 
@@ -167,14 +168,14 @@ def test_shares_that_leave_nothing_to_read_or_to_learn(share: float):
 
 def test_baselines_by_hand():
     counts = np.array([0, 3, 1])
-    uniform, unigram = masked_baselines(counts, [1, 2, 2])
+    uniform, unigram = masked_baselines(counts, np.array([0, 1, 2]))
     assert uniform["val_loss"] == pytest.approx(math.log(3))
     assert unigram["val_loss"] == pytest.approx(-(math.log(4 / 7) + 2 * math.log(2 / 7)) / 3)
     assert uniform["accuracy"] == pytest.approx(1 / 3) and unigram["accuracy"] == pytest.approx(1 / 3)
-    assert masked_baselines(counts, []) == [uniform]
+    assert masked_baselines(counts, np.zeros(3, dtype=np.int64)) == [uniform]
     tokens = np.array([0, 1, 0, 1, 2], dtype=np.uint16)
     same = ngram_baselines(tokens, np.array([2, 1, 2], dtype=np.uint16), 3)[1]
-    assert masked_baselines(token_counts(tokens, 3), [1, 2])[1]["val_loss"] == same["val_loss"]
+    assert masked_baselines(token_counts(tokens, 3), np.array([0, 1, 1]))[1]["val_loss"] == same["val_loss"]
 
 
 TEXTS = ["the cat sat on mats, unbelievably", "dogs ran unbelievably far; the cats sat"] * 7

@@ -151,6 +151,9 @@ def test_reading_stops_at_the_bound_and_says_so() -> None:
     for kind in KINDS:
         tokenizer = train_tokenizer(endless(), kind, max_characters=10_007)
         assert (tokenizer.trained_on_characters, tokenizer.sampled) == (10_007, True)
+    spread = train_tokenizer("".join(chr(0x4E00 + i) * 16_384 for i in range(100)), "char", max_characters=163_840)
+    assert spread.sampled and 5 <= len(spread.tokens) - len(spread.special_ids) <= 15
+    assert chr(0x4E00 + 80) < max(token for token in spread.tokens if len(token) == 1), "from all of the text"
     whole = train_tokenizer(LINES, "char", max_characters=sum(map(len, LINES)))
     assert (whole.trained_on_characters, whole.sampled) == (sum(map(len, LINES)), False)
 
@@ -191,7 +194,7 @@ def texts():
         size += len(line)
         yield line
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-tokenizer = train_tokenizer(texts(), "bpe", 1009)
+tokenizer = train_tokenizer(texts(), "bpe", 1009, max_characters=30_000_000)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, tokenizer.trained_on_characters)
 """
 

@@ -51,6 +51,7 @@ def _train(
     from headway.reports import write_report
     from headway.science.seeds import run_seeds
     from headway.training.checkpoint import SaveFailed
+    from headway.training.memory import OutOfMemory, out_of_memory
     from headway.training.progress import Silent, shown_to
     from headway.training.ranks import is_first
     from headway.training.session import result, run_training
@@ -62,18 +63,19 @@ def _train(
     progress = shown_to(quiet) if is_first() else Silent()
     try:
         given: dict[str, Any] = {"out": place, "validation": held_out, "progress": progress, "command": command_line}
-        if chosen.seeds > 1:
-            run = run_seeds(list(inputs), chosen, **given)
-        else:
-            run = run_training(list(inputs), chosen, started=started, **given)
+        with out_of_memory("before training or after it"):
+            if chosen.seeds > 1:
+                run = run_seeds(list(inputs), chosen, **given)
+            else:
+                run = run_training(list(inputs), chosen, started=started, **given)
     except Interrupted:
         if is_first():
             write_report(place)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         progress.say(f"stopped and saved in {place}; the same command goes on with it{model}.")
         raise KeyboardInterrupt from None
-    except (Diverged, SaveFailed):
-        with contextlib.suppress(OSError):
+    except (Diverged, OutOfMemory, SaveFailed):
+        with contextlib.suppress(OSError, InputError):  # there may be no run yet
             if is_first():
                 write_report(place)
         raise
@@ -209,11 +211,12 @@ def command(
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
     from headway.training.checkpoint import SaveFailed
+    from headway.training.memory import OutOfMemory
     from headway.training.watch import Diverged
 
     try:
         found = _train(inputs, out, validation, quiet, options, STARTED, line)
-    except (Diverged, SaveFailed) as error:
+    except (Diverged, OutOfMemory, SaveFailed) as error:
         raise click.ClickException(str(error)) from None
 
     from headway.training.ranks import is_first

@@ -116,6 +116,22 @@ def length_batches(
     return [batches[i] for i in random.permutation(len(batches))]
 
 
+def longest_batch(
+    lengths: Sequence[int] | np.ndarray,
+    tokens_per_batch: int,
+    *,
+    beside: Sequence[int] | np.ndarray | None = None,
+    max_examples: int | None = None,
+) -> np.ndarray:
+    """The longest sequences, as many as a batch of `length_batches` may hold, by index: what needs the most memory."""
+    sizes = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
+    others = np.zeros_like(sizes) if beside is None else np.asarray(beside, dtype=np.int64)
+    order = np.argsort(-(sizes + others), kind="stable")[:max_examples]
+    widest = np.maximum.accumulate(sizes[order]) + np.maximum.accumulate(others[order])
+    count = int((widest * np.arange(1, len(order) + 1) <= tokens_per_batch).sum())
+    return order[: max(1, count)]
+
+
 def pad(sequences: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Sequences of ids as (ids int64 (B, T), mask bool (B, T), true where a token is), filled up with `pad_id`."""
     if not sequences:

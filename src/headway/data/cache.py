@@ -1,4 +1,4 @@
-"""Tokens on disk: encoded once, then mapped into memory by every later run over the same content."""
+"""Tokens on disk: encoded once, then read by every later run over the same content."""
 
 import contextlib
 import hashlib
@@ -13,6 +13,7 @@ from typing import IO
 import numpy as np
 
 from headway.data.files import cut_point
+from headway.data.tokens import TokenFile
 from headway.errors import InputError
 
 VERSION = 1
@@ -68,7 +69,7 @@ def tokenised(
     vocab_size: int,
     key: str,
     directory: Path,
-) -> np.memmap:
+) -> TokenFile:
     """The tokens of `chunks` (text, whether a document ends), read-only, uint16 or, above 65,536 ids, uint32.
 
     `key` names the content, the tokenizer and all that the tokens depend on; a complete file of that name is used again
@@ -93,17 +94,17 @@ def tokenised(
             raise InputError("there is no text to train on: no tokens came of it.")
     with _replacing(facts_path) as file:
         file.write(json.dumps({**facts, "count": count}).encode())
-    return np.memmap(tokens_path, dtype=dtype, mode="r", shape=(count,))
+    return TokenFile(tokens_path, dtype, count)
 
 
-def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dtype: np.dtype) -> np.memmap | None:
+def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dtype: np.dtype) -> TokenFile | None:
     """The tokens written earlier, None when there are none, or not all of them, or of something else."""
     try:
         found = json.loads(facts_path.read_bytes())
         count = found.pop("count")
         if found != facts or tokens_path.stat().st_size != count * dtype.itemsize:
             return None
-        return np.memmap(tokens_path, dtype=dtype, mode="r", shape=(count,))
+        return TokenFile(tokens_path, dtype, count)
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
 

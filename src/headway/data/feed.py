@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from headway.data.batches import IGNORED, Batch, TargetBatch, length_batches, pad
+from headway.data.batches import IGNORED, Batch, TargetBatch, length_batches, longest_batch, pad
+from headway.data.tokens import Tokens
 from headway.data.windows import Position, Windows, evaluation_windows
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -32,11 +33,14 @@ class Feed(Protocol):
     def epochs(self, position: Position) -> float:
         """How often the training data have been gone through."""
 
+    def longest(self) -> tuple[Batch, Batch]:
+        """What needs the most memory: a batch of training, and one of validation, that no other exceeds."""
+
 
 class TextFeed:
     """Windows of running text: ids (B, T) and the same one token further as targets (B, T)."""
 
-    def __init__(self, train: np.ndarray, validation: np.ndarray, length: int, batch_tokens: int, seed: int):
+    def __init__(self, train: Tokens, validation: Tokens, length: int, batch_tokens: int, seed: int):
         self.windows = Windows(train, length, seed)
         self.held_out = validation
         self.size = max(1, batch_tokens // length)
@@ -66,7 +70,11 @@ class TextFeed:
 
     def epochs(self, position: Position) -> float:
         """How often the text has been gone through."""
-        return position.epoch + position.consumed / len(self.windows.order(position.epoch))
+        return position.epoch + position.consumed / self.windows.count(position.epoch)
+
+    def longest(self) -> tuple[Batch, Batch]:
+        """The first of each: all are of one size, but the last."""
+        return self.next(Position())[0], next(self.validation())
 
 
 class RowFeed:
@@ -114,6 +122,12 @@ class RowFeed:
         """How often the examples have been gone through."""
         return position.epoch + position.consumed / len(self.train)
 
+    def longest(self) -> tuple[Batch, Batch]:
+        """The longest examples of each part, as many as one batch holds."""
+        index = longest_batch(self._lengths, self.batch_tokens, max_examples=self.max_examples)
+        held_out = longest_batch([len(sequence) for sequence in self.held_out], 2 * self.batch_tokens)
+        return self._batch(index), _padded(*_picked(held_out, self.held_out, self.held_out_targets))
+
     def _at(self, position: Position) -> np.ndarray:
         index = self._batches(position.epoch).get(position.consumed)
         if index is None:
@@ -122,7 +136,7 @@ class RowFeed:
 
     def _batch(self, index: np.ndarray) -> Batch:
         """These examples together."""
-        return _padded([self.train[i] for i in index], [self.train_targets[i] for i in index])
+        return _padded(*_picked(index, self.train, self.train_targets))
 
     def _order(self, epoch: int) -> list[np.ndarray]:
         return length_batches(self._lengths, self.batch_tokens, self.seed, epoch, max_examples=self.max_examples)
@@ -144,8 +158,8 @@ class FramedFeed(TextFeed):
 
     def __init__(
         self,
-        train: np.ndarray,
-        validation: np.ndarray,
+        train: Tokens,
+        validation: Tokens,
         length: int,
         batch_tokens: int,
         seed: int,
@@ -193,8 +207,14 @@ class PairFeed(RowFeed):
         """How many batches ``validation`` gives."""
         return len(length_batches(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens, 0, 0))
 
+    def longest(self) -> tuple[Batch, Batch]:
+        """The longest pairs of each part, as many as one batch holds."""
+        index = longest_batch(self._lengths, self.batch_tokens, max_examples=self.max_examples)
+        held_out = longest_batch(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens)
+        return self._batch(index), _paired(*_picked(held_out, self.held_out_pairs, self.held_out_scores))
+
     def _batch(self, index: np.ndarray) -> Batch:
-        return _paired([self.pairs[i] for i in index], [self.scores[i] for i in index])
+        return _paired(*_picked(index, self.pairs, self.scores))
 
 
 class TargetFeed(RowFeed):
@@ -226,6 +246,15 @@ class TargetFeed(RowFeed):
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
         return len(target_order(self.held_out, self.held_out_targets, 2 * self.batch_tokens))
+
+    def longest(self) -> tuple[Batch, Batch]:
+        """The longest pairs of each part, as many as one batch holds."""
+        lengths, most = [len(target) for target in self.train_targets], self.max_examples
+        index = longest_batch(lengths, self.batch_tokens, beside=self._lengths, max_examples=most)
+        lengths, beside = ([len(sequence) for sequence in side] for side in (self.held_out_targets, self.held_out))
+        held_out = longest_batch(lengths, 2 * self.batch_tokens, beside=beside)
+        batch = _padded(*_picked(held_out, self.held_out, self.held_out_targets))
+        return self._batch(index), TargetBatch(batch.ids, batch.mask, batch.targets)
 
     def _batch(self, index: np.ndarray) -> Batch:
         batch = super()._batch(index)
@@ -283,7 +312,7 @@ def pair_batches(pairs: Sequence[Pair], scores: Sequence[float], batch_tokens: i
         yield _paired([pairs[i] for i in index], [scores[i] for i in index])
 
 
-def text_batches(tokens: np.ndarray, length: int, size: int, every: int = 1) -> Iterator[Batch]:
+def text_batches(tokens: Tokens, length: int, size: int, every: int = 1) -> Iterator[Batch]:
     """Non-overlapping windows, ``size`` at a time: every token but the first is a target once; the last is shorter.
 
     With ``every`` n, the windows 0, n, 2 n and so on alone.
@@ -301,6 +330,11 @@ def row_batches(sequences: Sequence[Sequence[int]], targets: Sequence[Any], batc
     """Every sequence once with its target or targets, those of similar length together, always in the same order."""
     for index in length_batches([len(sequence) for sequence in sequences], batch_tokens, 0, 0):
         yield _padded([sequences[i] for i in index], [targets[i] for i in index])
+
+
+def _picked(index: np.ndarray, *columns: Sequence[Any]) -> Iterator[list[Any]]:
+    """The same entries of each column."""
+    return ([column[i] for i in index] for column in columns)
 
 
 def _paired(pairs: list[Pair], scores: list[float]) -> Batch:

@@ -129,7 +129,7 @@ def _masked_metrics(pipe: MaskFiller, given: Given) -> dict[str, Any]:
     share = given.plan.get("mask_share") or MASK_SHARE
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
     every = int(given.plan.get("validation_every", 1)) if given.same else 1
-    examples = len(task.held_out_targets(held_out_batches(tokens, pipe.tokenizer, length, every)))
+    examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
     metrics = task.evaluate(pipe.model, held_out_batches(tokens, pipe.tokenizer, length, every))
     return {**metrics, "examples": examples}
 

@@ -5,7 +5,7 @@ Letters: B batch, T length, N hidden tokens, V vocabulary.
 
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headway.data.batches import Batch
 from headway.nn.random import generator
 from headway.tasks.cross_entropy import cross_entropy
-from headway.tasks.ngram import unigrams
+from headway.tasks.ngram import mean_loss, unigrams
 from headway.text.tokenizer import Tokenizer
 
 SHARE = 0.15
@@ -101,10 +101,12 @@ class MaskedLM:
             draws[:, row, real] = torch.from_numpy(random.random((3, len(content)), dtype=np.float32))
         return self._hide(ids, mask, draws)
 
-    def held_out_targets(self, batches: Iterable[Batch]) -> np.ndarray:
-        """The tokens that ``evaluate`` hides, int64 (N,): what baselines are measured on."""
-        found = [batch.ids.cpu()[self.hide_as_always(batch)[1]] for batch in batches]
-        return torch.cat(found).numpy() if found else np.empty(0, dtype=np.int64)
+    def held_out_counts(self, batches: Iterable[Batch]) -> np.ndarray:
+        """How often ``evaluate`` hides each token, int64 (V,): what baselines are measured on."""
+        counts = torch.zeros(len(self.is_special), dtype=torch.int64)
+        for batch in batches:
+            counts += batch.ids.cpu()[self.hide_as_always(batch)[1]].bincount(minlength=len(counts))
+        return counts.numpy()
 
     def _hide(self, ids: Tensor, mask: Tensor | None, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Hide tokens of ids (B, T) by draws from [0, 1), (3, B, T): which, how, and the number of any other token."""
@@ -156,18 +158,18 @@ def word_starts(tokenizer: Tokenizer, vocab_size: int | None = None) -> Tensor |
     return table
 
 
-def masked_baselines(train_counts: np.ndarray, targets: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
+def masked_baselines(train_counts: np.ndarray, targets: np.ndarray) -> list[dict[str, Any]]:
     """Nats per hidden token, and accuracy, of guessing evenly and by frequency.
 
-    ``train_counts`` (V,): how often each token that can be hidden occurs in training, 0 for the others; one is added to
-    each.  ``targets``: the held-out tokens that are hidden.
+    ``train_counts`` (V,): how often each token that can be hidden occurs in training; one is added to each.
+    ``targets`` (V,): how often each is hidden of the held-out text.
     """
     n_tokens = len(train_counts)
     baselines = [{"name": "uniform (ln V)", "val_loss": math.log(n_tokens), "accuracy": 1 / n_tokens}]
-    if len(targets):
-        found, chances = np.asarray(targets), unigrams(train_counts)
-        right = float((found == chances.argmax()).mean())
-        baselines.append({"name": "unigram", "val_loss": float(-np.log(chances[found]).mean()), "accuracy": right})
+    if targets.any():
+        chances = unigrams(train_counts)
+        right = float(targets[chances.argmax()] / targets.sum())
+        baselines.append({"name": "unigram", "val_loss": mean_loss(chances, targets), "accuracy": right})
     return baselines
 
 

@@ -1,16 +1,21 @@
 """What a language model must be ahead of: ln V, and the cross-entropy of unigram and bigram counts."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-CHUNK = 1 << 22
+from headway.data.tokens import Tokens
+
+CHUNK = 1 << 20
 """Tokens counted at a time."""
+MOST_PAIRS = 1 << 20
+"""Distinct pairs of tokens that are held at a time; where there are more, the text is read again for the others."""
 
 
-def ngram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) -> list[dict[str, Any]]:
-    """Nats per token of guessing evenly, by frequency, and by the token before, on ``validation``.
+def ngram_baselines(train: Tokens, validation: Tokens, vocab_size: int) -> list[dict[str, Any]]:
+    """Nats per token of guessing evenly, by frequency, and by the token before, on ``validation``; in bounded memory.
 
     Unigrams are smoothed by adding one; bigrams are interpolated with the unigrams by Witten and Bell's rule, so that
     no pair is impossible.  Without a target in ``validation`` there is nothing but guessing evenly.
@@ -19,22 +24,17 @@ def ngram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) 
     if len(validation) < 2:
         return [uniform]
     chances = unigrams(token_counts(train, vocab_size))
-    targets = np.asarray(validation[1:], dtype=np.int64)
-    before = np.asarray(validation[:-1], dtype=np.int64)
-    pairs, counts = _pair_counts(train, vocab_size)
-    firsts = pairs // vocab_size
-    total = np.bincount(firsts, weights=counts, minlength=vocab_size)
-    kinds = np.bincount(firsts, minlength=vocab_size).astype(float)
-    wanted = before * vocab_size + targets
-    place = np.searchsorted(pairs, wanted).clip(max=max(0, len(pairs) - 1))
-    seen = np.where(pairs[place] == wanted, counts[place], 0) if len(pairs) else np.zeros(len(wanted))
-    mass = np.maximum(total + kinds, 1)
-    unseen = np.where(total > 0, kinds / mass, 1.0)
-    bigram = seen / mass[before] + unseen[before] * chances[targets]
+    targets = token_counts(validation, vocab_size)
+    targets[int(validation[0])] -= 1  # the first token is no target
+    bigram, low = 0.0, 0
+    while low < vocab_size:
+        high, pairs, counts = _pair_counts(train, vocab_size, low)
+        bigram += _bigram_loss(validation, chances, low, high, pairs, counts)
+        low = high
     return [
         uniform,
-        {"name": "unigram", "val_loss": float(-np.log(chances[targets]).mean())},
-        {"name": "bigram", "val_loss": float(-np.log(bigram).mean())},
+        {"name": "unigram", "val_loss": mean_loss(chances, targets)},
+        {"name": "bigram", "val_loss": bigram / (len(validation) - 1)},
     ]
 
 
@@ -43,11 +43,11 @@ def unigram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int
     chances = unigrams(token_counts(train, vocab_size))
     return [
         {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)},
-        {"name": "unigram", "val_loss": float(-np.log(chances[validation]).mean())},
+        {"name": "unigram", "val_loss": mean_loss(chances, token_counts(validation, vocab_size))},
     ]
 
 
-def token_counts(tokens: np.ndarray, vocab_size: int) -> np.ndarray:
+def token_counts(tokens: Tokens, vocab_size: int) -> np.ndarray:
     """How often each token occurs, int64 (V,); in bounded memory."""
     counts = np.zeros(vocab_size, dtype=np.int64)
     for start in range(0, len(tokens), CHUNK):
@@ -60,13 +60,58 @@ def unigrams(counts: np.ndarray) -> np.ndarray:
     return (counts + 1.0) / (counts.sum() + len(counts))
 
 
-def _pair_counts(train: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct pairs of neighbours, as first × V + second, ascending, and how often each occurs."""
+def mean_loss(chances: np.ndarray, counts: np.ndarray) -> float:
+    """The mean of -ln p over tokens that occur so often: (V,) both."""
+    return float(-(counts * np.log(chances)).sum() / counts.sum())
+
+
+def _pair_counts(tokens: Tokens, vocab_size: int, low: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """The distinct pairs of neighbours whose first token is ``low`` or above and below a bound, and their counts.
+
+    Returns that bound, the pairs as first × V + second, ascending, and how often each occurs.  The bound is lowered
+    while there are more than MOST_PAIRS, but pairs with one first token are always taken together.
+    """
+    high = vocab_size
     pairs, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    for start in range(0, len(train) - 1, CHUNK):
-        piece = np.asarray(train[start : start + CHUNK + 1], dtype=np.int64)
-        found, n = np.unique(piece[:-1] * vocab_size + piece[1:], return_counts=True)
-        merged = np.concatenate([pairs, found])
-        pairs, index = np.unique(merged, return_inverse=True)
-        counts = np.bincount(index, weights=np.concatenate([counts, n])).astype(np.int64)
-    return pairs, counts
+    for found in _pairs(tokens, vocab_size):
+        within = (found >= low * vocab_size) & (found < high * vocab_size)
+        distinct, n = np.unique(found[within], return_counts=True)
+        place = np.searchsorted(pairs, distinct)
+        known = place < len(pairs)
+        known[known] = pairs[place[known]] == distinct[known]
+        counts[place[known]] += n[known]
+        pairs = np.insert(pairs, place[~known], distinct[~known])
+        counts = np.insert(counts, place[~known], n[~known])
+        if len(pairs) > MOST_PAIRS:
+            high = max(low + 1, int(pairs[len(pairs) // 2]) // vocab_size)
+            kept = int(np.searchsorted(pairs, high * vocab_size))
+            pairs, counts = pairs[:kept].copy(), counts[:kept].copy()
+    return high, pairs, counts
+
+
+def _bigram_loss(
+    validation: Tokens, chances: np.ndarray, low: int, high: int, pairs: np.ndarray, counts: np.ndarray
+) -> float:
+    """The sum of -ln p over the targets after tokens from ``low`` to below ``high``, in nats."""
+    vocab_size, total = len(chances), 0.0
+    firsts = pairs // vocab_size
+    follows = np.bincount(firsts, weights=counts, minlength=vocab_size)
+    kinds = np.bincount(firsts, minlength=vocab_size).astype(float)
+    mass = np.maximum(follows + kinds, 1)
+    unseen = np.where(follows > 0, kinds / mass, 1.0)
+    for found in _pairs(validation, vocab_size):
+        wanted = found[(found >= low * vocab_size) & (found < high * vocab_size)]
+        before, targets = wanted // vocab_size, wanted % vocab_size
+        seen = np.zeros(len(wanted))
+        if len(pairs):
+            place = np.searchsorted(pairs, wanted).clip(max=len(pairs) - 1)
+            seen = np.where(pairs[place] == wanted, counts[place], 0)
+        total -= float(np.log(seen / mass[before] + unseen[before] * chances[targets]).sum())
+    return total
+
+
+def _pairs(tokens: Tokens, vocab_size: int) -> Iterator[np.ndarray]:
+    """All neighbours as first × V + second, CHUNK at a time."""
+    for start in range(0, len(tokens) - 1, CHUNK):
+        piece = np.asarray(tokens[start : start + CHUNK + 1], dtype=np.int64)
+        yield piece[:-1] * vocab_size + piece[1:]

@@ -11,7 +11,7 @@ import tokenizers
 from headway.errors import InputError
 from headway.text.backend import RustBackend
 from headway.text.pairs import Words
-from headway.text.sample import Sample
+from headway.text.sample import MOST_CHARACTERS, Sample
 from headway.text.tokenizer import Tokenizer
 
 
@@ -28,7 +28,7 @@ class Extended:
     tokens_per_word_after: float
 
 
-def extend(tokenizer: Tokenizer, texts: Iterable[str], n: int, *, max_characters: int = 20_000_000) -> Extended:
+def extend(tokenizer: Tokenizer, texts: Iterable[str], n: int, *, max_characters: int = MOST_CHARACTERS) -> Extended:
     """Learn up to ``n`` new tokens from texts, for a tokenizer of kind "bpe" (of bytes) or "wordpiece".
 
     Training goes on where it ended: the pair of tokens that stand together most often becomes one, and again.  A BPE

@@ -1,36 +1,46 @@
 """The part of a stream of texts that a tokenizer is trained on, in pieces and within bounds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from headway.errors import InputError
 
 PIECE = 16_384
 """Characters in a piece at most."""
 
+MOST_CHARACTERS = 10_000_000
+"""What learning words or parts of words reads at most: the memory it needs grows with the number of distinct words."""
+
 MAX_DISTINCT = 8_000_000
 """Bytes of distinct words after which reading stops: a trainer needs some 100 bytes of memory for each of them.
 
-Fifty million characters of English have about half as many; text without spaces gets there first.
+Ten million characters of English have far fewer; text without spaces gets there first.
 """
 
 
 class Sample:
     """Iterate once over pieces of texts, up to ``max_characters`` and ``MAX_DISTINCT``; borders fall before spaces.
 
-    Afterwards ``characters`` says how much was given out, and ``cut_short`` whether there was more.
+    Where the number of characters is known (``out_of``, or from a list), the pieces are spread evenly over all of them.
+    ``words`` says whether distinct words are counted.  Afterwards ``characters`` says how much was given out, and
+    ``cut_short`` whether there was more.
     """
 
-    def __init__(self, texts: Iterable[str], max_characters: int) -> None:
+    def __init__(
+        self, texts: Iterable[str], max_characters: int, *, out_of: int | None = None, words: bool = True
+    ) -> None:
         if isinstance(texts, str):
             texts = [texts]
-        self._texts = texts
-        self._max_characters = max_characters
+        if out_of is None and isinstance(texts, Sequence):
+            out_of = sum(map(len, texts))
+        self._texts, self._max_characters, self._count_words = texts, max_characters, words
+        self._share = min(1.0, max_characters / out_of) if out_of else 1.0
         self._words: set[str] = set()
         self._distinct = 0
         self.characters = 0
         self.cut_short = False
 
     def __iter__(self) -> Iterator[str]:
+        passed = 0
         for row, text in enumerate(self._texts, start=1):
             start = 0
             while start < len(text):
@@ -39,21 +49,27 @@ class Sample:
                     self.cut_short = True
                     return
                 piece = _cut(text[start : start + min(PIECE, room)], start + min(PIECE, room) >= len(text))
-                self._count(piece, row)
                 start += len(piece)
+                passed += len(piece)
+                if self.characters > self._share * passed:
+                    self.cut_short = True
+                    continue
+                self._count(piece, row)
                 yield piece
 
     def _count(self, piece: str, row: int) -> None:
         self.characters += len(piece)
-        new = set(piece.split()) - self._words
-        self._words |= new
+        new = set(piece.split()) - self._words if self._count_words else {piece}
         try:
-            self._distinct += sum(len(word.encode()) for word in new)
+            size = sum(len(word.encode()) for word in new)
         except UnicodeEncodeError as error:
             raise InputError(
                 f"text {row}: found the lone surrogate U+{ord(error.object[error.start]):04X}, expected Unicode text; "
                 "read the file as UTF-8"
             ) from None
+        if self._count_words:
+            self._words |= new
+            self._distinct += size
 
 
 def _cut(piece: str, last: bool) -> str:

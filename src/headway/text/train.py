@@ -7,7 +7,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
-from headway.text.sample import Sample
+from headway.text.sample import MOST_CHARACTERS, Sample
 from headway.text.special import ENCODER, encoder_template, special_names, translator_template
 from headway.text.tokenizer import Tokenizer
 
@@ -26,7 +26,8 @@ def train_tokenizer(
     *,
     role: str = "decoder",
     lowercase: bool | None = None,
-    max_characters: int = 50_000_000,
+    max_characters: int | None = None,
+    out_of: int | None = None,
 ) -> Tokenizer:
     """Train a tokenizer; the same texts give the same tokenizer, byte for byte.
 
@@ -40,7 +41,8 @@ def train_tokenizer(
     support fewer give fewer.  ``role``: "decoder" has ``<|endoftext|>`` and, where text can be unknown, ``<|unk|>``;
     "encoder" has ``[PAD] [UNK] [CLS] [SEP] [MASK]``; "translator" has ``<s> <pad> </s>``, brings text into NFC, and
     reads the first word of a text like any other.  ``lowercase``: by default, "wordpiece" and "word" for an encoder.
-    Reads at most ``max_characters``; ``Tokenizer.trained_on_characters`` and ``sampled`` say what was read.
+    Reads at most ``max_characters`` (by default ten million, for "char" fifty), spread evenly over the texts where they
+    are a list or have ``out_of`` characters; ``Tokenizer.trained_on_characters`` and ``sampled`` say what was read.
 
     Raises InputError: no text, an unknown kind or role, or a vocabulary too small for the kind.
     """
@@ -52,7 +54,8 @@ def train_tokenizer(
     _check_size(kind, size, len(specials))
     if lowercase is None:
         lowercase = role == "encoder" and kind in ("wordpiece", "word")
-    sample = Sample(texts, max_characters)
+    most = max_characters or (MOST_CHARACTERS if kind != "char" else 5 * MOST_CHARACTERS)
+    sample = Sample(texts, most, out_of=out_of, words=kind != "char")
     train = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "word": _train_word, "char": _train_char}[kind]
     backend = train(sample, size, specials, role, lowercase)
     if sample.characters == 0 or backend.get_vocab_size() <= len(specials):

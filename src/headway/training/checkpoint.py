@@ -71,7 +71,7 @@ def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], stat
             (beside / "tensors.safetensors").chmod(new_mode())
             flush(beside / "tensors.safetensors")
             _commit(beside, place, step, state)
-    except SaveFailed:
+    except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     remove_leftovers(directory)

@@ -96,7 +96,7 @@ def say_data(data: Recipe, progress: Silent) -> None:
         f"tokenizer: {data.tokenizer.kind}, {data.tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)"
     )
     if data.tokenizer.sampled:
-        progress.say(f"the tokenizer was trained on the first {data.tokenizer.trained_on_characters:,} characters")
+        progress.say(f"the tokenizer was trained on a sample of {data.tokenizer.trained_on_characters:,} characters")
     for warning in facts["warnings"]:
         progress.warn(warning)
     for baseline in data.baselines:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from headway.training.checkpoint import SaveFailed, copied, save_checkpoint, save_shared, size_of
+from headway.training.memory import out_of_memory
 from headway.training.ranks import Ranks
 
 
@@ -25,11 +26,21 @@ class Saver:
         self._error: BaseException | None = None
         self._seen_room = False
 
+    def __enter__(self) -> "Saver":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Where training ends by an error, let the checkpoint that is being written be a whole one."""
+        if self._thread is not None and kind is not None and issubclass(kind, Exception):
+            self._thread.join()
+
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Begin to save; what is handed over may change from now on.  Waits for the checkpoint before it."""
         self.wait()
         self._check_room(tensors)
-        thread = threading.Thread(target=self._write, args=(step, copied(tensors), state), daemon=True)
+        with out_of_memory(f"while step {step} was saved"):
+            own = copied(tensors)
+        thread = threading.Thread(target=self._write, args=(step, own, state), daemon=True)
         self._thread = thread
         thread.start()
 
@@ -51,7 +62,8 @@ class Saver:
 
     def _write(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         try:
-            left = save_checkpoint(self.directory, step, tensors, state)
+            with out_of_memory(f"while step {step} was saved"):
+                left = save_checkpoint(self.directory, step, tensors, state)
         except BaseException as error:
             self._error = error
             return
@@ -75,9 +87,16 @@ class SharedSaver:
     def __init__(self, directory: Path, ranks: Ranks):
         self.directory, self.ranks = directory, ranks
 
+    def __enter__(self) -> "SharedSaver":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is being written."""
+
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Save now; all ranks take part.  Raises SaveFailed."""
-        save_shared(self.directory, step, tensors, state, self.ranks)
+        with out_of_memory(f"while step {step} was saved"):
+            save_shared(self.directory, step, tensors, state, self.ranks)
 
     def check(self) -> None:
         """Nothing is left to go wrong."""

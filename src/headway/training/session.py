@@ -22,6 +22,7 @@ from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
 from headway.training.measure import evaluation_seconds
+from headway.training.memory import out_of_memory, try_longest
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.progress import Silent
@@ -94,6 +95,11 @@ def run_training(
     with run.locked():
         try:
             prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
+            if options.checkpoint_activations:
+                prepared.plan = replace(prepared.plan, shares=1)
+                recompute_activations(prepared.model)
+            if not prepared.plan.frozen and not options.shard:  # whose weights may be more than one process can hold
+                try_longest(prepared.model, prepared.task, prepared.feed, prepared.plan, ranks)
             if earlier is None:
                 plan, recipe = prepared.plan, prepared.recipe
                 whole, learning = count_parameters(prepared.model)
@@ -215,9 +221,6 @@ def _train(
     if options.shard:
         twin = deepcopy(model)
         shard(model, ranks, plan.precision)
-    if options.checkpoint_activations:
-        plan = replace(plan, shares=1)
-        recompute_activations(model)
     saved, problems = newest_checkpoint(run.checkpoints, model)
     for problem in problems:
         progress.warn(f"a checkpoint cannot be used: {problem}")
@@ -243,7 +246,8 @@ def _train(
     budget = _budget(options, prepared.limit, started, spent, after + (closing.seconds if closing else 0.0))
 
     def keep_best() -> None:
-        run.save_model(put_together(model, twin), recipe.tokenizer, recipe.labels)
+        with out_of_memory("while the model was saved", plan):
+            run.save_model(put_together(model, twin), recipe.tokenizer, recipe.labels)
 
     job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
     job.ranks = ranks
@@ -265,7 +269,8 @@ def _train(
     keep_best()
     if closing is not None:
         progress.phase("measuring")
-        now.state.best_metrics |= closing.measure()
+        with out_of_memory("at the last measurements", plan):
+            now.state.best_metrics |= closing.measure()
         run.update(baselines=recipe.baselines)  # on the very examples that were measured
     _finish(run, now.state, started)
 

@@ -18,6 +18,7 @@ from headway.tasks.task import Task
 from headway.training.average import WeightAverage
 from headway.training.budget import Budget
 from headway.training.checkpoint import SaveFailed
+from headway.training.memory import out_of_memory
 from headway.training.optim import optimizers, set_rate
 from headway.training.plan import Plan
 from headway.training.progress import Silent
@@ -76,7 +77,8 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
         saver = SharedSaver(job.run.checkpoints, ranks)
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
-    with Stop(ranks) as stop, Shares(plan.shares) as shares:
+    named = out_of_memory(lambda: f"at step {state.step + 1}", plan)
+    with named, saver, Stop(ranks) as stop, Shares(plan.shares) as shares:
         while True:
             share, save_due, stopping = ranks.largest(
                 _share(job, budget, state) if ranks.first else 0.0,
@@ -184,8 +186,9 @@ def _evaluate(job: Job, now: Training, stop: Stop, progress: Silent) -> None:
         now.average.swap()
     job.model.eval()
     try:
-        metrics = job.task.evaluate(job.model, stop.between(job.feed.validation()))
-        text = job.sample() if job.sample is not None else None
+        with out_of_memory(f"at the evaluation after step {state.step}"):
+            metrics = job.task.evaluate(job.model, stop.between(job.feed.validation()))
+            text = job.sample() if job.sample is not None else None
         stop.poll()
         cost = job.task.cost(metrics)
         better = cost < state.best_loss

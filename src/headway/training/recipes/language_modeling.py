@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from headway.data.cache import cache_directory, cache_key, tokenised
 from headway.data.corpus import Corpus
 from headway.data.feed import Feed, TextFeed
 from headway.data.split import split_text
+from headway.data.tokens import TokenFile
 from headway.errors import InputError
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
@@ -113,8 +113,8 @@ def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validati
     }
 
 
-def encode_text(chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str) -> np.ndarray:
-    """Tokens of running text, mapped from the cache; between documents is what ends a text, or else what begins one."""
+def encode_text(chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str) -> TokenFile:
+    """Tokens of running text, read from the cache; between documents is what ends a text, or else what begins one."""
     return tokenised(
         chunks,
         tokenizer.encode_batch,
@@ -133,7 +133,7 @@ def text_tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], optio
     if vocab is None and kind == "bpe":
         vocab = bpe_size(corpus.n_characters)
     source = corpus.chunks() if kind == "char" else train_text  # every character of the text, also of the held-out part
-    return train_tokenizer((text for text, _ in source), kind, vocab, role="decoder")
+    return train_tokenizer((text for text, _ in source), kind, vocab, role="decoder", out_of=corpus.n_characters)
 
 
 def bpe_size(n_characters: int) -> int:

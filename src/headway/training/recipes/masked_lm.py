@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
-import numpy as np
 from torch import nn
 
 from headway.data.batches import Batch
 from headway.data.cache import cache_directory, cache_key, tokenised
 from headway.data.corpus import Corpus
 from headway.data.feed import Feed, FramedFeed, framed, text_batches
+from headway.data.tokens import TokenFile, Tokens
 from headway.errors import InputError
 from headway.hub.fine_tune import for_masked_tokens
 from headway.models.config import TransformerConfig
@@ -111,11 +111,10 @@ class MaskedLMRecipe(Recipe):
     def _baselines(self) -> list[dict[str, object]]:
         """Measured on the very tokens that evaluation hides."""
         task = task_of(self.tokenizer, self.share, whole_words=self.options.whole_words)
-        counts = token_counts(self.train, self.tokenizer.vocab_size)[task.ordinary.numpy()]
-        place = np.zeros(self.tokenizer.vocab_size, dtype=np.int64)
-        place[task.ordinary.numpy()] = np.arange(len(counts))
-        targets = task.held_out_targets(held_out_batches(self.validation, self.tokenizer, self.length))
-        return masked_baselines(counts, place[targets])
+        ordinary = task.ordinary.numpy()
+        counts = token_counts(self.train, self.tokenizer.vocab_size)
+        targets = task.held_out_counts(held_out_batches(self.validation, self.tokenizer, self.length))
+        return masked_baselines(counts[ordinary], targets[ordinary])
 
 
 def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
@@ -135,7 +134,7 @@ def task_of(tokenizer: Tokenizer, share: float, *, whole_words: bool) -> MaskedL
     return MaskedLM(mask, tokenizer.special_ids, tokenizer.vocab_size, share=share, starts_word=starts)
 
 
-def held_out_batches(tokens: np.ndarray, tokenizer: Tokenizer, length: int, every: int = 1) -> Iterator[Batch]:
+def held_out_batches(tokens: Tokens, tokenizer: Tokenizer, length: int, every: int = 1) -> Iterator[Batch]:
     """Non-overlapping windows of ``length`` tokens, the frame counted; of which every n-th."""
     frame = frame_of(tokenizer)
     room = length - len(frame[0]) - len(frame[1])
@@ -144,8 +143,8 @@ def held_out_batches(tokens: np.ndarray, tokenizer: Tokenizer, length: int, ever
 
 def encode_documents(
     chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str
-) -> np.ndarray:
-    """Tokens of running text with [SEP] between documents, mapped from the cache."""
+) -> TokenFile:
+    """Tokens of running text with [SEP] between documents, read from the cache."""
     return tokenised(
         chunks,
         tokenizer.encode_batch,
@@ -162,7 +161,7 @@ def _tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: 
     if vocab is None and kind in ("bpe", "wordpiece"):
         vocab = bpe_size(corpus.n_characters)
     source = corpus.chunks() if kind == "char" else train_text
-    return train_tokenizer((text for text, _ in source), kind, vocab, role="encoder")
+    return train_tokenizer((text for text, _ in source), kind, vocab, role="encoder", out_of=corpus.n_characters)
 
 
 def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:

@@ -1,0 +1,180 @@
+"""Memory: it does not grow with the text; where it is too little, one message says where it was and what would help."""
+
+import re
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from faults_harness import LIVELY, Forker, alone, outcome, words
+from growing_text import peak, write_text
+
+import headway
+from headway.inference.evaluation import evaluate
+from headway.tasks.language_modeling import LanguageModeling
+from headway.training import checkpoint, run_directory, saver, session
+from headway.training.checkpoint import newest_checkpoint
+from headway.training.memory import OutOfMemory, out_of_memory
+
+CPU = (
+    "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+    "40960000000 bytes. Error code 12 (Cannot allocate memory)"
+)
+ERRORS = [RuntimeError(CPU), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."), MemoryError()]
+OPTIONS: dict[str, Any] = {
+    **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20, "threads": 1},
+    **{**LIVELY, "precision": "float32", "grow_batch": 1, "save_every": "0.000001s"},
+}
+KNOBS = ("--batch-tokens 128 --accumulate 4", "now 256 and 2", "--length below 32", "--precision bfloat16", "--preset")
+BOUNDS = """
+import headway.tasks.ngram as ngram, headway.text.train as train
+ngram.CHUNK = ngram.MOST_PAIRS = 50_000
+train.MOST_CHARACTERS = 500_000
+"""
+"""A twentieth of what they are, for files that are about so much smaller than those of benchmarks/memory.py."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_ten_times_the_text_needs_no_more_memory(tmp_path: Path, tiny: dict[str, Any]):
+    options = words({**tiny, "layers": 1, "vocab": 300, "steps": 3, "length": 128, "evaluations": 1})
+    found = []
+    for size in (1, 10):
+        data, run, cache = tmp_path / f"{size}.txt", tmp_path / f"run-{size}", tmp_path / f"cache-{size}"
+        write_text(data, size * 1_000_000)
+        train = peak(["train", data, "--out", run, *options], cache, BOUNDS)
+        found.append((train["resident"], peak(["evaluate", run, "--threads", 1], cache)["resident"]))
+    (train, evaluation), (train_more, evaluation_more) = found
+    assert train_more < 1.1 * train and evaluation_more < 1.1 * evaluation, found
+
+
+def failing(call: Callable, error: Exception, at: int, which: Callable[..., bool] = lambda *given: True) -> Callable:
+    """A function that fails at its n-th call of those that are meant."""
+    count = 0
+
+    def instead(*given: Any, **named: Any) -> Any:
+        nonlocal count
+        count += which(*given)
+        if count == at and which(*given):
+            raise error
+        return call(*given, **named)
+
+    return instead
+
+
+def training(task: LanguageModeling, model: torch.nn.Module, batch: Any) -> bool:
+    return model.training
+
+
+PLACES = {
+    "the longest batch": (LanguageModeling, "loss", 1, training, "at the longest batch, tried before step 1"),
+    "the longest evaluation": (LanguageModeling, "evaluate", 1, None, "at the longest batch, tried before step 1"),
+    "the first step": (LanguageModeling, "loss", 2, training, "at step 1"),
+    "step 7": (LanguageModeling, "loss", 15, training, "at step 7"),
+    "an evaluation": (LanguageModeling, "evaluate", 5, None, "at the evaluation after step 8"),
+    "a copy of what is to be saved": (saver, "copied", 5, None, "while step 4 was saved"),
+    "a checkpoint": (checkpoint, "save_file", 5, None, "while step 4 was saved"),
+    "the model": (run_directory, "save_model", 3, None, "while the model was saved"),
+}
+"""By what fails: its place, its name, which of its calls, of which kind; and what is said of it."""
+
+
+@pytest.fixture(scope="module")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a run comes to that has memory enough."""
+    return alone([corpus], OPTIONS, tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.mark.parametrize("number, place", list(enumerate(PLACES)))
+def test_out_of_memory_is_one_error_and_nothing_else_changes(
+    number: int, place: str, corpus: Path, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module, name, at, which, said = PLACES[place]
+    error, run = ERRORS[number % 3], tmp_path / "run"
+    changed = failing(getattr(module, name), error, at, *([which] if which else []))
+    monkeypatch.setattr(module, name, changed)
+    with pytest.raises(OutOfMemory) as caught:
+        headway.train(corpus, out=run, quiet=True, **OPTIONS)
+    message = str(caught.value)
+    assert re.match(rf"out of memory {said}( \(|\. )", message) and all(knob in message for knob in KNOBS), message
+    assert ("41.0 GB" in message) == (error is ERRORS[0])
+    monkeypatch.undo()
+    _, problems = newest_checkpoint(run / "checkpoints")
+    assert not problems and not list(run.glob("checkpoints/.*"))
+    if "tried" in said:
+        assert not run.exists(), "and so the next command may have other options"
+    headway.train(corpus, out=run, quiet=True, **OPTIONS)
+    assert outcome(run) == whole
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["CPU", "GPU", "Python"])
+def test_every_kind_of_error_is_known(error: Exception):
+    with pytest.raises(OutOfMemory, match=r"out of memory here.*--batch-tokens"), out_of_memory("here"):
+        raise error
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RuntimeError, match="shapes"), out_of_memory("here"):
+        raise RuntimeError("shapes cannot be multiplied")
+    with pytest.raises(OutOfMemory, match="deep inside"), out_of_memory("here"), out_of_memory("deep inside"):
+        raise MemoryError
+
+
+def test_on_the_command_line_it_is_a_message_and_status_1(
+    forker: Forker, corpus: Path, tmp_path: Path, tiny: dict[str, Any]
+):
+    """What the system itself refuses: a batch of four million tokens where a gigabyte more is allowed."""
+    script = """
+import resource
+from pathlib import Path
+size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 1_000_000_000, resource.RLIM_INFINITY))
+"""
+    options, run = {**tiny, "d_model": 64, "length": 128}, tmp_path / "run"
+    large = words({**options, "batch_tokens": 4_000_000})
+    done = forker("train", corpus, "--out", run, *large, script=script)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "headway: out of memory at the longest batch, tried before step 1 (" in done.stderr
+    assert "--batch-tokens 2000000 --accumulate 2" in done.stderr and not run.exists()
+    done = forker("train", corpus, "--out", run, *words(options), script=script)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("data", ["corpus", "rows"])
+def test_trying_the_longest_batch_changes_nothing(
+    data: str,
+    tmp_path: Path,
+    tiny: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+):
+    file, options = request.getfixturevalue(data), {**tiny, **LIVELY}
+    times: list[int] = []
+
+    def watched(model: torch.nn.Module, *given: Any, tried: Callable = session.try_longest) -> None:
+        before, random = {name: p.clone() for name, p in model.named_parameters()}, torch.get_rng_state()
+        tried(model, *given)
+        assert torch.equal(random, torch.get_rng_state())
+        assert all(p.grad is None and torch.equal(p, before[name]) for name, p in model.named_parameters())
+        times.append(1)
+
+    monkeypatch.setattr(session, "try_longest", watched)
+    with_it = alone([file], options, tmp_path / "tried")
+    monkeypatch.setattr(session, "try_longest", lambda *given: None)
+    assert alone([file], options, tmp_path / "not tried") == with_it
+    assert times == [1]
+
+
+def test_evaluation_of_a_text_streams(lm_run: Path, monkeypatch: pytest.MonkeyPatch):
+    """At most one batch is alive at a time."""
+    alive: list[Any] = []
+
+    def watched(task: Any, model: Any, batch: Any, loss: Callable = LanguageModeling.loss) -> Any:
+        alive[:] = [*(ref for ref in alive if ref() is not None), weakref.ref(batch)]
+        assert len(alive) <= 2
+        return loss(task, model, batch)
+
+    monkeypatch.setattr(LanguageModeling, "loss", watched)
+    assert evaluate(lm_run)["val_loss"] > 0
