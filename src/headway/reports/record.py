@@ -11,6 +11,9 @@ from headway.reports.wording import mapping, number
 Point = tuple[float, float]
 """A place on a chart: step and value."""
 
+NOT_METRICS = frozenset({"event", "step", "seconds", "tokens", "health", "cause"})
+"""What else an evaluation's line says."""
+
 LIFE = frozenset({"start", "resume", "interrupted", "end"})
 
 
@@ -42,8 +45,15 @@ class Record:
     @property
     def metrics(self) -> dict[str, Any]:
         """The metrics of ``headway.json``; what it lacks is taken from the best evaluation of the log."""
-        logged = {key: value for key, value in self.best.items() if key not in {"event", "step", "seconds", "tokens"}}
+        logged = {key: value for key, value in self.best.items() if key not in NOT_METRICS}
         return {**logged, **mapping(self.info.get("metrics"))}
+
+    @property
+    def health(self) -> str:
+        """What the last evaluation says is wrong with the run, with its cause; empty while it learns."""
+        last = self.evaluations[-1] if self.evaluations else {}
+        word, cause = last.get("health"), last.get("cause")
+        return f"{word}: {cause}" if isinstance(word, str) and isinstance(cause, str) and cause else ""
 
     @property
     def baselines(self) -> list[dict[str, Any]]:

@@ -56,6 +56,8 @@ def head(record: Record) -> Html:
     parts.append(f'<p class="verdict">{said}</p>')
     if trust := uncertainty(record):
         parts.append(f'<p class="soft">{escape(trust)}</p>')
+    if health := record.health:
+        parts.append(f'<p class="warn">At the last evaluation: {escape(health)}.</p>')
     if not record.finished and record.last_step is not None:
         state = "was interrupted" if record.last_event == "interrupted" else "has not ended"
         parts.append(

@@ -21,6 +21,8 @@ from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
+from headway.training.evidence import known_of
+from headway.training.health import LEARNING
 from headway.training.measure import evaluation_seconds
 from headway.training.memory import out_of_memory, try_longest
 from headway.training.precision import keep_freed_memory
@@ -31,6 +33,7 @@ from headway.training.ready import ADAPTED, ENDING, Prepared, prepare
 from headway.training.resume import changes, check_same_data, fingerprints, recorded
 from headway.training.run_directory import Onlooker, RunDirectory, clock, machine, versions
 from headway.training.shard import put_together, recompute_activations, shard
+from headway.training.signs import Known
 from headway.training.state import State
 from headway.training.trainer import Interrupted, Job, train
 
@@ -252,6 +255,7 @@ def _train(
     job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
     job.ranks = ranks
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
+    job.known = _known(prepared)
     model.train()
     try:
         now = train(job, budget, progress, saved)
@@ -273,6 +277,14 @@ def _train(
             now.state.best_metrics |= closing.measure()
         run.update(baselines=recipe.baselines)  # on the very examples that were measured
     _finish(run, now.state, started)
+
+
+def _known(prepared: Prepared) -> Known:
+    """What explains how the run goes."""
+    recipe, plan = prepared.recipe, prepared.plan
+    trained_before = plan.base is not None and not recipe.new_head
+    rate = plan.learning_rate
+    return known_of(recipe.baselines, prepared.feed, recipe.tokenizer, learning_rate=rate, pretrained=trained_before)
 
 
 def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Silent) -> None:
@@ -307,8 +319,12 @@ def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progre
     metrics = prepared.task.evaluate(prepared.model, prepared.feed.validation())
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
-    run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **numbers)
+    health = State().examined(metrics, 1.0, 0.0, _known(prepared))
+    said = {"health": health.word, "cause": health.cause}
+    run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **said, **numbers)
     progress.say("fitted: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
+    if health.word != LEARNING:
+        progress.warn(str(health))
     run.save_model(prepared.model, prepared.recipe.tokenizer, prepared.recipe.labels)
     _finish(run, State(best_metrics=metrics, seconds=time.monotonic() - started), started)
 

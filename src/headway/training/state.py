@@ -11,8 +11,10 @@ from torch.optim import Optimizer
 from headway.data.windows import Position
 from headway.training.average import WeightAverage
 from headway.training.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
+from headway.training.health import Health, judge
 from headway.training.randomness import random_states, set_random_states
 from headway.training.ranks import Ranks
+from headway.training.signs import Known, Signs
 
 
 @dataclass
@@ -32,6 +34,13 @@ class State:
     train_loss: float = math.nan
     recent: list[float] = field(default_factory=list)
     """losses of the latest steps, among which the next one may stand out"""
+    signs: Signs = field(default_factory=Signs)
+    """what tells how the run is doing"""
+
+    def examined(self, metrics: dict[str, Any], share: float, passes: float, known: Known) -> Health:
+        """How the run is doing after an evaluation with these metrics."""
+        self.signs.evaluated(metrics, step=self.step, share=share, passes=passes, recent=self.recent)
+        return judge(self.signs, known)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -45,6 +54,7 @@ class State:
         for name in ("best_loss", "train_loss", "seconds"):
             values[name] = float(values[name])
         values["position"] = Position(**plain["position"])
+        values["signs"] = Signs(**plain.get("signs", {}))
         return cls(**values)
 
 

@@ -18,6 +18,7 @@ from headway.tasks.task import Task
 from headway.training.average import WeightAverage
 from headway.training.budget import Budget
 from headway.training.checkpoint import SaveFailed
+from headway.training.health import LEARNING, Health
 from headway.training.memory import out_of_memory
 from headway.training.optim import optimizers, set_rate
 from headway.training.plan import Plan
@@ -29,6 +30,7 @@ from headway.training.saver import Saver, SharedSaver
 from headway.training.schedule import accumulation, factor
 from headway.training.shard import whole
 from headway.training.shares import Shares
+from headway.training.signs import Known, Signs
 from headway.training.state import State, Training
 from headway.training.stop import Asked, Stop
 from headway.training.watch import ADVICE, Diverged, Watch
@@ -59,6 +61,8 @@ class Job:
     save_every: float = 60.0
     """seconds between checkpoints"""
     on_save_error: str = "continue"
+    known: Known = field(default_factory=Known)
+    """what explains how the run is doing"""
 
 
 def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Training:
@@ -88,7 +92,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
             due = int(share * plan.evaluations + 1e-9)
             if due > state.evaluations:
                 try:
-                    _evaluate(job, now, stop, progress)
+                    _evaluate(job, now, share, stop, progress)
                     state.evaluations = due
                 except Asked:
                     stopping = True  # the evaluation is begun again when the run is taken up
@@ -179,7 +183,7 @@ def _share(job: Job, budget: Budget, state: State) -> float:
     return max(share, min(1.0, job.feed.epochs(state.position) / job.plan.epochs)) if job.plan.epochs else share
 
 
-def _evaluate(job: Job, now: Training, stop: Stop, progress: Silent) -> None:
+def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silent) -> None:
     """Evaluate in float32 and, when it is the best so far, keep the weights.  Raises Asked, with nothing changed."""
     state, random = now.state, random_state(now.device)
     if now.average is not None:
@@ -204,13 +208,30 @@ def _evaluate(job: Job, now: Training, stop: Stop, progress: Silent) -> None:
             now.average.swap()
         set_random_state(now.device, random)
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
+    health = state.examined(metrics, share, job.feed.epochs(state.position), job.known)
     job.run.log(
-        "evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, best=better, **numbers
+        "evaluation",
+        step=state.step,
+        seconds=round(state.seconds, 3),
+        tokens=state.tokens,
+        best=better,
+        health=health.word,
+        cause=health.cause,
+        **numbers,
     )
     progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
     if text is not None:
         job.run.log("sample", step=state.step, text=text)
         progress.say(text)
+    _tell(health, state.signs, progress)
+
+
+def _tell(health: Health, signs: Signs, progress: Silent) -> None:
+    """Say how the run is doing, once when that changes."""
+    said = f"{health.word}: {health.cause}" if health.cause else health.word
+    if said != signs.said:
+        signs.said = said
+        (progress.say if health.word == LEARNING else progress.warn)(str(health))
 
 
 def _keep_best(job: Job, progress: Silent) -> None:

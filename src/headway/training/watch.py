@@ -47,6 +47,7 @@ class Watch:
         self.state.bad_steps = 0
         limit = spike_limit(self.state.recent)
         self.state.recent = [*self.state.recent[1 - RECENT :], min(loss, limit)]
+        self.state.signs.step(loss, norm, self.state.recent)
         if loss <= limit:
             return True
         self._note("spike", loss, norm, positions)

@@ -54,6 +54,8 @@ class Recipe(ABC):
     baselines: list[dict[str, Any]]
     labels: list[str]
     """the classes of a classifier in order, or nothing"""
+    new_head: bool = False
+    """whether the base lacks the head that the task needs, so that it begins with one that knows nothing"""
 
     @abstractmethod
     def __init__(self, given: Ingredients):
