@@ -11,6 +11,13 @@ class InputError(ValueError):
     """
 
 
+class RunFailed(Exception):
+    """Training cannot go on, by no fault of the input; what is saved is as it was.
+
+    The command line prints the message alone and exits with status 1.
+    """
+
+
 class OptionError(InputError):
     """An option's value cannot be used.  The message names it as Python does, ``on_command_line`` as there."""
 

@@ -12,7 +12,8 @@ from faults_harness import KILL, LIVELY, Forker, lines_of, losses, made_pairs, o
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.feed import RowFeed, TextFeed
+from headway.data.ahead import Ahead
+from headway.data.windows import Position
 from headway.tasks.classification import Classification
 from headway.training import checkpoint, session, trainer
 
@@ -218,7 +219,7 @@ def test_killed_again_and_again_and_while_it_is_taken_up(
 ):
     options, out = {**tiny, **LIVELY}, tmp_path / "killed"
     while_reading = (
-        "found = session.newest_checkpoint\nsession.newest_checkpoint = lambda place: (found(place), kill())\n"
+        "found = session.newest_checkpoint\nsession.newest_checkpoint = lambda *given: (found(*given), kill())\n"
     )
     scripts = [AT_STEP.format(event="step", step=3), while_reading, AT_STEP.format(event="resume", step=2)]
     scripts += [AT_STEP.format(event="step", step=13), AT_STEP.format(event="step", step=14)]
@@ -286,11 +287,13 @@ def test_stopped_after_every_single_step(
 ):
     """In warm-up, in the first pass and later ones, at their ends, beside evaluations; the examples are the same."""
     data, seen = data_of(task, corpus, rows, tmp_path / "data"), []
-    for kind in (TextFeed, RowFeed):
-        following = kind.next
-        monkeypatch.setattr(
-            kind, "next", lambda self, at, before=following: (seen.append((at, self.examples(at))), before(self, at))[1]
-        )
+    following = Ahead.next
+
+    def noting(batches: Ahead, at: Position) -> Any:
+        seen.append((at, batches.feed.examples(at)))
+        return following(batches, at)
+
+    monkeypatch.setattr(Ahead, "next", noting)
     options = {**tiny, **LIVELY, **TASKS[task], "warmup": 0.2, "steps": 14}
     if task in ("embedding", "masked_lm"):
         options["accumulate"] = 1
@@ -307,7 +310,7 @@ def test_stopped_after_every_single_step(
             assert (tmp_path / "run" / "checkpoints" / f"step-{steps}").is_dir()
     assert outcome(tmp_path / "run") == whole
     assert seen == reference and len(seen) > 14, "the same examples in the same order"
-    passes = [[n for at, numbers in seen[1:] if at.epoch == epoch for n in numbers] for epoch in (0, 1, 2)]
+    passes = [[n for at, numbers in seen if at.epoch == epoch for n in numbers] for epoch in (0, 1, 2)]
     if task != "language_modeling" and task != "masked_lm" and passes[2]:
         assert sorted(passes[0]) == sorted(passes[1]) == list(range(len(passes[0]))), "each once in every pass"
         assert passes[0] != passes[1]
@@ -347,6 +350,7 @@ def test_stopped_where_the_best_evaluation_is_the_last(
 
     monkeypatch.setattr(Classification, "evaluate", worse_after_the_first)
     monkeypatch.setattr(session, "evaluation_seconds", lambda *given: 0.0)
+    monkeypatch.setattr(session, "try_longest", lambda *given: None)
     headway.train(rows, out=tmp_path / "alone", quiet=True, **options)
     assert outcome(tmp_path / "alone")[2]["best_step"] == 4
     evaluations.clear()

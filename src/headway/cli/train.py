@@ -11,7 +11,7 @@ import click
 
 from headway.cli.common import emit, output_options
 from headway.cli.plan import PLANNED, lines, plan, plan_options
-from headway.errors import InputError
+from headway.errors import InputError, RunFailed
 from headway.training.config import TrainOptions, flag
 
 
@@ -50,13 +50,11 @@ def _train(
     chosen = TrainOptions(**options)
     from headway.reports import write_report
     from headway.science.seeds import run_seeds
-    from headway.training.checkpoint import SaveFailed
-    from headway.training.memory import OutOfMemory, out_of_memory
+    from headway.training.memory import out_of_memory
     from headway.training.progress import Silent, shown_to
     from headway.training.ranks import is_first
     from headway.training.session import result, run_training
     from headway.training.trainer import Interrupted
-    from headway.training.watch import Diverged
 
     place = Path(out) if out is not None else default_out(inputs)
     held_out = [validation] if isinstance(validation, str | Path) else list(validation)
@@ -74,7 +72,7 @@ def _train(
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         progress.say(f"stopped and saved in {place}; the same command goes on with it{model}.")
         raise KeyboardInterrupt from None
-    except (Diverged, OutOfMemory, SaveFailed):
+    except RunFailed:
         with contextlib.suppress(OSError, InputError):  # there may be no run yet
             if is_first():
                 write_report(place)
@@ -210,13 +208,10 @@ def command(
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
-    from headway.training.checkpoint import SaveFailed
-    from headway.training.memory import OutOfMemory
-    from headway.training.watch import Diverged
 
     try:
         found = _train(inputs, out, validation, quiet, options, STARTED, line)
-    except (Diverged, OutOfMemory, SaveFailed) as error:
+    except RunFailed as error:
         raise click.ClickException(str(error)) from None
 
     from headway.training.ranks import is_first

@@ -21,6 +21,9 @@ class Feed(Protocol):
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch at a position, and the position after it."""
 
+    def after(self, position: Position) -> Position:
+        """The position after the batch at a position, which is not made for it."""
+
     def examples(self, position: Position) -> list[int]:
         """The numbers of the examples in the batch at a position."""
 
@@ -53,6 +56,10 @@ class TextFeed:
         rows, after = self.windows.take(position, self.size)
         tokens = torch.from_numpy(rows)
         return Batch(tokens[:, :-1].contiguous(), None, tokens[:, 1:].contiguous()), after
+
+    def after(self, position: Position) -> Position:
+        """The position after the batch at a position, which is not made for it."""
+        return self.windows.starts(position, self.size)[1]
 
     def examples(self, position: Position) -> list[int]:
         """The tokens at which the windows of the batch begin, by number."""
@@ -102,9 +109,12 @@ class RowFeed:
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """The batch whose first example is number ``consumed`` of the epoch."""
-        index = self._at(position)
-        after = Position(position.epoch, position.consumed + len(index))
-        return self._batch(index), Position(position.epoch + 1, 0) if after.consumed == len(self.train) else after
+        return self._batch(self._at(position)), self.after(position)
+
+    def after(self, position: Position) -> Position:
+        """The position after the batch at a position, which is not made for it."""
+        consumed = position.consumed + len(self._at(position))
+        return Position(position.epoch + 1) if consumed == len(self.train) else Position(position.epoch, consumed)
 
     def examples(self, position: Position) -> list[int]:
         """The numbers of the examples in the batch at a position."""

@@ -1,7 +1,6 @@
 """Tokens in a file, of which only what is asked for is read into memory."""
 
 import os
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ class TokenFile:
     def __init__(self, path: Path, dtype: np.dtype, count: int):
         self.path, self.dtype, self._count = path, dtype, count
         self._file = path.open("rb", buffering=0)
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return self._count
@@ -46,9 +44,7 @@ class TokenFile:
 
     def _read(self, start: int, count: int) -> np.ndarray:
         size = self.dtype.itemsize
-        with self._lock:
-            self._file.seek(start * size, os.SEEK_SET)
-            found = self._file.read(count * size)
+        found = os.pread(self._file.fileno(), count * size, start * size)  # threads and workers share the file's place
         if len(found) < count * size:
             raise InputError(f"{self.path}: this cache was cut short while it was in use; run the command again.")
         return np.frombuffer(found, dtype=self.dtype)

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.errors import InputError
+from headway.errors import InputError, RunFailed
 from headway.storage import flush, new_mode, write_json
 from headway.training.ranks import Ranks
 
@@ -30,7 +30,7 @@ KEPT = 2
 """How many checkpoints stay: the newest, and one in case it is lost."""
 
 
-class SaveFailed(Exception):
+class SaveFailed(RunFailed):
     """Something could not be written; what was there before is as it was."""
 
 

@@ -83,6 +83,7 @@ class TrainOptions:
     balance: bool = option(False, "weight classes so that each counts the same")
     precision: str | None = option(None, "arithmetic; by default whichever is faster here", ("float32", "bfloat16"))
     threads: int | None = option(None, "processor threads")
+    workers: int = option(0, "processes that make batches ready beside training")
     shard: bool = option(False, "spread the weights over the processes that torchrun started (FSDP)")
     checkpoint_activations: bool = option(False, "compute activations again for the gradient: less memory, more time")
     seed: int = option(0, "all randomness follows from it")
@@ -126,7 +127,7 @@ class TrainOptions:
             _at_least(self, name, 1)
         for name in ("grow_batch", "evaluations", "seeds", "log_every"):
             _at_least(self, name, 1)
-        for name in ("clip", "patience", "seed", "split_seed", "weight_decay", "freeze", "r_drop"):
+        for name in ("clip", "patience", "seed", "workers", "split_seed", "weight_decay", "freeze", "r_drop"):
             _at_least(self, name, 0)
         if self.from_model is not None and not self.from_model.strip():
             raise InputError("--from is empty; name a directory or a hub id.")

@@ -23,8 +23,10 @@ MOST_ROWS, MOST_PAIRS = 200_000, 10_000
 """Training rows whose tokens are counted, and training pairs whose tokens are counted beside each other."""
 TOLD = 4
 """Known tokens that a row with unknown ones must have to be taken for another one that has the same ids."""
-CHUNK = 1 << 22
-"""Tokens read at a time."""
+MOST_COUNTED = 1 << 22
+"""Training tokens that are counted."""
+AT_ONCE = 1 << 18
+"""Tokens whose spans are held at a time."""
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd, and of 64 random bits: what tokens are multiplied by to tell spans apart."""
 
@@ -65,7 +67,7 @@ def _of_text(feed: TextFeed, tokenizer: Tokenizer, *, with_bigrams: bool) -> dic
     train, held_out = feed.windows.tokens, feed.held_out
     found: dict[str, Any] = {"examples": max(0, len(held_out) - 1), "leaked": repeated(train, held_out)}
     if tokenizer.unknown is not None:
-        found["unknown"] = float((np.asarray(train[:CHUNK]) == tokenizer.unknown).mean())
+        found["unknown"] = float((np.asarray(train[:MOST_COUNTED]) == tokenizer.unknown).mean())
     if with_bigrams:  # beside unigrams of the same tokens, all of which count here
         found["simple"] = _bigrams(train, held_out, tokenizer.vocab_size)
     return found
@@ -106,7 +108,7 @@ def _joined(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 def _bigrams(train: Tokens, held_out: Tokens, vocab_size: int) -> float | None:
     """The held-out loss of bigrams; None where there is no target."""
-    lines = ngram_baselines(train[:CHUNK], held_out, vocab_size)
+    lines = ngram_baselines(train[:MOST_COUNTED], held_out, vocab_size)
     return lines[-1]["val_loss"] if len(lines) > 1 else None
 
 
@@ -126,8 +128,8 @@ def repeated(train: Tokens, held_out: Tokens) -> float:
     chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_SPANS)).astype(np.int64)) * SPAN
     wanted = np.array([_span_numbers(np.asarray(held_out[at : at + SPAN]))[0] for at in chosen])
     seen = np.zeros(len(wanted), dtype=bool)
-    for start in range(0, min(len(train), MOST_TOKENS) - SPAN + 1, CHUNK):
-        seen |= np.isin(wanted, _span_numbers(np.asarray(train[start : start + CHUNK + SPAN - 1])))
+    for start in range(0, min(len(train), MOST_TOKENS) - SPAN + 1, AT_ONCE):
+        seen |= np.isin(wanted, _span_numbers(np.asarray(train[start : start + AT_ONCE + SPAN - 1])))
     return float(seen.mean())
 
 

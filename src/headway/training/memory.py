@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from headway.data.feed import Feed
+from headway.errors import RunFailed
 from headway.tasks.task import Task
 from headway.training.plan import Plan
 from headway.training.randomness import random_state, set_random_state
@@ -23,7 +24,7 @@ SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "bad_all
 """By one of which torch's errors on a CPU say what they are; on a GPU they have a class of their own."""
 
 
-class OutOfMemory(Exception):
+class OutOfMemory(RunFailed):
     """There is not enough memory for what was begun; what is saved is as it was."""
 
     def __init__(self, where: str, wanted: int | None = None, plan: Plan | None = None):

@@ -38,6 +38,21 @@ FOREIGN = ("config.json", "model.safetensors", "checkpoints")
 """What a directory without headway.json must not hold: training would write over it."""
 
 
+_held: set[int] = set()
+"""Descriptors of the directories that this process has locked."""
+
+
+def _let_go() -> None:
+    """In a process that was forked: a worker that outlives the trainer for a moment must not keep others out."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
 class RunDirectory:
     """Where a run keeps its results.  ``facts`` is headway.json."""
 
@@ -92,6 +107,7 @@ class RunDirectory:
         descriptor = os.open(self.path, os.O_RDONLY) if fcntl is not None else None
         try:
             if descriptor is not None:
+                _held.add(descriptor)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -106,6 +122,7 @@ class RunDirectory:
             yield
         finally:
             if descriptor is not None:
+                _held.discard(descriptor)
                 os.close(descriptor)
 
     def discard(self) -> None:

@@ -253,7 +253,7 @@ def _train(
             run.save_model(put_together(model, twin), recipe.tokenizer, recipe.labels)
 
     job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
-    job.ranks = ranks
+    job.ranks, job.workers = ranks, options.workers
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
     job.known = _known(prepared)
     model.train()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from headway.data.ahead import Ahead
 from headway.data.feed import Feed
 from headway.data.windows import Position
 from headway.tasks.task import Task
@@ -58,6 +59,8 @@ class Job:
     """shows what the model can do now"""
     ranks: Ranks = field(default_factory=Ranks)
     """the processes that train it together"""
+    workers: int = 0
+    """processes that make batches ready"""
     save_every: float = 60.0
     """seconds between checkpoints"""
     on_save_error: str = "continue"
@@ -82,7 +85,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     named = out_of_memory(lambda: f"at step {state.step + 1}", plan)
-    with named, saver, Stop(ranks) as stop, Shares(plan.shares) as shares:
+    with named, saver, Stop(ranks) as stop, Shares(plan.shares) as shares, Ahead(feed, job.workers) as batches:
         while True:
             share, save_due, stopping = ranks.largest(
                 _share(job, budget, state) if ranks.first else 0.0,
@@ -114,12 +117,11 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
             before, random = (state.position, state.tokens), random_state(device)
             positions: list[Position] = []
             total, count = torch.zeros((), device=device), 0
-            batches = accumulation(share, plan.accumulate, plan.grow_batch)
             try:
-                for _ in range(batches):
+                for _ in range(accumulation(share, plan.accumulate, plan.grow_batch)):
                     positions.append(state.position)
                     with stop.waiting():
-                        batch, state.position = feed.next(state.position)
+                        batch, state.position = batches.next(state.position)
                     state.tokens += batch.tokens
                     if (part := ranks.part(batch)) is not None:
                         part = part.to(device)

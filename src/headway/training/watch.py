@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headway.data.feed import Feed
 from headway.data.windows import Position
+from headway.errors import RunFailed
 from headway.training.progress import Silent
 from headway.training.run_directory import RunDirectory
 from headway.training.state import State
@@ -25,7 +26,7 @@ NAMED = 64
 ADVICE = "Try a smaller --learning-rate or --precision float32, in another directory (--out)."
 
 
-class Diverged(Exception):
+class Diverged(RunFailed):
     """The loss or its gradient was not finite several times in a row."""
 
 

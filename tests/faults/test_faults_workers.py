@@ -1,0 +1,124 @@
+"""Workers that make batches ready change nothing but speed; a run that loses one, or its data, can be taken up."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults_harness import KILL, LIVELY, Forker, alone, holds, made_pairs, outcome, wait_for, words
+
+import headway
+
+FAULT = """
+from headway.data import ahead, feed
+ahead.PATIENCE = 2.0
+honest, trainer_process = feed.TextFeed.next, os.getpid()
+def faulty(self, position):
+    if position.consumed >= 60 and os.getpid() != trainer_process:
+        {what}
+    return honest(self, position)
+feed.TextFeed.next = faulty
+"""
+"""A worker meets a fault in the middle of the run."""
+
+SLOW = """
+import time
+factor = trainer.factor
+trainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]
+"""
+
+
+@pytest.fixture(scope="module")
+def text_alone(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Any]:
+    """Options, and what the run with them comes to that is left alone and has no workers."""
+    tiny = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20}
+    options = {**tiny, "threads": 1, "precision": "float32", **LIVELY}
+    return options, alone([corpus], options, tmp_path_factory.mktemp("alone") / "run")
+
+
+@pytest.mark.parametrize("kind", ["text", "rows", "pairs"])
+def test_workers_change_nothing(kind: str, corpus: Path, rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+    data = {"text": [corpus], "rows": [rows], "pairs": made_pairs(tmp_path)}[kind]
+    options = {**tiny, **LIVELY, **({"bpe_dropout": 0.2} if kind == "pairs" else {})}
+    assert alone(data, {**options, "workers": 2}, tmp_path / "two") == alone(data, options, tmp_path / "none")
+
+
+FAULTS = {
+    "a worker that is killed": ("os.kill(os.getpid(), signal.SIGKILL)", 1, "--workers 2"),
+    "a read that hangs": ("signal.pause()", 1, "timed out"),
+    "a file that cannot be read": ("raise OSError(5, 'Input/output error', 'shard-7')", 2, "shard-7"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_worker_with_a_fault_ends_the_run_which_can_be_taken_up(
+    fault: str, corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker
+):
+    (what, status, said), (options, expected), run = FAULTS[fault], text_alone, tmp_path / "run"
+    given = ("train", corpus, "--out", run, *words(options), "--workers", 2)
+    ended = forker(*given, script=KILL + FAULT.format(what=what), timeout=40)
+    assert ended.returncode == status, ended.stderr
+    assert said in ended.stderr and "examples " in ended.stderr and "Traceback" not in ended.stderr
+    headway.train(corpus, out=run, quiet=True, workers=1, **options)
+    assert outcome(run) == expected
+
+
+def test_stopped_with_workers_and_taken_up_with_others(corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker):
+    """Ctrl-C reaches the whole group of a shell's processes; here the trainer's, who ends its workers."""
+    (options, expected), run = text_alone, tmp_path / "run"
+    given = ("train", corpus, "--out", run, *words(options), "--workers", 2)
+    running = forker.start(*given, script=KILL + SLOW)
+    wait_for(holds(run / "log.jsonl", '"step": 6'))
+    workers = children(running.pid)
+    assert len(workers) == 2
+    for process in (running.pid, *workers):
+        os.kill(process, signal.SIGINT)
+    running.wait(30)
+    assert running.returncode == 130 and "Traceback" not in running.stderr, running.stderr
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    headway.train(corpus, out=run, quiet=True, **options)
+    assert outcome(run) == expected
+
+
+def test_no_worker_outlives_a_trainer_that_is_killed(corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker):
+    (options, expected), run = text_alone, tmp_path / "run"
+    given = ("train", corpus, "--out", run, *words(options), "--workers", 2)
+    running = forker.start(*given, script=KILL + SLOW)
+    wait_for(holds(run / "log.jsonl", '"step": 6'))
+    workers = children(running.pid)
+    running.send_signal(signal.SIGKILL)
+    running.wait(30)
+    wait_for(lambda: not any(alive(worker) for worker in workers), 15)
+    headway.train(corpus, out=run, quiet=True, workers=2, **options)
+    assert outcome(run) == expected
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_tokens_that_are_cut_short_meanwhile(
+    workers: int, corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker, monkeypatch: pytest.MonkeyPatch
+):
+    (options, expected), run, cache = text_alone, tmp_path / "run", tmp_path / "cache"
+    monkeypatch.setenv("HEADWAY_CACHE", str(cache))
+    given = ("train", corpus, "--out", run, *words(options), "--workers", workers)
+    running = forker.start(*given, script=KILL + SLOW, environment={"HEADWAY_CACHE": str(cache)})
+    wait_for(holds(run / "log.jsonl", '"step": 4'))
+    largest = max((path for path in cache.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    os.truncate(largest, 100)
+    running.wait(40)
+    assert running.returncode == 2 and "cut short" in running.stderr and "Traceback" not in running.stderr
+    headway.train(corpus, out=run, quiet=True, workers=workers, **options)
+    assert outcome(run) == expected
+
+
+def children(process: int) -> list[int]:
+    """The processes that one has begun."""
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def alive(process: int) -> bool:
+    """Whether a process is there and no mere entry of one that has ended."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
