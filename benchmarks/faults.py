@@ -1,14 +1,16 @@
 """Training that is killed and saved over and over: the long form of the tests in tests/faults.
 
-    python benchmarks/faults.py [--kills 200] [--saves 500]
+    python benchmarks/faults.py [--kills 200] [--signals 60] [--saves 500]
 
 Runs of language models, classifiers and translators with about 50,000 parameters are killed at random moments (SIGKILL)
-and begun again by the same command until they end; each is compared with one that was left alone.  Then checkpoints are
-written in one process, whose memory and open files must not grow.
+and begun again by the same command until they end; each is compared with one that was left alone.  So it is done with
+SIGTERM, SIGINT and SIGUSR1 in turn, which may not lose a single step.  Then checkpoints are written in one process; its
+memory and open files must not grow.
 """
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -53,6 +55,7 @@ def saves(folder: Path, count: int) -> dict[str, object]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--signals", type=int, default=60)
     parser.add_argument("--saves", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -61,13 +64,17 @@ if __name__ == "__main__":
         (folder / "forked").mkdir()
         forker = Forker(folder / "forked")
         kills = kill_at_random(forker, folder, given.kills, given.seed)
-        forker.close()
         seconds = time.monotonic() - began
+        (folder / "asked").mkdir()
+        asking = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+        asked = kill_at_random(forker, folder / "asked", given.signals, given.seed, asking)
+        forker.close()
         result = {
             **facts(),
             "random_kills": {**kills.plain(), "seed": given.seed, "seconds": seconds},
+            "random_signals": asked.plain(),
             "saves": saves(folder / "saves", given.saves),
         }
     write("faults", result)
-    whole = not kills.problems and kills.equal == kills.runs and kills.torn == kills.refused == 0
+    whole = all(not one.problems and one.equal == one.runs for one in (kills, asked)) and asked.most_steps_lost == 0
     sys.exit(0 if whole and not result["saves"]["problems"] else 1)

@@ -1,7 +1,9 @@
-"""Runs that are killed at random moments and begun again until they end: every one must end as the run left alone."""
+"""Runs that are ended at random moments and begun again until they are over: each must end as the run left alone."""
 
 import random
+import signal
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ class Kills:
     """commands that did not go on by themselves"""
     most_steps_lost: int = 0
     most_seconds_lost: float = 0.0
+    most_seconds_to_end: float = 0.0
+    """from the signal to the end of the process"""
     before_the_first_step: int = 0
     """kills while reading, tokenising or planning"""
     problems: list[str] = field(default_factory=list)
@@ -59,8 +63,10 @@ def data_for(task: str, folder: Path) -> list[Path]:
     return [path]
 
 
-def kill_at_random(forker: Forker, folder: Path, count: int, seed: int) -> Kills:
-    """Kill ``count`` times, at moments drawn from the time that a run takes."""
+def kill_at_random(
+    forker: Forker, folder: Path, count: int, seed: int, signals: Sequence[int] = (signal.SIGKILL,)
+) -> Kills:
+    """Send a signal ``count`` times, each of them in turn, at moments drawn from the time that a run takes."""
     choose, found = random.Random(seed), Kills()
     alone: dict[str, tuple[Any, float]] = {}
     while found.kills < count:
@@ -74,7 +80,9 @@ def kill_at_random(forker: Forker, folder: Path, count: int, seed: int) -> Kills
         expected, seconds = alone[task]
         found.runs += 1
         run = folder / f"run-{found.runs}"
-        while not ended(forker, run, data, choose.uniform(0.0, 0.6 * seconds), found, count):
+        while not ended(
+            forker, run, data, choose.uniform(0.0, 0.6 * seconds), found, count, signals[found.kills % len(signals)]
+        ):
             pass
         if outcome(run) == expected:
             found.equal += 1
@@ -83,18 +91,23 @@ def kill_at_random(forker: Forker, folder: Path, count: int, seed: int) -> Kills
     return found
 
 
-def ended(forker: Forker, run: Path, data: list[Path], after: float, found: Kills, count: int) -> bool:
-    """Whether a command came to its end before it was killed, ``after`` so many seconds."""
+def ended(forker: Forker, run: Path, data: list[Path], after: float, found: Kills, count: int, number: int) -> bool:
+    """Whether a command came to its end before it was sent a signal, ``after`` so many seconds.
+
+    One that only asks is answered by status 130, or, before training begins, as the system answers it.
+    """
     running = forker.start("train", *data, "--out", run, *words(SMALL), script=cache(run.parent, run.name))
     end = time.monotonic() + after
     while (found.kills >= count or time.monotonic() < end) and running.poll() is None:
         time.sleep(0.002)
+    sent = time.monotonic()
     if running.poll() is None:
-        running.send_signal(9)
+        running.send_signal(number)
     running.wait(60)
     if running.returncode == 0:
         return True
-    if running.returncode != -9:
+    found.most_seconds_to_end = max(found.most_seconds_to_end, time.monotonic() - sent)
+    if running.returncode != -number and (number == signal.SIGKILL or running.returncode != 130):
         found.refused += 1
         found.problems.append(f"status {running.returncode}: {running.stderr[-500:]}")
         return True

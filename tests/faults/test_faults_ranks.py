@@ -136,6 +136,30 @@ def test_a_signal_to_one_rank_ends_all_at_the_same_step(rank: int, corpus: Path,
     assert losses(tmp_path / "run") == losses(tmp_path / "alone"), "to the last bit, dropout too"
 
 
+LATE = (
+    KILL
+    + """
+import time
+from headway.training import shard
+honest = shard.save_parts
+shard.save_parts = lambda *given: (time.sleep(0.7), honest(*given))
+"""
+)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_rank_that_saves_late_is_waited_for(late: int, corpus: Path, tmp_path: Path, pair: Pair):
+    scripts, run = (LATE, "") if late == 0 else ("", LATE), tmp_path / "run"
+    ranks = pair.start("train", corpus, "--out", run, *words(PLAIN), "--shard", scripts=scripts)
+    for one in ranks:
+        one.wait(60)
+    assert [one.returncode for one in ranks] == [0, 0], ranks[0].stderr
+    found = list((run / "checkpoints").iterdir())
+    assert found and all(checkpoint._problem(path) is None for path in found), "nothing but whole ones"
+    pair([corpus], run, {**PLAIN, "steps": 12}, "--allow-changes")
+    assert [line["step"] for line in lines_of(run) if line["event"] == "resume"] == [10]
+
+
 def torchrun(*arguments: object) -> subprocess.Popen:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", free_port()]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -149,7 +173,10 @@ def children_of(pid: int) -> list[int]:
     return [int(word) for word in found.stdout.split()]
 
 
-def test_when_a_rank_is_killed_all_end_and_the_same_command_goes_on(corpus: Path, tmp_path: Path, pair: Pair):
+@pytest.mark.parametrize("rank", [0, 1])
+def test_when_a_rank_is_killed_all_end_and_the_same_command_goes_on(
+    rank: int, corpus: Path, tmp_path: Path, pair: Pair
+):
     """The command of the README."""
     options = {**PLAIN, "steps": 4000, "evaluations": 1}
     running = torchrun("-m", "headway", "train", corpus, "--out", tmp_path / "run", *words(options))
@@ -158,7 +185,7 @@ def test_when_a_rank_is_killed_all_end_and_the_same_command_goes_on(corpus: Path
         wait_for(lambda: len(list((tmp_path / "run" / "checkpoints").glob("step-*"))) > 0)
         ranks = children_of(running.pid)
         assert len(ranks) == 2
-        os.kill(ranks[1], signal.SIGKILL)
+        os.kill(ranks[rank], signal.SIGKILL)
         began = time.monotonic()
         running.communicate(timeout=60)
     finally:
