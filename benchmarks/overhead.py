@@ -1,6 +1,6 @@
 """What it costs that a run survives: the same training with everything that this needs, and without any of it.
 
-    python benchmarks/overhead.py TEXT [--steps 700] [--rounds 3]      about 25 minutes on two cores
+    python benchmarks/overhead.py TEXT [--steps 1200] [--rounds 3]      about 25 minutes on two cores
 
 "with" is ``headway train`` as it is, with a checkpoint each minute.  "without" has no checkpoints, nothing flushed to
 disk, no watch for bad numbers, no verdicts and no search of the data for them, no batch tried beforehand, no answer to
@@ -51,7 +51,7 @@ storage.flush = checkpoint.flush = lambda path: None
 run_directory.RunDirectory.locked = lambda self: contextlib.nullcontext()
 """
 RUN = "from headway.cli.main import main; main()"
-MODEL = ["--d-model", "256", "--layers", "6", "--length", "256", "--batch-tokens", "4096", "--evaluations", "10"]
+MODEL = ["--d-model", "128", "--layers", "4", "--length", "128", "--batch-tokens", "2048", "--evaluations", "10"]
 
 
 def once(script: str, text: Path, steps: int, folder: Path) -> dict[str, float]:
@@ -79,7 +79,7 @@ def once(script: str, text: Path, steps: int, folder: Path) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("text", type=Path)
-    parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     runs: dict[str, list[dict[str, float]]] = {"with": [], "without": []}
