@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
+TESTERS ?= 2
 
 .PHONY: demo test lint bench faults memory fuzz clean
 
@@ -14,8 +15,8 @@ FUZZ_SECONDS ?= 3600
 demo: .venv/installed  ## train small models on text that Python carries
 	$(BIN)/headway demo
 
-test: .venv/installed lint  ## everything that must hold
-	$(BIN)/python -m pytest
+test: .venv/installed lint  ## everything that must hold, in TESTERS processes
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -1,0 +1,136 @@
+"""Scripts that kill a command at one moment of a save or of a run, by name (FT-03)."""
+
+AT_STEP = """
+log = run_directory.RunDirectory.log
+def killing(run, event, **values):
+    if event == {event!r} and values["step"] == {step}:
+        kill()
+    log(run, event, **values)
+run_directory.RunDirectory.log = killing
+"""
+
+BEFORE_A_SAVE = """
+write = saver.save_checkpoint
+def killing(directory, step, *given):
+    if step == {step}:
+        kill()
+    return write(directory, step, *given)
+saver.save_checkpoint = killing
+"""
+
+IN_TENSORS = """
+write = checkpoint.save_file
+def killing(tensors, path):
+    write(tensors, path)
+    if ".step-{step}." in str(path):
+        os.truncate(path, int(os.path.getsize(path) * {share}))
+        kill()
+checkpoint.save_file = killing
+"""
+
+IN_STATE = """
+from pathlib import Path
+def killing(path, *given, write=checkpoint.write_json):
+    if ".step-{step}." in str(path) and path.name == {name!r}:
+        Path(path).write_text("half")
+        kill()
+    return write(path, *given)
+checkpoint.write_json = killing
+"""
+
+AFTER_FLUSH = """
+flush = checkpoint.flush
+def killing(path):
+    flush(path)
+    if ".step-{step}." in str(path):
+        kill()
+checkpoint.flush = killing
+"""
+
+AT_RENAME = """
+from pathlib import Path
+rename = Path.rename
+def killing(path, target):
+    if path.name.startswith(".step-{step}."):
+        {what}
+        kill()
+    return rename(path, target)
+Path.rename = killing
+"""
+
+IN_REMOVAL = """
+remove = checkpoint.shutil.rmtree
+def killing(path, **given):
+    if ".old." in str(path):
+        os.remove(os.path.join(path, "tensors.safetensors"))
+        kill()
+    remove(path, **given)
+checkpoint.shutil.rmtree = killing
+"""
+
+IN_MODEL = """
+save = run_directory.save_model
+calls = []
+def killing(model, path, **entries):
+    calls.append(1)
+    if len(calls) == {call}:
+        save(model, path, **entries)
+        kill()
+    save(model, path, **entries)
+run_directory.save_model = killing
+"""
+
+IN_EVALUATION = """
+from headway.data import feed
+honest, calls = feed.TextFeed.validation, []
+def killing(self):
+    calls.append(1)
+    for batch in honest(self):
+        if len(calls) == {call}:
+            kill()
+        yield batch
+feed.TextFeed.validation = killing
+"""
+
+IN_TOKENIZER = """
+from headway.training.recipes import language_modeling
+train = language_modeling.train_tokenizer
+def killing(*given, **more):
+    train(*given, **more)
+    kill()
+language_modeling.train_tokenizer = killing
+"""
+
+IN_TOKENS = """
+from headway.data import cache
+batches = cache._batches
+def killing(*given):
+    yield next(batches(*given))
+    kill()
+cache._batches = killing
+"""
+
+AT_THE_END = """
+session._finish = lambda *given: kill()
+"""
+
+KILLS = {
+    "while the tokenizer is trained": IN_TOKENIZER,
+    "while tokens are written": IN_TOKENS,
+    "first step": AT_STEP.format(event="step", step=1),
+    "growing batch": AT_STEP.format(event="step", step=16),
+    "after an evaluation": AT_STEP.format(event="evaluation", step=8),
+    "in an evaluation": IN_EVALUATION.format(call=3),
+    "before a checkpoint": BEFORE_A_SAVE.format(step=6),
+    "at a tenth of its tensors": IN_TENSORS.format(step=9, share=0.1),
+    "in the middle of its tensors": IN_TENSORS.format(step=9, share=0.5),
+    "shortly before their end": IN_TENSORS.format(step=9, share=0.99),
+    "in the state of a checkpoint": IN_STATE.format(step=7, name="state.json"),
+    "in its manifest": IN_STATE.format(step=7, name="MANIFEST.json"),
+    "when it is on the disk": AFTER_FLUSH.format(step=11),
+    "before it is committed": AT_RENAME.format(step=5, what="pass"),
+    "when it is committed": AT_RENAME.format(step=5, what="rename(path, target)"),
+    "while an old one is removed": IN_REMOVAL,
+    "between a better model and the next checkpoint": IN_MODEL.format(call=3),
+    "between training and its record": AT_THE_END,
+}
