@@ -1,5 +1,6 @@
 """The gradient of a batch is that of its parts added up: more batches for each step are one large batch."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ def check_accumulation(subject: Subject) -> Check:
         return Check(NAME, what, skipped="each text is told from the others of its batch, so parts are another task")
     task, batch = _task(subject)
     whole = _gradient(subject.one, task, [batch])
-    parts = _gradient(subject.one, task, [batch.rows(torch.tensor(rows)) for rows in PARTS])
+    parts = _gradient(subject.one, task, [_rows(batch, rows) for rows in PARTS])
     largest = max(float(gradient.abs().max()) for gradient in whole)
     apart = torch.tensor([difference(one, other) for one, other in zip(whole, parts, strict=True)]).max()
     value = float(apart) / largest if largest else float("nan")
@@ -66,6 +67,12 @@ def _gradient(model: nn.Module, task: Task, batches: list[Batch]) -> list[Tensor
     for p in parameters:
         p.grad = None
     return found
+
+
+def _rows(batch: Batch, rows: list[int]) -> Batch:
+    """Some rows, padded as they were: what padding does has a check of its own."""
+    mask = None if batch.mask is None else batch.mask[rows]
+    return replace(batch, ids=batch.ids[rows], mask=mask, targets=batch.targets[rows])
 
 
 def _task(subject: Subject) -> tuple[Task, Batch]:

@@ -5,10 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-ROUNDING = 1e-5
-"""Two ways through a model in float32 may differ by this share of its largest answer."""
-LEAST_SCALE = 10.0
-"""Answers whose largest is smaller than this are judged as though it were this."""
+ROUNDING, LEAST = 1e-5, 1e-6
+"""Two ways through a model in float32 may differ by this share of its largest answer, and by so much in any case."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Check:
 
 def bound_of(largest: float) -> float:
     """How far two ways of computing answers in float32 may be apart, where the largest answer is ``largest``."""
-    return ROUNDING * max(LEAST_SCALE, largest)
+    return max(LEAST, ROUNDING * largest)
 
 
 def difference(one: Tensor, other: Tensor) -> float:

@@ -20,7 +20,8 @@ from headway.training.run_directory import best_member
 STEPS, EVALUATIONS = 8, 2
 WORK = 1e10
 """FLOPs of a batch: of a large model, a batch is made smaller than in its own run."""
-LEAST_TOKENS = 64
+LEAST_TOKENS, MOST_TOKENS = 64, 1024
+"""Of a batch; the most where no run says how many there are."""
 MOST_BATCHES = 2
 """Batches of a step, at most, and how many times as many there may be in the end."""
 NEVER = "1000h"
@@ -77,6 +78,7 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay | None:
     weights = sum(p.numel() for p in subject.one.parameters())
     tokens = max(LEAST_TOKENS, int(WORK / (6 * weights)))
     if "plan" not in facts:
+        tokens = min(tokens, MOST_TOKENS)
         length = max(1, min(subject.longest, tokens))
         material = made_up(subject, {}, length, folder)
         options = _common(material) | {"from_model": str(directory), "batch_tokens": tokens}

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from headway.errors import InputError
 from headway.science.promises.check import Check, difference, worst
 from headway.science.promises.replay import NEVER, STEPS, Replay, replay
@@ -32,6 +34,8 @@ BEGINNING = 6.0
 """Seconds in which a command begins, by a modest estimate."""
 LONG = 30.0
 """Seconds from which it is said how long it may take."""
+REACHED = 0.5
+"""The share of the rate of products that training reaches, about."""
 NUMBERS, CHECKPOINTS = 5, 5
 """What a checkpoint holds for each weight (the best one, the average, two moments), and how many are written."""
 
@@ -184,13 +188,7 @@ def _log(run: Path) -> list[dict]:
 
 
 def _say_how_long(again: Replay, needed: int, progress: Silent) -> None:
-    seconds = 3 * BEGINNING + 2 * again.flops / product_rate_here() + needed / SAVED_IN_A_SECOND
+    rate = REACHED * product_rate(torch.float32)
+    seconds = 3 * BEGINNING + 2 * again.flops / rate + needed / SAVED_IN_A_SECOND
     if seconds > LONG:
         progress.say(f"{NAME}: training it three times may take about {duration(seconds)}")
-
-
-def product_rate_here() -> float:
-    """FLOP/s of products in float32 on this machine, a half of which training reaches."""
-    import torch
-
-    return product_rate(torch.float32) / 2
