@@ -1,34 +1,23 @@
-"""What the tests of science are given: the command line without the seconds that its imports take."""
+"""What the tests of science are given: the check of resume without the seconds that its commands take to begin."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent.parent / "faults"))
 from faults_harness import Forker
 
 from headway.science.promises import resume
 
 
-@pytest.fixture(scope="session")
-def science_forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forker]:
-    """Runs commands in processes of their own."""
-    made = Forker(tmp_path_factory.mktemp("forked"))
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def forked(science_forker: Forker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def forked(forker: Forker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """The commands of the check of resume are forked; called with a script, each begins with that."""
     scripts = [""]
 
     class Command:
         def __init__(self, words: list[str], folder: Path):
             environment = {"HEADWAY_CACHE": str(folder / "cache")}
-            self.process = science_forker.start(*words, script=scripts[-1], environment=environment)
+            self.process = forker.start(*words, script=scripts[-1], environment=environment)
 
         @property
         def status(self) -> int | None:

@@ -20,7 +20,7 @@ from headway.models import transformer
 from headway.nn.state import KeyValueCache, State
 from headway.science.promises import resume
 from headway.science.promises.check import Check, difference, worst
-from headway.science.promises.material import own_data
+from headway.science.promises.material import ROWS, own_data
 from headway.science.verify import verify
 from headway.training.shares import Shares
 
@@ -118,15 +118,6 @@ def test_a_run_of_each_kind_keeps_every_promise(kind: str, runs: Callable, forke
 FORGOTTEN = {
     "random state": "import headway.training.state as state\nstate.set_random_states = lambda *given: True\n",
     "optimisers": "import headway.training.state as state\nstate.restore_optimizers = lambda *given: None\n",
-    "position": """
-import headway.training.state as state
-from headway.data.windows import Position
-restore = state.Training.restore
-def forget(self, *given):
-    restore(self, *given)
-    self.state.position = Position()
-state.Training.restore = forget
-""",
 }
 
 
@@ -142,13 +133,13 @@ def test_what_is_not_taken_up_fails_resume_alone(what: str, runs: Callable, fork
 
 def test_a_run_that_begins_again_from_nothing_is_not_resumed(runs: Callable, forked: Callable):
     forked("import headway.training.session as session\nsession.newest_checkpoint = lambda *given: (None, [])\n")
-    check = resumed(runs("classifier"))
+    check = resumed(runs("language model"))
     assert not check.passed and "began again from nothing" in (check.problem or "")
 
 
 def test_a_command_that_fails_is_a_promise_that_is_not_kept(runs: Callable, forked: Callable):
     forked("raise SystemExit(print('no room', file=sys.stderr) or 3)\n".replace("raise", "import sys\nraise"))
-    check = resumed(runs("classifier"))
+    check = resumed(runs("language model"))
     assert check.passed is False and check.problem == "its training failed: no room"
 
 
@@ -281,7 +272,7 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
     def interrupt(run: Path) -> bool:
         raise KeyboardInterrupt
 
-    run = runs("classifier")
+    run = runs("language model")
     monkeypatch.setattr(resume, "Command", Kept)
     monkeypatch.setattr(resume, "_ready", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -289,18 +280,29 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
     assert [command.status for command in commands] == [0, -9] and nothing_left(scratch)
 
 
-def test_data_that_are_gone_or_changed_are_made_up(runs: Callable, forked: Callable, rows: Path, tmp_path: Path):
-    run = shutil.copytree(runs("classifier"), tmp_path / "run")
+def test_data_that_are_gone_or_changed_are_made_up(runs: Callable, forked: Callable, corpus: Path, tmp_path: Path):
+    run = shutil.copytree(runs("language model"), tmp_path / "run")
     facts = json.loads((run / "headway.json").read_text())
+    facts["data"]["inputs"] = [str(shutil.copy(corpus, tmp_path / "other.txt"))]
     assert own_data(facts, 32, tmp_path) is not None
-    facts["data"]["inputs"] = [str(shutil.copy(rows, tmp_path / "other.csv"))]
-    assert own_data(facts, 32, tmp_path) is not None
-    with (tmp_path / "other.csv").open("a") as file:
-        file.write("one more,pos\n")
+    with (tmp_path / "other.txt").open("a") as file:
+        file.write("one line more\n")
     assert own_data(facts, 32, tmp_path) is None
     (run / "headway.json").write_text(json.dumps(facts))
     check = resumed(run)
-    assert check.passed and "made-up texts" in check.what
+    assert check.passed and "made-up text" in check.what
+
+
+@pytest.mark.parametrize("kind", ["classifier", "embedder", "translator"])
+def test_the_beginning_of_a_table_is_a_table_of_all_classes(kind: str, runs: Callable, tmp_path: Path):
+    facts = json.loads((runs(kind) / "headway.json").read_text())
+    found = own_data(facts, 32, tmp_path)
+    assert found is not None and found.options["task"] == facts["task"]
+    rows = [json.loads(line) for line in found.file.read_text().splitlines()]
+    assert 50 < len(rows) <= ROWS and all(set(row) == {*found.options} - {"task"} for row in rows)
+    if kind == "classifier":
+        assert {row["label_column"] for row in rows} == set(facts["labels"])
+    assert own_data({**facts, "data": {**facts["data"], "inputs": [str(tmp_path / "gone")]}}, 32, tmp_path) is None
 
 
 def test_a_directory_that_no_run_left(runs: Callable, forked: Callable, tmp_path: Path):
