@@ -27,6 +27,9 @@ def forked(forker: Forker, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
         def said(self) -> str:
             return self.process.stderr.strip().splitlines()[-1]
 
+        def wait(self) -> None:
+            self.process.wait(60)
+
         def kill(self) -> None:
             if self.status is None:
                 self.process.send_signal(9)

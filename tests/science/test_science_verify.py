@@ -21,7 +21,9 @@ from headway.nn.state import KeyValueCache, State
 from headway.science.promises import resume
 from headway.science.promises.check import Check, difference, worst
 from headway.science.promises.material import ROWS, own_data
+from headway.science.promises.samples import Subject
 from headway.science.verify import verify
+from headway.training.progress import Silent
 from headway.training.shares import Shares
 
 SKIPPED = {"classifier": {"cache"}, "masked": {"cache"}, "embedder": {"cache", "accumulation"}}
@@ -144,12 +146,9 @@ def test_a_command_that_fails_is_a_promise_that_is_not_kept(runs: Callable, fork
 
 
 def resumed(run: Path) -> Check:
-    from headway.science.promises.samples import Subject
-    from headway.training.progress import Silent
-
-    pipe = headway.load(run)
+    subject = Subject(headway.load(run))
     with tempfile.TemporaryDirectory() as folder:
-        return resume.check_resume(Subject(pipe, pipe.model), run, Path(folder), Silent())
+        return resume.check_resume(subject, run, Path(folder), Silent())
 
 
 @pytest.fixture
@@ -278,6 +277,18 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
     with pytest.raises(KeyboardInterrupt):
         verify(run)
     assert [command.status for command in commands] == [0, -9] and nothing_left(scratch)
+
+
+def test_a_command_is_the_command_line_in_a_process_of_its_own(tmp_path: Path):
+    for words, status, said in ((["--version"], 0, "no message"), (["trian"], 2, "Did you mean 'train'")):
+        command = resume.Command(words, tmp_path)
+        command.wait()
+        assert command.status == status and said in command.said
+        command.kill()  # does nothing any more
+        assert command.status == status
+    command = resume.Command(["demo"], tmp_path)
+    command.kill()
+    assert command.status == -9
 
 
 def test_data_that_are_gone_or_changed_are_made_up(runs: Callable, forked: Callable, corpus: Path, tmp_path: Path):

@@ -37,7 +37,7 @@ def verify(run: str | Path, progress: Silent | None = None) -> dict[str, Any]:
     """
     place = locate(run).path
     pipe = load(place)
-    subject = Subject(pipe, pipe.model)
+    subject = Subject(pipe)
     checks = list(_checks(subject, place, progress or Silent()))
     passed = all(check.passed is not False for check in checks)
     return {"task": pipe.task, "passed": passed, "checks": [check.plain() for check in checks]}

@@ -71,6 +71,13 @@ class Command:
         lines = self._said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1].removeprefix("headway: ") if lines else "no message"
 
+    def wait(self) -> None:
+        """Wait for its end.  Raises Failed where that takes too long."""
+        began = time.monotonic()
+        while self.status is None:
+            check_time(began)
+            time.sleep(10 * POLL)
+
     def kill(self) -> None:
         """End it at once, and wait for that."""
         self._process.kill()
@@ -139,7 +146,7 @@ def _killed(again: Replay, run: Path, folder: Path) -> int | None:
         try:
             began = time.monotonic()
             while command.status is None and not _ready(run):
-                _check_time(began)
+                check_time(began)
                 time.sleep(POLL)
         finally:
             command.kill()
@@ -160,17 +167,15 @@ def _run(words: Sequence[str], folder: Path) -> None:
     """A command to its end.  Raises Failed."""
     command = Command(words, folder)
     try:
-        began = time.monotonic()
-        while command.status is None:
-            _check_time(began)
-            time.sleep(10 * POLL)
+        command.wait()
         if command.status != 0:
             raise Failed(command.said)
     finally:
         command.kill()
 
 
-def _check_time(began: float) -> None:
+def check_time(began: float) -> None:
+    """Raise Failed where a command that began then takes too long."""
     if time.monotonic() - began > LIMIT:
         raise Failed(f"it has not ended in {LIMIT:.0f} s")
 

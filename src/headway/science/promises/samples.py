@@ -30,8 +30,11 @@ class Subject:
     """The model that is looked at."""
 
     pipe: Pipeline
-    model: nn.Module
-    """of several that answer together, all of them as one"""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model; of several that answer together, all of them as one."""
+        return self.pipe.model
 
     @property
     def one(self) -> nn.Module:
