@@ -15,8 +15,8 @@ from headway.science.promises.check import Check, bound_of, difference, worst
 from headway.science.promises.samples import Subject, different_lengths, read
 
 NAME = "batch"
-NEW = 12
-"""Tokens that are written at most."""
+NEW, LONGEST = 8, 32
+"""Tokens that are written at most, and that are read before: without a cache, all of them for each new one."""
 ANSWERS = {
     "classification": "logits of the classes",
     "embedding": "vectors",
@@ -42,6 +42,7 @@ def check_batch(subject: Subject) -> Check:
     what = f"{ANSWERS[subject.pipe.task]}: {len(texts)} texts of {min(lengths)} to {max(lengths)} tokens together"
     problem, more = None, {}
     if subject.writes:
+        texts = subject.texts(different_lengths(min(LONGEST, subject.longest)))
         more["tokens_equal"] = _write(subject, texts) == [_write(subject, [text])[0] for text in texts]
         problem = None if more["tokens_equal"] else "other tokens are written together than alone"
     return Check(NAME, f"{what} and one by one", value, bound_of(largest), problem, more=more)

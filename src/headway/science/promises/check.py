@@ -9,6 +9,10 @@ ROUNDING, LEAST = 1e-5, 1e-6
 """Two ways through a model in float32 may differ by this share of its largest answer, and by so much in any case."""
 
 
+class DoesNotApply(Exception):
+    """A promise means nothing for this model, or cannot be checked here; the reason."""
+
+
 @dataclass(frozen=True)
 class Check:
     """A promise and what came of it."""

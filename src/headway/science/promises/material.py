@@ -17,7 +17,7 @@ from headway.science.promises.samples import Subject, ordinary
 from headway.text.tokenizer import Tokenizer
 from headway.training.prepare import read_input
 
-MOST_BYTES = 1 << 26
+MOST_BYTES = 1 << 25
 """Of larger files it is not found out whether they are as they were, since that takes reading all of them."""
 ROWS = 80
 LONGEST_TEXT = 2000

@@ -1,16 +1,18 @@
 """A few steps of a model's own training, as the words of a command: with its plan, tokenizer, optimiser and options."""
 
 import json
-import shutil
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
+from headway.inference.classifier import Classifier
+from headway.science.promises.check import DoesNotApply
 from headway.science.promises.material import Material, made_up, own_data
 from headway.science.promises.samples import Subject
 from headway.storage import write_json
+from headway.text.tokenizer import Tokenizer
 from headway.training.config import TrainOptions, flag
 from headway.training.plan import Plan
 from headway.training.prepare import read_input
@@ -18,13 +20,44 @@ from headway.training.resume import recorded
 from headway.training.run_directory import best_member
 
 STEPS, EVALUATIONS = 8, 2
+FEW_STEPS, LARGE = 5, 3_000_000
+"""Steps of a model with so many weights; it is evaluated once."""
 WORK = 1e10
 """FLOPs of a batch: of a large model, a batch is made smaller than in its own run."""
 LEAST_TOKENS, MOST_TOKENS = 64, 1024
 """Of a batch; the most where no run says how many there are."""
 MOST_BATCHES = 2
 """Batches of a step, at most, and how many times as many there may be in the end."""
+ORTHOGONAL = 30.0
+"""FLOPs of Muon for each weight and each number of the width: five times three products."""
 NEVER = "1000h"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is trained, by the number of weights."""
+
+    weights: int
+
+    @property
+    def large(self) -> bool:
+        """Whether there are few steps."""
+        return self.weights >= LARGE
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps."""
+        return FEW_STEPS if self.large else STEPS
+
+    @property
+    def tokens(self) -> int:
+        """Of a batch, at most."""
+        return max(LEAST_TOKENS, int(WORK / (6 * self.weights)))
+
+    def options(self) -> dict[str, Any]:
+        """Options of every replay."""
+        evaluations = 1 if self.large else EVALUATIONS
+        return {"steps": self.steps, "evaluations": evaluations, "log_every": 1, "on_save_error": "stop"}
 
 
 @dataclass(frozen=True)
@@ -32,24 +65,20 @@ class Replay:
     """What is trained again, on what, and how much of it there is."""
 
     material: Material
+    tokenizer: Tokenizer
     options: dict[str, Any]
     """options of ``train`` that are not as they are by default"""
     facts: dict[str, Any] | None
     """headway.json to begin from, as of a run that was killed before its first checkpoint; None for a new run"""
-    directory: Path
-    """where the tokenizer is"""
     flops: float
     """of all steps"""
 
     def begin(self, run: Path) -> None:
         """Make the directory of a run of which nothing has been trained; none for a new run."""
-        if self.facts is None:
-            return
-        run.mkdir()
-        for name in _TOKENIZER:
-            if (self.directory / name).is_file():
-                shutil.copyfile(self.directory / name, run / name)
-        write_json(run / "headway.json", self.facts)
+        if self.facts is not None:
+            run.mkdir()
+            self.tokenizer.save(run)
+            write_json(run / "headway.json", self.facts)
 
     def words(self, run: Path, save_every: str) -> list[str]:
         """The command that trains it in ``run``, or takes it up there."""
@@ -59,45 +88,49 @@ class Replay:
         return words
 
 
-_TOKENIZER = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
-    *("merges.txt", "vocab.txt", "spiece.model", "tokenizer.model", "source.spm", "target.spm", "target_vocab.json"),
-    *("sentencepiece.bpe.model", "chat_template.jinja"),
-)
-
-
-def replay(subject: Subject, directory: Path, folder: Path) -> Replay | None:
-    """A few steps of the training of a model, in files of ``folder``; None for one that was fitted without steps.
+def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
+    """A few steps of the training of a model, in files of ``folder``.
 
     A run from scratch begins anew, from the weights that its plan draws; one that began from a base, and a directory
-    that no run left, begin from the model itself.  Raises InputError for a run whose records cannot be followed.
+    that no run left, begin from the model itself.  Raises DoesNotApply for what is not trained in steps, and InputError
+    for a run whose records cannot be followed.
     """
+    if isinstance(subject.pipe, Classifier) and len(subject.pipe.labels) < 2:
+        raise DoesNotApply("it has one class, of which nothing can be learnt")
     member = best_member(directory)
-    directory = directory if member is None else directory / member
+    directory = (directory if member is None else directory / member).absolute()
     facts = _facts(directory)
-    weights = sum(p.numel() for p in subject.one.parameters())
-    tokens = max(LEAST_TOKENS, int(WORK / (6 * weights)))
-    if "plan" not in facts:
-        tokens = min(tokens, MOST_TOKENS)
-        length = max(1, min(subject.longest, tokens))
-        material = made_up(subject, {}, length, folder)
-        options = _common(material) | {"from_model": str(directory), "batch_tokens": tokens}
-        if subject.pipe.task != "translation":
-            options["length"] = length
-        return Replay(material, options, None, directory, 6.0 * weights * tokens * STEPS)
+    size = Size(sum(p.numel() for p in subject.one.parameters()))
+    return _of_run(subject, directory, facts, size, folder) if facts else _of_model(subject, directory, size, folder)
+
+
+def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Replay:
+    """Of a directory that no run left: as ``train`` decides."""
+    tokens = min(size.tokens, MOST_TOKENS)
+    length = max(1, min(subject.longest, tokens))
+    material = made_up(subject, {}, length, folder)
+    options = {**material.options, **size.options(), "from_model": str(directory), "batch_tokens": tokens}
+    if subject.pipe.task != "translation":
+        options["length"] = length
+    return Replay(material, subject.pipe.tokenizer, options, None, 6.0 * size.weights * tokens * size.steps)
+
+
+def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
+    """Of a run: by its plan, of which no more is another than its size."""
     plan = _known(Plan, facts["plan"])
     if plan.frozen:
-        return None
+        raise DoesNotApply("it was fitted in closed form, without steps that could be taken up")
     plan = replace(
         plan,
-        length=min(plan.length, max(tokens, 1)),
-        batch_tokens=min(plan.batch_tokens, tokens),
+        length=min(plan.length, size.tokens),
+        batch_tokens=min(plan.batch_tokens, size.tokens),
         accumulate=min(plan.accumulate, MOST_BATCHES),
         grow_batch=min(plan.grow_batch, MOST_BATCHES),
-        **{"epochs": None, "patience": 0, "evaluations": EVALUATIONS, "validation_every": 1, "log_every": 1},
+        evaluations=size.options()["evaluations"],
+        **{"epochs": None, "patience": 0, "validation_every": 1, "log_every": 1},
     )
     material = own_data(facts, plan.length, folder) or made_up(subject, facts, plan.length, folder)
-    options = _asked(facts, plan, material, directory)
+    options = _asked(facts, plan, {**material.options, **size.options()}, directory)
     chosen = TrainOptions(**options)
     facts = facts | {
         "options": recorded(chosen),
@@ -107,13 +140,9 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay | None:
     }
     if chosen.from_model is not None:
         facts["base"] = {"path": chosen.from_model, "fingerprint": fingerprint(directory)}
-    batches = STEPS * plan.accumulate * plan.grow_batch
-    return Replay(material, options, facts, directory, 6.0 * weights * plan.batch_tokens * batches)
-
-
-def _common(material: Material) -> dict[str, Any]:
-    """Options of every replay."""
-    return {**material.options, "steps": STEPS, "evaluations": EVALUATIONS, "log_every": 1, "on_save_error": "stop"}
+    each = 6.0 * plan.batch_tokens * plan.accumulate * plan.grow_batch
+    each += ORTHOGONAL * plan.config.d_model if plan.optimizer == "muon" else 0.0
+    return Replay(material, subject.pipe.tokenizer, options, facts, size.weights * each * size.steps)
 
 
 OTHERWISE = (
@@ -130,7 +159,7 @@ OTHERWISE = (
 """Options of a run that its replay leaves out."""
 
 
-def _asked(facts: dict[str, Any], plan: Plan, material: Material, directory: Path) -> dict[str, Any]:
+def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The options of the run, for a few steps on other data."""
     before = _known(TrainOptions, facts["options"])
     kept = {
@@ -139,10 +168,10 @@ def _asked(facts: dict[str, Any], plan: Plan, material: Material, directory: Pat
         if entry.name not in OTHERWISE and getattr(before, entry.name) != entry.default
     }
     length = plan.length // 2 if before.model == "decoder" else plan.length
-    asked = {**kept, **_common(material), "batch_tokens": plan.batch_tokens, "length": max(1, length)}
+    asked = {**kept, **common, "batch_tokens": plan.batch_tokens, "length": max(1, length)}
     asked |= {"accumulate": plan.accumulate, "grow_batch": plan.grow_batch}
     if before.from_model is not None:
-        asked["from_model"] = str(directory.absolute())
+        asked["from_model"] = str(directory)
     return asked
 
 

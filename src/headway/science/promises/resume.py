@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -13,8 +12,8 @@ from pathlib import Path
 import torch
 
 from headway.errors import InputError
-from headway.science.promises.check import Check, difference, worst
-from headway.science.promises.replay import NEVER, STEPS, Replay, replay
+from headway.science.promises.check import Check, DoesNotApply, difference, worst
+from headway.science.promises.replay import NEVER, Replay, replay
 from headway.science.promises.samples import Subject
 from headway.training.checkpoint import newest_checkpoint
 from headway.training.measure import SAVED_IN_A_SECOND
@@ -23,7 +22,7 @@ from headway.training.progress import Silent, duration
 
 NAME = "resume"
 AT_ONCE = "0.001s"
-KILLED_AFTER = 3
+KILLED_AFTER = 2
 """Steps that are to be logged, and of which one is to be saved, before the kill."""
 ATTEMPTS = 3
 """How often a run may end before it could be killed."""
@@ -86,34 +85,29 @@ class Command:
 
 def check_resume(subject: Subject, directory: Path, folder: Path, progress: Silent) -> Check:
     """Train a few steps in two directories, killing one of them by SIGKILL; compare all that was learnt and logged."""
-    what = f"every weight and the loss of each of {STEPS} steps of its training, left alone and killed by SIGKILL"
+    what = (
+        "every weight and the loss of each step of its training, left alone, and killed by SIGKILL and taken up again"
+    )
     try:
         again = replay(subject, directory, folder)
-    except InputError as error:
-        return Check(NAME, what, None, 0.0, f"its training cannot be begun: {error}")
-    if again is None:
-        return Check(NAME, what, skipped="it was fitted in closed form, without steps that could be taken up")
-    what = f"{what}, on {again.material.whence}"
-    weights = sum(p.numel() for p in subject.one.parameters())
-    needed = 4 * NUMBERS * CHECKPOINTS * weights
-    if shutil.disk_usage(folder).free < needed:
-        return Check(NAME, what, skipped=f"it needs {needed / 1e9:,.1f} GB in {folder.parent} (TMPDIR names another)")
-    _say_how_long(again, needed, progress)
-    alone, killed = folder / "alone", folder / "killed"
-    try:
+        what = f"{what}, on {again.material.whence}"
+        _check_room(subject, again, folder, progress)
+        alone, killed = folder / "alone", folder / "killed"
         again.begin(alone)
         _run(again.words(alone, NEVER), folder)
         step = _killed(again, killed, folder)
-        if step is None:
-            return Check(NAME, what, skipped="it ended each time before it could be killed")
         _run(again.words(killed, NEVER), folder)
-        resumed = [line["step"] for line in _log(killed) if line["event"] == "resume"]
-        if not resumed:
-            return Check(NAME, what, None, 0.0, f"killed after step {step}, it began again from nothing")
+    except DoesNotApply as reason:
+        return Check(NAME, what, skipped=str(reason))
+    except InputError as error:
+        return Check(NAME, what, None, 0.0, f"its training cannot be begun: {error}")
     except Failed as error:
         return Check(NAME, what, None, 0.0, f"its training failed: {error}")
+    resumed = [line["step"] for line in _log(killed) if line["event"] == "resume"]
+    if not resumed:
+        return Check(NAME, what, None, 0.0, f"killed after step {step}, it began again from nothing")
     value, differs = compare(alone, killed)
-    more = {"killed_after": step, "resumed_from": resumed[-1]}
+    more = {"steps": again.options["steps"], "killed_after": step, "resumed_from": resumed[-1]}
     problem = f"first differs: {differs}" if differs else None
     return Check(NAME, what, value, 0.0, problem, more=more)
 
@@ -137,24 +131,27 @@ def compare(alone: Path, killed: Path) -> tuple[float, str | None]:
     return worst(*apart.values()), next((name for name, value in apart.items() if value != 0), None)
 
 
-def _killed(again: Replay, run: Path, folder: Path) -> int | None:
-    """Train until some steps are done and one is saved, and kill; the last step, None if it always ended before."""
+def _killed(again: Replay, run: Path, folder: Path) -> int:
+    """Train until some steps are done and one is saved, and kill; the last step.
+
+    Raises DoesNotApply if it always ended before, and Failed if it ended otherwise.
+    """
     for _ in range(ATTEMPTS):
         shutil.rmtree(run, ignore_errors=True)
         again.begin(run)
         command = Command(again.words(run, AT_ONCE), folder)
         try:
             began = time.monotonic()
-            while command.status is None and not _ready(run):
+            while (ended := command.status) is None and not _ready(run):
                 check_time(began)
                 time.sleep(POLL)
         finally:
             command.kill()
-        if command.status == -signal.SIGKILL:
+        if ended is None and command.status != 0:
             return max(_losses(run))
         if command.status != 0:
             raise Failed(command.said)
-    return None
+    raise DoesNotApply("it ended each time before it could be killed")
 
 
 def _ready(run: Path) -> bool:
@@ -192,7 +189,11 @@ def _log(run: Path) -> list[dict]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def _say_how_long(again: Replay, needed: int, progress: Silent) -> None:
+def _check_room(subject: Subject, again: Replay, folder: Path, progress: Silent) -> None:
+    """Raise DoesNotApply where there is no room for the checkpoints; say how long it may take where that is long."""
+    needed = 4 * NUMBERS * CHECKPOINTS * sum(p.numel() for p in subject.one.parameters())
+    if shutil.disk_usage(folder).free < needed:
+        raise DoesNotApply(f"it needs {needed / 1e9:,.1f} GB in {folder.parent} (TMPDIR names another folder)")
     rate = REACHED * product_rate(torch.float32)
     seconds = 3 * BEGINNING + 2 * again.flops / rate + needed / SAVED_IN_A_SECOND
     if seconds > LONG:
