@@ -310,7 +310,7 @@ def test_the_beginning_of_a_table_is_a_table_of_all_classes(kind: str, runs: Cal
     found = own_data(facts, 32, tmp_path)
     assert found is not None and found.options["task"] == facts["task"]
     rows = [json.loads(line) for line in found.file.read_text().splitlines()]
-    assert 50 < len(rows) <= ROWS and all(set(row) == {*found.options} - {"task"} for row in rows)
+    assert 20 < len(rows) <= ROWS and all(set(row) == {*found.options} - {"task"} for row in rows)
     if kind == "classifier":
         assert {row["label_column"] for row in rows} == set(facts["labels"])
     assert own_data({**facts, "data": {**facts["data"], "inputs": [str(tmp_path / "gone")]}}, 32, tmp_path) is None

@@ -19,7 +19,7 @@ from headway.training.prepare import read_input
 
 MOST_BYTES = 1 << 25
 """Of larger files it is not found out whether they are as they were, since that takes reading all of them."""
-ROWS = 80
+ROWS = 40
 LONGEST_TEXT = 2000
 """Characters."""
 WINDOWS, CHARACTERS = 20, 5

@@ -21,7 +21,7 @@ from headway.training.run_directory import best_member
 
 STEPS, EVALUATIONS = 8, 2
 FEW_STEPS, LARGE = 5, 3_000_000
-"""Steps of a model with so many weights; it is evaluated once."""
+"""Steps of a model with so many weights; it is evaluated once, as is a translator, which writes at each evaluation."""
 WORK = 1e10
 """FLOPs of a batch: of a large model, a batch is made smaller than in its own run."""
 LEAST_TOKENS, MOST_TOKENS = 64, 1024
@@ -35,9 +35,10 @@ NEVER = "1000h"
 
 @dataclass(frozen=True)
 class Size:
-    """How much is trained, by the number of weights."""
+    """How much is trained, by the number of weights and by the task."""
 
     weights: int
+    task: str
 
     @property
     def large(self) -> bool:
@@ -56,7 +57,7 @@ class Size:
 
     def options(self) -> dict[str, Any]:
         """Options of every replay."""
-        evaluations = 1 if self.large else EVALUATIONS
+        evaluations = 1 if self.large or self.task == "translation" else EVALUATIONS
         return {"steps": self.steps, "evaluations": evaluations, "log_every": 1, "on_save_error": "stop"}
 
 
@@ -100,7 +101,7 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
     member = best_member(directory)
     directory = (directory if member is None else directory / member).absolute()
     facts = _facts(directory)
-    size = Size(sum(p.numel() for p in subject.one.parameters()))
+    size = Size(sum(p.numel() for p in subject.one.parameters()), subject.pipe.task)
     return _of_run(subject, directory, facts, size, folder) if facts else _of_model(subject, directory, size, folder)
 
 

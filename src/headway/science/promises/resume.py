@@ -29,11 +29,11 @@ ATTEMPTS = 3
 LIMIT = 1800.0
 """Seconds that one command may take."""
 POLL = 0.002
-BEGINNING = 6.0
+BEGINNING = 8.0
 """Seconds in which a command begins, by a modest estimate."""
 LONG = 30.0
 """Seconds from which it is said how long it may take."""
-REACHED = 0.5
+REACHED = 0.25
 """The share of the rate of products that training reaches, about."""
 NUMBERS, CHECKPOINTS = 5, 5
 """What a checkpoint holds for each weight (the best one, the average, two moments), and how many are written."""
