@@ -36,7 +36,7 @@ from headway.text.train import train_tokenizer
 from headway.training.optim import optimizers, set_rate
 from headway.training.precision import keep_freed_memory
 from headway.training.shares import Shares, share_count
-from headway.training.trainer import _divide_and_clip
+from headway.training.trainer import divide_and_clip
 from headway.training.translator_preset import M2M100
 
 SUBJECTS = ("headway", "headway, muon", "torch", "torch, compiled")
@@ -95,7 +95,7 @@ def ours(vocab: int, kind: str):
     def step(batch: Any) -> None:
         set_rate(chosen, 1.0)
         _, count = shares.add_gradient(model, task, batch, "float32", parameters)
-        _divide_and_clip(parameters, count, 1.0)
+        divide_and_clip(parameters, count, 1.0)
         for optimizer in chosen:
             optimizer.step()
         for p in parameters:

@@ -4,10 +4,13 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parent / "faults"))
+from faults_harness import Forker
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
@@ -100,6 +103,14 @@ def headway_command() -> Callable[..., subprocess.CompletedProcess]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forker]:
+    """Runs commands in processes of their own, without the seconds that imports take."""
+    made = Forker(tmp_path_factory.mktemp("forked"))
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ def alone(data: list[Path], options: dict[str, Any], out: Path) -> Any:
 FORKING = """
 import json, os, signal, sys, traceback
 import torch._dynamo, headway.reports, headway.training.session
+import sklearn.feature_extraction.text, sklearn.linear_model, sklearn.pipeline, sklearn.svm
 from headway.cli.main import main
 
 for line in sys.stdin:

@@ -10,7 +10,7 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.training.average import WeightAverage
 from headway.training.optim import MUON_RATE, Muon, optimizers, orthogonal, set_rate
-from headway.training.trainer import _divide_and_clip
+from headway.training.trainer import divide_and_clip
 
 
 def decoder(**fields: object) -> Decoder:
@@ -121,7 +121,7 @@ def test_set_rate_is_a_share_of_each_groups_highest():
 def test_the_gradient_is_divided_once_and_then_shortened(longest: float, expected: float):
     p, unused = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(3))
     p.grad = torch.tensor([3.0, 4.0])
-    assert _divide_and_clip([p, unused], 2, longest) == pytest.approx(2.5)
+    assert divide_and_clip([p, unused], 2, longest) == pytest.approx(2.5)
     assert p.grad.norm().item() == pytest.approx(expected)
     torch.testing.assert_close(p.grad / p.grad.norm(), torch.tensor([0.6, 0.8]))
 

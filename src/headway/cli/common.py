@@ -67,16 +67,17 @@ def _finite(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, for a verb that has something to clear away or to say first."""
+def interruptible(*more: int) -> Iterator[None]:
+    """Ctrl-C, and ``more`` signals, raise KeyboardInterrupt, for a verb that has something to clear away or to say."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, *more)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def standard_input(encoding: str | None = None) -> str:

@@ -29,6 +29,7 @@ VERBS = {
     "fill": "Fill in what a text leaves open.",
     "embed": "Turn texts into vectors, compare them, or find the nearest.",
     "explain": "Show a saved model block by block.",
+    "verify": "Check that a saved model keeps its promises, on this machine.",
     "export": "Write a saved model for other programs, and prove that they read the same model.",
     "demo": "Train small models on text that Python carries, and show what they learn.",
 }

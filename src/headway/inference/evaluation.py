@@ -34,11 +34,7 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
         raise InputError(
             f"{gone[0]}: the data of this run are not there any more; say where: headway evaluate {run} FILE."
         )
-    before = facts.get("options", {})
-    reading = {key: before[key] for key in READING if before.get(key) is not None}
-    options = TrainOptions(**{**reading, "task": pipe.task})
-    if are_aligned(files, pipe.task):
-        options = without_columns(options)
+    options = reading_options(facts, files, pipe.task)
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     options = replace(options, **given)
     data = facts.get("data", {})
@@ -55,6 +51,14 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     metrics = measure(pipe, Given(source, found, facts, options, same))
     on = f"{source.name}, the held-out part" if same else source.name
     return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in METRICS}, **metrics}
+
+
+def reading_options(facts: dict[str, Any], files: Sequence[str], task: str) -> TrainOptions:
+    """How files are read for a run, by its headway.json."""
+    before = facts.get("options", {})
+    reading = {key: before[key] for key in READING if before.get(key) is not None}
+    options = TrainOptions(**{**reading, "task": task})
+    return without_columns(options) if are_aligned(files, task) else options
 
 
 def _facts(run: Path) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
             loss_sum, targets = ranks.sums(total.item(), count)
             if not spread:
                 ranks.add_gradients(parameters)
-            norm = _divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.clip)
+            norm = divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.clip)
             state.train_loss = loss_sum / targets
             if watch.allows(state.train_loss, norm, positions):
                 for optimizer in now.optimizers:
@@ -246,7 +246,7 @@ def _keep_best(job: Job, progress: Silent) -> None:
         progress.warn(f"{error}. Training goes on (--on-save-error)")
 
 
-def _divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float) -> float:
+def divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float) -> float:
     """Divide the summed gradient by the number of targets, once, and shorten it to ``longest``; returns its length."""
     gradients = [_numbers(p) for p in parameters if p.grad is not None]
     norm = whole(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))).item() / count

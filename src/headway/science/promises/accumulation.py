@@ -1,0 +1,97 @@
+"""The gradient of a batch is that of its parts added up: more batches for each step are one large batch."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.data.batches import IGNORED, Batch, TargetBatch, pad
+from headway.inference.classifier import Classifier
+from headway.inference.mask_filler import MaskFiller
+from headway.inference.translator import Translator
+from headway.models.transformer import EncoderDecoder
+from headway.science.promises.check import Check, difference
+from headway.science.promises.samples import Subject, different_lengths
+from headway.tasks.classification import Classification
+from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.masked_lm import MaskedLM
+from headway.tasks.task import Task
+from headway.tasks.translation import Translation
+from headway.training.shares import Shares
+from headway.training.trainer import divide_and_clip
+
+NAME = "accumulation"
+BOUND = 1e-5
+"""The largest difference between two gradients in float32, as a share of the largest entry."""
+PARTS = ([0], [1, 2, 3], [4])
+"""The rows of each part: as unlike in their numbers of targets as they can be."""
+LONGEST = 48
+"""Tokens of a text: a gradient takes three times what an answer does."""
+
+
+class SameHidden(MaskedLM):
+    """Masked language modelling that hides the same tokens of a text whatever batch it comes in."""
+
+    def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """As in evaluation."""
+        return self.hide_as_always(batch)
+
+
+def check_accumulation(subject: Subject) -> Check:
+    """Compute the gradient of a batch of five texts, and that of its three parts, each divided once."""
+    what = (
+        f"the gradient of a batch, and that of its parts ({len(PARTS)}, of unlike sizes) added up; nothing is dropped"
+    )
+    if subject.pipe.task == "embedding":
+        return Check(NAME, what, skipped="each text is told from the others of its batch, so parts are another task")
+    task, batch = _task(subject)
+    whole = _gradient(subject.one, task, [batch])
+    parts = _gradient(subject.one, task, [_rows(batch, rows) for rows in PARTS])
+    largest = max(float(gradient.abs().max()) for gradient in whole)
+    apart = torch.tensor([difference(one, other) for one, other in zip(whole, parts, strict=True)]).max()
+    value = float(apart) / largest if largest else float("nan")
+    problem = None if largest else "the gradient is zero"
+    return Check(NAME, what, value, BOUND, problem)
+
+
+def _gradient(model: nn.Module, task: Task, batches: list[Batch]) -> list[Tensor]:
+    """The gradient of each parameter over some batches, divided by all their targets."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    targets = 0
+    with Shares(1) as shares:
+        for batch in batches:
+            targets += shares.add_gradient(model, task, batch, "float32", parameters)[1]
+    divide_and_clip(parameters, targets, 0.0)
+    found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    return found
+
+
+def _rows(batch: Batch, rows: list[int]) -> Batch:
+    """Some rows, padded as they were: what padding does has a check of its own."""
+    mask = None if batch.mask is None else batch.mask[rows]
+    return replace(batch, ids=batch.ids[rows], mask=mask, targets=batch.targets[rows])
+
+
+def _task(subject: Subject) -> tuple[Task, Batch]:
+    """What the model is trained for, and five texts with what is wanted of each."""
+    pipe: Any = subject.pipe
+    model: Any = subject.one
+    texts = subject.texts(different_lengths(min(LONGEST, subject.longest)))
+    ids, mask = pad(texts)
+    if isinstance(model, EncoderDecoder):
+        lengths = different_lengths(min(LONGEST, model.config.max_length))[::-1]
+        return Translation(pipe.rules.start[0]), TargetBatch(ids, mask, pad(subject.targets(lengths), IGNORED)[0])
+    if isinstance(pipe, Classifier):
+        classes = torch.arange(len(texts)) % len(pipe.labels)
+        return Classification(pipe.labels), Batch(ids, mask, classes)
+    if isinstance(pipe, MaskFiller):
+        rows = pipe.tokenizer.vocab_size
+        return SameHidden(pipe.mask, pipe.tokenizer.special_ids, rows), Batch(ids, mask, ids)
+    if isinstance(pipe, Translator):  # a decoder: nothing is asked of a text's first half
+        wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in texts]
+    else:
+        wanted = texts
+    return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in wanted], IGNORED)[0])
