@@ -91,7 +91,7 @@ def default_out(inputs: Sequence[str | Path]) -> Path:
     from headway.data.aligned import sides_of
 
     name = Path(inputs[0]).resolve().name if inputs else "run"
-    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl"):
+    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl", ".parquet"):
         name = name.removesuffix(ending)
     if sides := sides_of(inputs):
         name += f"-{sides[1]}"
@@ -189,7 +189,7 @@ def command(
     planning: bool,
     **options: Any,
 ) -> None:
-    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, two aligned files, or a folder of .txt, each also as .gz.
+    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, or a folder.
 
     The task, the columns, the tokenizer and the size are found by themselves and printed, each with the option that
     changes it.  Run the same command again to go on with a run that was stopped.

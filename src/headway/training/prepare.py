@@ -9,7 +9,9 @@ from headway.data.corpus import Corpus
 from headway.data.detect import TO_TEXT, detect
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
-from headway.data.read import read, text_corpus
+from headway.data.files import kind
+from headway.data.read import input_paths, read, text_corpus
+from headway.data.shards import LARGE, local_shard, sample_table
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.training.config import TrainOptions, flag
@@ -44,8 +46,10 @@ def read_input(
         return table, detect(table, task=options.task)
     if options.task is None and are_files_of_lines(inputs):
         _check_one_text(inputs, options.encoding)
-    source = read(inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row)
     columns = {name: getattr(options, name) for name in COLUMNS}
+    source = _large_text(inputs, options.task, columns) or read(
+        inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
+    )
     if known and isinstance(source, Table) and not any(columns.values()) and set(known) <= set(source.columns):
         columns["text_column"], columns["second_column"] = known
     found = detect(source, task=options.task, **columns)
@@ -58,6 +62,21 @@ def read_input(
             on_bad_row=options.on_bad_row,
         )
     return source, found
+
+
+def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:
+    """A sample of large Parquet files where it shows that their text is running text; None for all else.
+
+    So a table of which one column is wanted, as a stream, is not held in memory to find that out.
+    """
+    paths = input_paths(inputs)
+    if not all(kind(path) == "parquet" for path in paths):
+        return None
+    shards = [local_shard(path) for path in paths]
+    if len(shards[0].columns) == 1 or sum(shard.n_bytes for shard in shards) < LARGE:
+        return None
+    sample = sample_table(shards)
+    return sample if detect(sample, task=task, **columns).task in RUNNING_TEXT else None
 
 
 def without_columns(options: TrainOptions) -> TrainOptions:
