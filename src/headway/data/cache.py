@@ -151,7 +151,7 @@ def _batches(chunks: Iterable[tuple[str, bool]]) -> Iterator[list[tuple[str, boo
     batch: list[tuple[str, bool]] = []
     size = 0
     for text, ends in chunks:
-        for piece, last in _cut(text):
+        for piece, last in cut(text):
             batch.append((piece, ends and last))
             size += len(piece) + 16
             if size >= BATCH:
@@ -161,7 +161,7 @@ def _batches(chunks: Iterable[tuple[str, bool]]) -> Iterator[list[tuple[str, boo
         yield batch
 
 
-def _cut(text: str) -> Iterator[tuple[str, bool]]:
+def cut(text: str) -> Iterator[tuple[str, bool]]:
     """A text in pieces of at most `PIECE` characters, and whether each is the last."""
     start = 0
     while len(text) - start > PIECE:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.data.files import kind
+from headway.data.read import input_paths
 from headway.errors import InputError
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
@@ -36,7 +38,8 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
         )
     before = facts.get("options", {})
     reading = {key: before[key] for key in READING if before.get(key) is not None}
-    options = TrainOptions(**{**reading, "task": pipe.task})
+    stream = bool(before.get("stream")) and _are_shards(files) and (bool(inputs) or not facts.get("validation"))
+    options = TrainOptions(**{**reading, "task": pipe.task, "stream": stream})
     if are_aligned(files, pipe.task):
         options = without_columns(options)
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
@@ -55,6 +58,11 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     metrics = measure(pipe, Given(source, found, facts, options, same))
     on = f"{source.name}, the held-out part" if same else source.name
     return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in METRICS}, **metrics}
+
+
+def _are_shards(files: Sequence[str | Path]) -> bool:
+    """Whether these are files that ``--stream`` reads."""
+    return all(kind(path) == "parquet" for path in input_paths(files))
 
 
 def _facts(run: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headway.data.dialogues import Dialogues
 from headway.data.files import kind
 from headway.data.read import input_paths, read, text_corpus
 from headway.data.shards import LARGE, local_shard, sample_table
+from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.training.config import TrainOptions, flag
@@ -47,6 +48,8 @@ def read_input(
     if options.task is None and are_files_of_lines(inputs):
         _check_one_text(inputs, options.encoding)
     columns = {name: getattr(options, name) for name in COLUMNS}
+    if options.stream:
+        return _streamed(inputs, options.task, columns)
     source = _large_text(inputs, options.task, columns) or read(
         inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
     )
@@ -62,6 +65,22 @@ def read_input(
             on_bad_row=options.on_bad_row,
         )
     return source, found
+
+
+def _streamed(
+    inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]
+) -> tuple[Corpus | Table, Detected]:
+    """Parquet files by their footers, as running text that is read as it is needed; its column is found by a sample."""
+    paths = input_paths(inputs)
+    for path in paths:
+        if kind(path) != "parquet":
+            raise InputError(f"{path}: --stream reads .parquet; leave it out, or write the texts to such files.")
+    shards = [local_shard(path) for path in paths]
+    sample = sample_table(shards)
+    if len(sample.columns) == 1:
+        columns = {**columns, "text_column": columns["text_column"] or sample.columns[0]}
+    found = detect(sample, task=task or "language_modeling", **columns)
+    return Streamed(shards, found.text_column or "") if found.task == "language_modeling" else sample, found
 
 
 def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:

@@ -14,6 +14,7 @@ import torch
 from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.feed import Feed, RowFeed
+from headway.data.stream_feed import StreamFeed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.models.lora import count_parameters
@@ -83,7 +84,7 @@ def run_training(
     held_out = validation_input(validation, options, found)
     prints = fingerprints(source, held_out)
     if earlier is not None:
-        check_same_data(earlier, prints, source.name, run)
+        check_same_data(earlier, prints, source, run)
         if earlier.get("finished") and not changed:
             progress.say(
                 f"{out}: this run is complete. More --time or --steps with --allow-changes goes on with it; "
@@ -101,6 +102,8 @@ def run_training(
             if options.checkpoint_activations:
                 prepared.plan = replace(prepared.plan, shares=1)
                 recompute_activations(prepared.model)
+            if isinstance(prepared.feed, StreamFeed):
+                prepared.feed.check(ranks.count)
             if not prepared.plan.frozen and not options.shard:  # whose weights may be more than one process can hold
                 try_longest(prepared.model, prepared.task, prepared.feed, prepared.plan, ranks)
             if earlier is None:
@@ -167,7 +170,7 @@ def validation_input(validation: Sequence[str | Path], options: TrainOptions, fo
     """The files to validate on, read for the task that was found, if any were named."""
     if not validation:
         return None
-    options = replace(options, task=found.task)
+    options = replace(options, task=found.task, stream=False)
     if are_aligned(validation, found.task):  # columns were named for the table that is trained on
         options = without_columns(options)
     return read_input(validation, options)[0]

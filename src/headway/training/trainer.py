@@ -21,6 +21,7 @@ from headway.training.checkpoint import SaveFailed
 from headway.training.health import LEARNING, Health
 from headway.training.memory import out_of_memory
 from headway.training.optim import optimizers, set_rate
+from headway.training.parts import own_part, together
 from headway.training.plan import Plan
 from headway.training.progress import Silent
 from headway.training.randomness import random_state, set_random_state
@@ -119,9 +120,9 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 for _ in range(batches):
                     positions.append(state.position)
                     with stop.waiting():
-                        batch, state.position = feed.next(state.position)
-                    state.tokens += batch.tokens
-                    if (part := ranks.part(batch)) is not None:
+                        part, tokens, state.position = own_part(feed, state.position, ranks)
+                    state.tokens += tokens
+                    if part is not None:
                         part = part.to(device)
                         loss, n = shares.add_gradient(job.model, job.task, part, plan.precision, parameters)
                         total, count = total + loss, count + n
@@ -130,6 +131,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 set_random_state(device, random)
                 continue
             loss_sum, targets = ranks.sums(total.item(), count)
+            state.position = together(state.position, ranks)
             if not spread:
                 ranks.add_gradients(parameters)
             norm = _divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.clip)
