@@ -117,6 +117,7 @@ class Lane:
         """
         if cursor != self._cursor:
             self._begin(cursor)
+        self._cursor = None  # until the window is whole: a signal may end this anywhere
         while self._ready - cursor.skip < length + 1:
             start, ids = next(self._coming)
             if not self._held and cursor.skip and (replace(start, skip=cursor.skip) != cursor):

@@ -50,7 +50,7 @@ def opened(name: str | Path, open_file: Callable[[], IO[bytes]]) -> Iterator[Any
     except MemoryError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{name}: this file is not there any more; put it back.") from None
+        raise InputError(f"{name}: this file is not there any more.") from None
     except PermissionError:
         raise InputError(f"{name}: permission denied; check who may read this file.") from None
     except UnicodeDecodeError as error:

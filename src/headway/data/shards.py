@@ -72,11 +72,14 @@ class Shard:
 def _unchanged(shard: Shard, group: int) -> Iterator[Any]:
     """The open file of a shard, to read a row group.  Raises InputError, naming both, where that fails."""
     name = f"{shard.name}, row group {group + 1} of {len(shard.groups)}"
-    with opened(name, shard.open) as file:
-        with shard.open() as raw:
-            if _fingerprint(shard.name, raw)[1] != shard.fingerprint:
-                raise InputError(f"{name}: this file has changed while it was in use; put it back.")
-        yield file
+    try:
+        with opened(name, shard.open) as file:
+            with shard.open() as raw:
+                if _fingerprint(shard.name, raw)[1] != shard.fingerprint:
+                    raise InputError(f"{name}: this file has changed while it was in use.")
+            yield file
+    except InputError as error:
+        raise InputError(f"{error} Put the file back as it was and give the same command again.") from None
 
 
 def look_at(name: str, open_file: Callable[[], IO[bytes]]) -> Shard:
