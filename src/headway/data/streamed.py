@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.data.corpus import Corpus, Document, Facts, Source, row_chunks, texts_source
 from headway.data.files import Tally
+from headway.data.rows import counted
 from headway.data.shards import Shard, spread
 from headway.errors import InputError
 
@@ -56,7 +57,7 @@ class Streamed(Corpus):
         )
         self.n_rows = sum(group.rows for group in self.groups)
         if self.n_rows < 2:
-            raise InputError(f"{self.name}: has {self.n_rows} rows; expected several, each with a document.")
+            raise InputError(f"{self.name}: has {counted(self.n_rows, 'row')}; expected several, each with a document.")
 
     @functools.cached_property
     def facts(self) -> Facts:
@@ -74,7 +75,7 @@ class Streamed(Corpus):
             for text in self.texts(at, 0, min(LOOKED_AT, self.groups[at].rows))
         ]
         if not any(lengths):
-            raise InputError(f"{self.name}: column {self.column!r} is empty wherever one looks; name another one.")
+            raise InputError(f"{self.name}: column {self.column!r} has no text wherever one looks; name another one.")
         return sum(lengths) / len(lengths)
 
     def texts(self, group: int, start: int, count: int) -> Iterator[str]:
