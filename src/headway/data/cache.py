@@ -86,13 +86,13 @@ def tokenised(
         return found
     directory.mkdir(parents=True, exist_ok=True)
     count = 0
-    with _replacing(tokens_path) as file:
+    with replacing(tokens_path) as file:
         for ids in _ids(chunks, encode, end_of_text):
             file.write(_packed(ids, vocab_size, dtype))
             count += len(ids)
         if count == 0:
             raise InputError("there is no text to train on: no tokens came of it.")
-    with _replacing(facts_path) as file:
+    with replacing(facts_path) as file:
         file.write(json.dumps({**facts, "count": count}).encode())
     return TokenFile(tokens_path, dtype, count)
 
@@ -110,7 +110,7 @@ def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dty
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears at `path` at once, and only when everything in it is on the disk."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:

@@ -1,9 +1,11 @@
 """Parquet: columns of scalars as rows of strings, read by row groups and never held whole.
 
 A number is taken as Python writes it, true and false as those words, null and NaN as "", as the readers of .csv and
-.jsonl give them.  Nested columns and columns of bytes are left out, and so is the index that pandas writes.
+.jsonl give them; the number of a class for which the file has a name as that name.  Nested columns and columns of bytes
+are left out, and so is the index that pandas writes.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,10 @@ BUFFER = 1 << 20
 MAGIC = b"PAR1"
 INDEX = re.compile(r"__index_level_\d+__")
 """What pandas calls an index without a name."""
+
+
+class Unreachable(OSError):
+    """A file that is not on this machine cannot be fetched now."""
 
 
 def pyarrow() -> Any:
@@ -53,6 +59,8 @@ def opened(name: str | Path, open_file: Callable[[], IO[bytes]]) -> Iterator[Any
         raise InputError(f"{name}: this file is not there any more.") from None
     except PermissionError:
         raise InputError(f"{name}: permission denied; check who may read this file.") from None
+    except Unreachable as error:
+        raise InputError(f"{name}: cannot be fetched now ({str(error).splitlines()[0][:200]}).") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: a text in it is not UTF-8 ({error.reason}); write the file anew.") from None
     except (library.ArrowException, OSError) as error:
@@ -111,6 +119,27 @@ def cell(value: object) -> str:
     return str(value)
 
 
+def class_names(file: Any) -> dict[str, list[str]]:
+    """What the numbers of a column stand for, where ``datasets`` of Hugging Face wrote that into the file."""
+    try:
+        features = json.loads(file.schema_arrow.metadata[b"huggingface"])["info"]["features"]
+        classes = {name: one for name, one in features.items() if isinstance(one, dict) and "names" in one}
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return {}
+    return {name: list(map(str, one["names"])) for name, one in classes.items() if one.get("_type") == "ClassLabel"}
+
+
+def cells(batch: Any, columns: Sequence[str], names: dict[str, list[str]]) -> list[list[str]]:
+    """The cells of these columns of a batch, column by column; ``names`` are those of classes."""
+    found = []
+    for column in columns:
+        values, known = batch.column(column).to_pylist(), names.get(column)
+        if known is not None:  # a number that has no name, such as -1, says that there is no class
+            values = [known[v] if isinstance(v, int) and 0 <= v < len(known) else None for v in values]
+        found.append([cell(value) for value in values])
+    return found
+
+
 def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequence[str] | None = None) -> OpenTable:
     """The columns of a Parquet file (or those named) and its rows, counted from 1.
 
@@ -131,9 +160,9 @@ def _rows(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -> 
     if tally is not None:
         tally.add("\0".join([*columns, ""]).encode())
     with opened(path, lambda: path.open("rb")) as file:
+        names = class_names(file)
         for batch in file.iter_batches(BATCH, columns=columns):
-            cells = [[cell(value) for value in batch.column(name).to_pylist()] for name in columns]
-            for row in zip(*cells, strict=True):
+            for row in zip(*cells(batch, columns, names), strict=True):
                 number += 1
                 if at := next((name for name, text in zip(columns, row, strict=True) if "\0" in text), None):
                     bad.add(number, f"a NUL in column {at!r}; expected text. Remove it and run again.")

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from headway.data.parquet import BATCH, cell, opened, scalar_columns
+from headway.data.parquet import BATCH, cells, class_names, opened, scalar_columns
 from headway.data.table import Table
 from headway.errors import InputError
 
@@ -48,14 +48,14 @@ class Shard:
     def rows(self, group: int, columns: Sequence[str], start: int = 0, count: int | None = None) -> Iterator[list[str]]:
         """Some rows of a row group as cells of these columns, about a thousand at a time in memory."""
         with _unchanged(self, group) as file:
+            names = class_names(file)
             at, stop = 0, self.groups[group] if count is None else start + count
             for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(columns)):
                 low, high = max(start - at, 0), min(stop - at, batch.num_rows)
                 at += batch.num_rows
                 if low < high:
                     part = batch.slice(low, high - low)
-                    found = [[cell(value) for value in part.column(name).to_pylist()] for name in columns]
-                    yield from (list(row) for row in zip(*found, strict=True))
+                    yield from (list(row) for row in zip(*cells(part, columns, names), strict=True))
                 if at >= stop:
                     return
 

@@ -43,12 +43,10 @@ class Streamed(Corpus):
     by a sample of the rows.  The fingerprint is that of the column's name and of the shards (see ``Shard``).
     """
 
-    def __init__(self, shards: Sequence[Shard], column: str, inputs: Sequence[str] = ()) -> None:
+    def __init__(self, shards: Sequence[Shard], column: str) -> None:
         """Raises InputError where there are fewer than two rows."""
         self.shards, self.column = tuple(shards), column
         super().__init__([_source(shard, column) for shard in shards])
-        self.inputs = list(inputs) or [shard.name for shard in shards]
-        """as they are named to find them again"""
         self.groups = tuple(
             Group(at, number, rows)
             for at, shard in enumerate(shards)

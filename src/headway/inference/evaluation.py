@@ -10,6 +10,7 @@ from typing import Any
 from headway.data.files import kind
 from headway.data.read import input_paths
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
 from headway.inference.translator import Translator
@@ -32,7 +33,7 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
     if not files:
         raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
-    if not inputs and (gone := [file for file in files if not Path(file).exists()]):
+    if not inputs and (gone := [file for file in files if not (Path(file).exists() or dataset_id(file))]):
         raise InputError(
             f"{gone[0]}: the data of this run are not there any more; say where: headway evaluate {run} FILE."
         )
@@ -62,7 +63,8 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
 
 def _are_shards(files: Sequence[str | Path]) -> bool:
     """Whether these are files that ``--stream`` reads."""
-    return all(kind(path) == "parquet" for path in input_paths(files))
+    here = [file for file in files if dataset_id(file) is None]
+    return not here or all(kind(path) == "parquet" for path in input_paths(here))
 
 
 def _facts(run: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The user's files, read and understood."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,14 @@ from headway.data.corpus import Corpus
 from headway.data.detect import TO_TEXT, detect
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
+from headway.data.fetched import fetched, remote_shards
 from headway.data.files import kind
 from headway.data.read import input_paths, read, text_corpus
-from headway.data.shards import LARGE, local_shard, sample_table
+from headway.data.shards import LARGE, Shard, local_shard, sample_table
 from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 from headway.training.config import TrainOptions, flag
 
 HELD_OUT = 0.1
@@ -37,6 +40,8 @@ def read_input(
 
     ``known`` are the two columns of pairs that a run was trained on: where a table has both, they are meant.
     """
+    if not options.stream:
+        inputs = fetched(inputs)
     if are_aligned(inputs, options.task):
         first, second = inputs
         for name in COLUMNS:
@@ -71,11 +76,18 @@ def _streamed(
     inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]
 ) -> tuple[Corpus | Table, Detected]:
     """Parquet files by their footers, as running text that is read as it is needed; its column is found by a sample."""
-    paths = input_paths(inputs)
-    for path in paths:
-        if kind(path) != "parquet":
-            raise InputError(f"{path}: --stream reads .parquet; leave it out, or write the texts to such files.")
-    shards = [local_shard(path) for path in paths]
+    shards: list[Shard] = []
+    for place in inputs:
+        if (wanted := dataset_id(place)) is not None:
+            shards += remote_shards(wanted)
+            continue
+        for path in input_paths([place]):
+            if kind(path) != "parquet":
+                raise InputError(f"{path}: --stream reads .parquet; leave it out, or write the texts to such files.")
+            shards.append(local_shard(path))
+    for name, count in Counter(shard.name for shard in shards).items():
+        if count > 1:
+            raise InputError(f"{name}: was given twice; name each file once.")
     sample = sample_table(shards)
     if len(sample.columns) == 1:
         columns = {**columns, "text_column": columns["text_column"] or sample.columns[0]}

@@ -17,6 +17,7 @@ from headway.data.feed import Feed, RowFeed
 from headway.data.stream_feed import StreamFeed
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 from headway.models.lora import count_parameters
 from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
@@ -119,7 +120,7 @@ def run_training(
                     validation_fingerprint=prints["validation"],
                     plan=plan.plain(),
                     decisions=plan.decisions,
-                    data=recipe.facts,
+                    data=_as_given(recipe.facts, inputs),
                     labels=recipe.labels,
                     base={"path": options.from_model, "fingerprint": prepared.base} if prepared.base else None,
                     parameters=whole,
@@ -152,6 +153,11 @@ def run_training(
         if not ranks.first:
             run.read()
         return run
+
+
+def _as_given(facts: dict[str, Any], inputs: Sequence[str | Path]) -> dict[str, Any]:
+    """The facts of the data; those from the hub are named by their ids, by which they are found again."""
+    return {**facts, "inputs": list(map(str, inputs))} if any(map(dataset_id, inputs)) else facts
 
 
 def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:

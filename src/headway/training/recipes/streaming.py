@@ -35,7 +35,7 @@ class StreamRecipe(LanguageModelRecipe):
         self.tokens_per_row = self.n_tokens / rows
         aside = f"{sum(self.held):,} rows, set aside" if held_out is None else ", ".join(map(str, held_out.paths))
         self.facts |= {
-            "inputs": corpus.inputs,
+            "inputs": [shard.name for shard in corpus.shards],
             "fingerprint": corpus.fingerprint,
             "documents": corpus.n_rows,
             "train": f"about {self.n_tokens:,} tokens in {rows:,} rows, read as they are needed",
