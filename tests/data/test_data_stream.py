@@ -173,6 +173,8 @@ def test_ranks_make_the_rows_of_one_process_and_read_nothing_else(
 def test_more_processes_than_lanes_are_refused(tmp_path: Path):
     with pytest.raises(InputError, match="in 2 lanes, which 3 processes cannot share; start at most 2"):
         feed_of(made(tmp_path, SIZES), 2).part(Position(), 0, 3)
+    with pytest.raises(InputError, match="room for 2 windows of 5; several processes need one from each of 3"):
+        feed_of(made(tmp_path, SIZES), 3, batch_tokens=10).part(Position(), 0, 2)
 
 
 def test_one_row_group_a_lane_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

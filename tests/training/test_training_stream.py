@@ -105,6 +105,15 @@ def test_a_pretrained_model_goes_on_with_a_stream(run: Path, shards: Path, tmp_p
     assert facts_of(tmp_path / "run")["base"]["path"] == str(run)
 
 
+def test_a_model_that_fills_in_tokens_learns_from_a_stream(shards: Path, tmp_path: Path, tiny: dict):
+    options = {**tiny, "task": "masked_lm", "stream": True, "quiet": True}
+    found = headway.train(shards, out=tmp_path / "run", **options)
+    assert found["task"] == "masked_lm" and found["tokens"] == 20 * 256
+    position = json.loads((tmp_path / "run/checkpoints/step-20/state.json").read_text())["position"]
+    assert position["consumed"] == 20 * 8 and sum(cursor["epoch"] for cursor in position["lanes"]) > 0
+    assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(found["val_loss"], rel=1e-6)
+
+
 def test_it_is_planned_without_training(shards: Path, in_process, tiny_words: list[str]):
     status, out, err = in_process("train", shards, "--stream", "--plan", "--json", *tiny_words)
     assert status == 0 and "read as they are needed" in err
@@ -120,7 +129,7 @@ def test_what_cannot_be_streamed_is_refused(shards: Path, corpus: Path, tmp_path
         headway.train(shards, text_column="words", **options)
     labelled = tmp_path / "labelled.parquet"
     pq.write_table(pa.table({"text": WORDS, "label": [word[0] for word in WORDS]}), labelled)
-    with pytest.raises(InputError, match="--stream is for language_modeling, and this is classification"):
+    with pytest.raises(InputError, match="--stream is for language_modeling and masked_lm, and this is classification"):
         headway.train(labelled, task="classification", label_column="label", **options)
     pq.write_table(pa.table({"text": ["one row"]}), tmp_path / "one.parquet")
     with pytest.raises(InputError, match="has 1 row; expected several"):

@@ -1,10 +1,13 @@
 """Windows of running text that is read while it is trained on."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import torch
 
 from headway.data.batches import Batch
-from headway.data.feed import HeldOutText
+from headway.data.feed import HeldOutText, framed
 from headway.data.lanes import Cursor, Lane, Reading, StreamPosition, dealt
 from headway.data.tokens import Tokens
 from headway.data.windows import Position
@@ -37,6 +40,8 @@ class StreamFeed(HeldOutText):
         tokens_per_row: float,
     ):
         super().__init__(validation, length, max(1, batch_tokens // length))
+        self.batch_tokens = self.size * length
+        """of every batch, over all ranks"""
         self.sample, self.tokens_per_row = sample, tokens_per_row
         runs = dealt([reading.rows(group) for group in range(len(reading.corpus.groups))], lanes)
         self.lanes = [Lane(number, run, reading) for number, run in enumerate(runs)]
@@ -71,11 +76,16 @@ class StreamFeed(HeldOutText):
         return Batch(tokens[:, :-1].contiguous(), None, tokens[:, 1:].contiguous()), after
 
     def check(self, count: int) -> None:
-        """Raise InputError where there are fewer lanes than processes."""
+        """Raise InputError where the lanes, or the windows of a batch, are too few for so many processes."""
         if count > len(self.lanes):
             raise InputError(
                 f"--stream reads these files in {len(self.lanes)} lanes, which {count} processes cannot share; "
                 f"start at most {len(self.lanes)}."
+            )
+        if count > 1 and self.size < len(self.lanes):
+            raise InputError(
+                f"--batch-tokens has room for {self.size} windows of {self.length}; several processes need one from each "
+                f"of {len(self.lanes)} lanes. Give more, or start one process."
             )
 
     def cursors(self, position: Position) -> tuple[Cursor, ...]:
@@ -101,3 +111,30 @@ class StreamFeed(HeldOutText):
         """Any of each: all are of one size, but the last of validation.  Nothing is read for it."""
         ids = torch.zeros((self.size, self.length), dtype=torch.int64)
         return Batch(ids, None, ids), next(self.validation())
+
+
+class FramedStreamFeed(StreamFeed):
+    """Windows that look like whole texts: ids (B, T) between ``before`` and ``after``, nothing shifted.
+
+    ``length`` is T; before and after are [CLS] and [SEP], or nothing.  The targets are the ids themselves.
+    """
+
+    def __init__(self, *, length: int, batch_tokens: int, frame: tuple[list[int], list[int]], **given: Any):
+        room = length - len(frame[0]) - len(frame[1])
+        size = max(1, batch_tokens // length)
+        super().__init__(length=room, batch_tokens=size * room, **given)
+        self.frame, self.batch_tokens = frame, size * length
+
+    def part(self, position: Position, rank: int, count: int) -> tuple[Batch | None, StreamPosition]:
+        """As that of a ``StreamFeed``."""
+        batch, after = super().part(position, rank, count)
+        return None if batch is None else framed(batch, self.frame), after
+
+    def validation(self) -> Iterator[Batch]:
+        """Non-overlapping windows of the held-out text (or every n-th window)."""
+        return (framed(batch, self.frame) for batch in super().validation())
+
+    def longest(self) -> tuple[Batch, Batch]:
+        """Any of each: all are of one size, but the last of validation.  Nothing is read for it."""
+        batch, held_out = super().longest()
+        return framed(batch, self.frame), held_out

@@ -177,7 +177,7 @@ OF_THE_LOOP = (
 FOR_TASK = {
     **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
-    "stream": ("language_modeling",),
+    "stream": ("language_modeling", "masked_lm"),
     "r_drop": ("classification", "translation"),
     "label_smoothing": ("language_modeling", "classification", "translation"),
     **dict.fromkeys(("bpe_dropout", "model", "source_language", "target_language"), ("translation",)),

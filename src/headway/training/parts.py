@@ -17,7 +17,7 @@ def own_part(feed: Feed, position: Position, ranks: Ranks) -> tuple[Batch | None
     """
     if isinstance(feed, StreamFeed):
         part, moved = feed.part(position, ranks.rank, ranks.count)
-        return part, feed.size * feed.length, moved
+        return part, feed.batch_tokens, moved
     batch, after = feed.next(position)
     return ranks.part(batch), batch.tokens, after
 

@@ -92,7 +92,7 @@ def _streamed(
     if len(sample.columns) == 1:
         columns = {**columns, "text_column": columns["text_column"] or sample.columns[0]}
     found = detect(sample, task=task or "language_modeling", **columns)
-    return Streamed(shards, found.text_column or "") if found.task == "language_modeling" else sample, found
+    return Streamed(shards, found.text_column or "") if found.task in RUNNING_TEXT else sample, found
 
 
 def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:

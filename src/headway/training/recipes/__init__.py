@@ -10,7 +10,7 @@ from headway.training.recipes.language_modeling import LanguageModelRecipe
 from headway.training.recipes.masked_lm import MaskedLMRecipe
 from headway.training.recipes.prefix import PrefixRecipe
 from headway.training.recipes.recipe import Ingredients, Recipe
-from headway.training.recipes.streaming import StreamRecipe
+from headway.training.recipes.streaming import STREAMED
 from headway.training.recipes.translation import TranslationRecipe
 
 RECIPES: dict[str, type[Recipe]] = {
@@ -33,7 +33,7 @@ def recipe_for(given: Ingredients) -> Recipe:
     if talk:
         return DialogueRecipe(given)
     if isinstance(source, Streamed):
-        return StreamRecipe(given)
+        return STREAMED[given.found.task](given)
     if given.found.task == "translation" and given.options.model == "decoder":
         return PrefixRecipe(given)
     return RECIPES[given.found.task](given)
