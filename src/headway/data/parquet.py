@@ -42,8 +42,10 @@ def pyarrow() -> Any:
 
 
 @contextmanager
-def opened(name: str | Path, open_file: Callable[[], IO[bytes]]) -> Iterator[Any]:
-    """A file as pyarrow's ``ParquetFile``, while it is read.
+def opened(
+    name: str | Path, open_file: Callable[[], IO[bytes]], look: Callable[[IO[bytes]], None] | None = None
+) -> Iterator[Any]:
+    """A file as pyarrow's ``ParquetFile``, while it is read; ``look`` may look at its bytes first.
 
     Raises InputError, naming the file, where it cannot be opened, is no Parquet, or is cut short; and where what is
     done with it fails, saying so.
@@ -52,6 +54,9 @@ def opened(name: str | Path, open_file: Callable[[], IO[bytes]]) -> Iterator[Any
     try:
         with open_file() as file:
             _check_ends(name, file)
+            if look is not None:
+                look(file)
+                file.seek(0)
             yield library.parquet.ParquetFile(file, buffer_size=BUFFER)
     except MemoryError:
         raise

@@ -72,11 +72,13 @@ class Shard:
 def _unchanged(shard: Shard, group: int) -> Iterator[Any]:
     """The open file of a shard, to read a row group.  Raises InputError, naming both, where that fails."""
     name = f"{shard.name}, row group {group + 1} of {len(shard.groups)}"
+
+    def check(file: IO[bytes]) -> None:
+        if _fingerprint(shard.name, file)[1] != shard.fingerprint:
+            raise InputError(f"{name}: this file has changed while it was in use.")
+
     try:
-        with opened(name, shard.open) as file:
-            with shard.open() as raw:
-                if _fingerprint(shard.name, raw)[1] != shard.fingerprint:
-                    raise InputError(f"{name}: this file has changed while it was in use.")
+        with opened(name, shard.open, check) as file:
             yield file
     except InputError as error:
         raise InputError(f"{error} Put the file back as it was and give the same command again.") from None
@@ -84,15 +86,15 @@ def _unchanged(shard: Shard, group: int) -> Iterator[Any]:
 
 def look_at(name: str, open_file: Callable[[], IO[bytes]]) -> Shard:
     """What the footer of a file says.  Raises InputError for what is no Parquet, or is cut short."""
-    with opened(name, open_file) as file:
+    known: list[tuple[int, str]] = []
+    with opened(name, open_file, lambda file: known.append(_fingerprint(name, file))) as file:
         columns = scalar_columns(name, file)
         found = file.metadata
         groups = [found.row_group(number) for number in range(found.num_row_groups)]
         chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
         n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
         rows = tuple(group.num_rows for group in groups)
-    with open_file() as raw:
-        size, fingerprint = _fingerprint(name, raw)
+    ((size, fingerprint),) = known
     return Shard(name, open_file, size, rows, tuple(columns), n_bytes, fingerprint)
 
 

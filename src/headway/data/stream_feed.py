@@ -84,8 +84,8 @@ class StreamFeed(HeldOutText):
             )
         if count > 1 and self.size < len(self.lanes):
             raise InputError(
-                f"--batch-tokens has room for {self.size} windows of {self.length}; several processes need one from each "
-                f"of {len(self.lanes)} lanes. Give more, or start one process."
+                f"--batch-tokens has room for {self.size} windows of {self.length}; several processes need one from "
+                f"each of {len(self.lanes)} lanes. Give more, or start one process."
             )
 
     def cursors(self, position: Position) -> tuple[Cursor, ...]:

@@ -90,10 +90,13 @@ def _library(wanted: DatasetId) -> Iterator[Any]:
             import datasets
         except ImportError:
             raise missing(str(wanted), WHAT) from None
-        log = logging.getLogger("datasets")
-        level, counts = log.level, datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+        logs = [
+            logging.getLogger(name) for name in ("datasets", "huggingface_hub")
+        ]  # both are set up as they are loaded
+        levels, counts = [log.level for log in logs], datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
         hide = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
-        log.setLevel(logging.CRITICAL)
+        for log in logs:
+            log.setLevel(logging.CRITICAL)
         datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
         if hide:
             datasets.disable_progress_bars()
@@ -107,7 +110,8 @@ def _library(wanted: DatasetId) -> Iterator[Any]:
             if hide:
                 datasets.enable_progress_bars()
             datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
-            log.setLevel(level)
+            for log, level in zip(logs, levels, strict=True):
+                log.setLevel(level)
 
 
 def _reason(error: Exception) -> str:

@@ -90,7 +90,8 @@ def _streamed(
             raise InputError(f"{name}: was given twice; name each file once.")
     sample = sample_table(shards)
     if len(sample.columns) == 1:
-        columns = {**columns, "text_column": columns["text_column"] or sample.columns[0]}
+        corpus, named = Streamed(shards, sample.columns[0]), (columns["text_column"], columns["label_column"])
+        return corpus, detect(corpus, text_column=named[0], label_column=named[1], task=task)
     found = detect(sample, task=task or "language_modeling", **columns)
     return Streamed(shards, found.text_column or "") if found.task in RUNNING_TEXT else sample, found
 
