@@ -64,9 +64,19 @@ def add(hub: Path, name: str, split: str, rows: int, *, labels: bool = False, fi
         ("org/name:test", DatasetId("org/name", None, "test")),
         ("org/name@v1.0:train[:1%]", DatasetId("org/name", "v1.0", "train[:1%]")),
         ("org/name@refs/convert/parquet", DatasetId("org/name", "refs/convert/parquet")),
+        ("org/name.en@main", DatasetId("org/name.en", "main")),
+        ("org/name-v1.0", DatasetId("org/name-v1.0")),
         *(
             (place, None)
-            for place in ("name", "org/name.csv", "org/more/name", "org/name:", "org/name:a b", "a/b.txt.gz")
+            for place in (
+                "name",
+                "org/name.csv",
+                "org/train.en",
+                "org/more/name",
+                "org/name:",
+                "org/name:a b",
+                "a/b.txt.gz",
+            )
         ),
         *((place, None) for place in (Path("org/name"), "./org/name", "/org/name", "org/../name", "here/name")),
     ],

@@ -109,6 +109,7 @@ class Lane:
         self._held: deque[tuple[Cursor, np.ndarray]] = deque()
         self._ready = 0  # tokens held, those that are used up too
         self._texts: Any = None
+        self._latest: tuple[int, list[int], np.ndarray] | None = None
 
     def window(self, cursor: Cursor, length: int) -> tuple[np.ndarray, Cursor]:
         """The ``length`` + 1 tokens from a cursor on, int64, and the cursor ``length`` tokens later.
@@ -145,12 +146,11 @@ class Lane:
 
     def order(self, epoch: int) -> list[int]:
         """The lane's row groups as an epoch reads them."""
-        random = np.random.default_rng([self.reading.seed, epoch, self.number, 0])
-        return [self.groups[at] for at in random.permutation(len(self.groups))]
+        return self._ordered(epoch)[0]
 
     def epochs(self, cursor: Cursor, tokens_per_row: float) -> float:
         """How often the lane has gone through its rows, at a cursor; within a row by what rows have on average."""
-        before = sum(self.reading.rows(group) for group in self.order(cursor.epoch)[: cursor.group])
+        before = int(self._ordered(cursor.epoch)[1][cursor.group])
         within = min(1.0, cursor.skip / max(1.0, tokens_per_row))
         return cursor.epoch + min(1.0, (before + cursor.row + within) / self.n_rows)
 
@@ -159,6 +159,14 @@ class Lane:
         group = self.order(cursor.epoch)[cursor.group]
         before = sum(one.rows for one in self.reading.corpus.groups[:group])
         return before + int(self.reading.row_order(cursor.epoch, group)[cursor.row])
+
+    def _ordered(self, epoch: int) -> tuple[list[int], np.ndarray]:
+        """The row groups of an epoch in order, and how many rows are before each."""
+        if self._latest is None or self._latest[0] != epoch:
+            random = np.random.default_rng([self.reading.seed, epoch, self.number, 0])
+            order = [self.groups[at] for at in random.permutation(len(self.groups))]
+            self._latest = (epoch, order, np.cumsum([0, *map(self.reading.rows, order)]))
+        return self._latest[1:]
 
     def _begin(self, cursor: Cursor) -> None:
         self.rest()

@@ -4,7 +4,7 @@
     owner/name:test             another split, or a part of one: owner/name:train[:1%]
     owner/name@v1.0:test        of a branch, a tag or a commit
 
-What is a path that exists is a path, and what has the ending of a file is one too.  The library ``datasets`` keeps its
+A path that exists is a path, and so is what ends as a file does (org/name.csv).  The library ``datasets`` keeps its
 cache and reads its variables as it does elsewhere; nothing is told about this machine, and nobody has to log in.
 """
 
@@ -22,8 +22,8 @@ from headway.hub.download import discreet, is_hub_id, missing, one_line
 
 SPLIT = re.compile(r"[A-Za-z_][\w.\-\[\]:%+]*", re.ASCII)
 TRAIN = "train"
-ENDINGS = (*(".txt", ".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".gz", ".zip", ".arrow"),)
-"""What a name ends in that is surely meant as a path."""
+ENDING = re.compile(r"\.[A-Za-z]+$")
+"""What a name ends in that is surely meant as a path; with a revision it is an id all the same."""
 WHAT = "data set"
 
 
@@ -46,7 +46,7 @@ def dataset_id(place: str | Path) -> DatasetId | None:
     if not isinstance(place, str):
         return None
     whole, colon, split = place.partition(":")
-    if not is_hub_id(whole) or whole.lower().endswith(ENDINGS) or (colon and not SPLIT.fullmatch(split)):
+    if not is_hub_id(whole) or ENDING.search(whole) or (colon and not SPLIT.fullmatch(split)):
         return None
     name, _, revision = whole.partition("@")
     return DatasetId(name, revision or None, split or TRAIN)
@@ -90,9 +90,7 @@ def _library(wanted: DatasetId) -> Iterator[Any]:
             import datasets
         except ImportError:
             raise missing(str(wanted), WHAT) from None
-        logs = [
-            logging.getLogger(name) for name in ("datasets", "huggingface_hub")
-        ]  # both are set up as they are loaded
+        logs = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]  # set up when they are loaded
         levels, counts = [log.level for log in logs], datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
         hide = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
         for log in logs:
@@ -102,7 +100,7 @@ def _library(wanted: DatasetId) -> Iterator[Any]:
             datasets.disable_progress_bars()
         try:
             yield datasets
-        except InputError:
+        except (InputError, MemoryError):
             raise
         except Exception as error:  # which ones depends on the version of the library, and of those that it uses
             raise InputError(f"{wanted}: {_reason(error)}") from None
