@@ -35,6 +35,7 @@ def run(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run; look, but do not write."""
     out = tmp_path_factory.mktemp("runs") / "run"
     options = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20, "threads": 1}
+    options["evaluations"] = 2
     headway.train(shards, out=out, quiet=True, stream=True, precision="float32", **options)
     return out
 
@@ -71,7 +72,9 @@ def test_other_files_are_measured_as_they_are(run: Path, corpus: Path):
 
 
 def test_a_file_for_validation_leaves_all_rows_for_training(shards: Path, corpus: Path, tmp_path: Path, tiny: dict):
-    found = headway.train(shards, out=tmp_path / "run", validation=corpus, quiet=True, stream=True, **tiny)
+    found = headway.train(
+        shards, out=tmp_path / "run", validation=corpus, quiet=True, stream=True, evaluations=1, **tiny
+    )
     data = facts_of(tmp_path / "run")["data"]
     assert "in 267 rows" in data["train"] and str(corpus) in data["validation"]
     assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(found["val_loss"], rel=1e-6)
@@ -106,7 +109,7 @@ def test_a_pretrained_model_goes_on_with_a_stream(run: Path, shards: Path, tmp_p
 
 
 def test_a_model_that_fills_in_tokens_learns_from_a_stream(shards: Path, tmp_path: Path, tiny: dict):
-    options = {**tiny, "task": "masked_lm", "stream": True, "quiet": True}
+    options = {**tiny, "task": "masked_lm", "stream": True, "quiet": True, "evaluations": 1}
     found = headway.train(shards, out=tmp_path / "run", **options)
     assert found["task"] == "masked_lm" and found["tokens"] == 20 * 256
     position = json.loads((tmp_path / "run/checkpoints/step-20/state.json").read_text())["position"]
