@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent / "faults"))
-from faults_harness import Forker
+from faults_harness import Forker, Pair
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
@@ -111,6 +111,15 @@ def forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forker]:
     made = Forker(tmp_path_factory.mktemp("forked"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Runs commands in two processes that know each other."""
+    forkers = [Forker(tmp_path_factory.mktemp(f"rank{rank}")) for rank in (0, 1)]
+    yield Pair(forkers)
+    for one in forkers:
+        one.close()
 
 
 @pytest.fixture

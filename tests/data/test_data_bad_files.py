@@ -123,7 +123,7 @@ BAD = {
     "BD-23 no gzip": ("a.csv.gz", CSV + ROWS, {}, ["not a valid gzip"]),
     "BD-23 cut gzip": ("a.txt.gz", gzip.compress(os.urandom(3001).hex().encode())[:-301], {}, ["cut short"]),
     "BD-23 excel in gzip": ("a.csv.gz", gzip.compress(b"PAR1" + bytes(97)), {}, ["Parquet"]),
-    "BD-23 parquet": ("a.parquet", b"PAR1" + bytes(97), {}, ["Parquet", "'data' extra", "CSV"]),
+    "BD-23 parquet": ("a.parquet", b"PAR1" + bytes(97), {}, ["Parquet", "cut short", "copy it again"]),
     "BD-23 pdf": ("a.txt", b"%PDF-1.7\n" + bytes(range(97)), {}, ["PDF"]),
     "BD-23 png": ("a.txt", b"\x89PNG\r\n\x1a\n" + bytes(97), {}, ["PNG"]),
     "BD-23 safetensors": ("a.txt", (67).to_bytes(8, "little") + b'{"w": {}}' + bytes(97), {}, ["safetensors"]),

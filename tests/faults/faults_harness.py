@@ -6,6 +6,7 @@ import os
 import random
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -185,3 +186,45 @@ def made_pairs(folder: Path, count: int = 97) -> list[Path]:
     for path, made in zip(paths, (lines, [line.upper() for line in lines]), strict=True):
         path.write_text("".join(f"{line}\n" for line in made), encoding="utf-8")
     return paths
+
+
+PLAIN: dict[str, Any] = {
+    **{"d_model": 32, "layers": 2, "heads": 2, "batch_tokens": 512, "steps": 10, "threads": 1, "dropout": 0.0},
+    **{"precision": "float32", "optimizer": "adamw", "log_every": 1, "evaluations": 2, "save_every": "0.05s"},
+}
+"""What one process and two compute alike; steps are saved now and then."""
+
+
+def free_port() -> str:
+    """One that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+class Pair:
+    """Two ranks, as torchrun would start them."""
+
+    def __init__(self, forkers: list[Forker]):
+        self.forkers = forkers
+
+    def start(self, *arguments: object, scripts: tuple[str, str] = ("", "")) -> list[Forked]:
+        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        return [
+            forker.start(*arguments, script=script, environment={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank, (forker, script) in enumerate(zip(self.forkers, scripts, strict=True))
+        ]
+
+    def __call__(self, data: list[Path], out: Path, options: dict[str, Any], *more: str) -> list[Forked]:
+        ranks = self.start("train", *data, "--out", out, *words(options), *more)
+        for one in ranks:
+            one.wait(60)
+        assert [one.returncode for one in ranks] == [0, 0], "".join(one.stderr for one in ranks)
+        return ranks
+
+
+def apart(one: Path, other: Path) -> float:
+    """By how much the losses of two runs differ at most, relative to them."""
+    first, second = losses(one), losses(other)
+    assert first.keys() == second.keys() and len(first) >= 10
+    return max(abs(float.fromhex(first[k]) / float.fromhex(second[k]) - 1) for k in first)

@@ -13,10 +13,10 @@ from faults_hooks import AT_STEP, KILLS
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.ahead import Ahead
 from headway.data.windows import Position
 from headway.tasks.classification import Classification
 from headway.training import checkpoint, session, trainer
+from headway.training.ahead import Ahead
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from faults_harness import KILL, LIVELY, Forker, alone, holds, made_pairs, outco
 import headway
 
 FAULT = """
-from headway.data import ahead, feed
+from headway.data import feed
+from headway.training import ahead
 ahead.PATIENCE = 2.0
 honest, trainer_process = feed.TextFeed.next, os.getpid()
 def faulty(self, position):

@@ -15,7 +15,7 @@ import click
 
 from headway.errors import InputError
 
-ENDINGS = (".csv", ".tsv", ".jsonl", ".txt", ".gz")
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
 """What a file of texts is called."""
 
 

@@ -87,9 +87,12 @@ def _train(
 def default_out(inputs: Sequence[str | Path]) -> Path:
     """Where a run is kept when no place is named: runs/ and the first input's name, of two sides both."""
     from headway.data.aligned import sides_of
+    from headway.hub.dataset import dataset_id
 
     name = Path(inputs[0]).resolve().name if inputs else "run"
-    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl"):
+    if inputs and (wanted := dataset_id(inputs[0])) is not None:
+        name = wanted.name.partition("/")[2]
+    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl", ".parquet"):
         name = name.removesuffix(ending)
     if sides := sides_of(inputs):
         name += f"-{sides[1]}"
@@ -187,7 +190,8 @@ def command(
     planning: bool,
     **options: Any,
 ) -> None:
-    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, two aligned files, or a folder of .txt, each also as .gz.
+    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder,
+    or a data set of the hub (owner/name, owner/name@revision:split).
 
     The task, the columns, the tokenizer and the size are found by themselves and printed, each with the option that
     changes it.  Run the same command again to go on with a run that was stopped.

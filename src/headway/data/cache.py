@@ -86,13 +86,13 @@ def tokenised(
         return found
     directory.mkdir(parents=True, exist_ok=True)
     count = 0
-    with _replacing(tokens_path) as file:
+    with replacing(tokens_path) as file:
         for ids in _ids(chunks, encode, end_of_text):
             file.write(_packed(ids, vocab_size, dtype))
             count += len(ids)
         if count == 0:
             raise InputError("there is no text to train on: no tokens came of it.")
-    with _replacing(facts_path) as file:
+    with replacing(facts_path) as file:
         file.write(json.dumps({**facts, "count": count}).encode())
     return TokenFile(tokens_path, dtype, count)
 
@@ -110,7 +110,7 @@ def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dty
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears at `path` at once, and only when everything in it is on the disk."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -151,7 +151,7 @@ def _batches(chunks: Iterable[tuple[str, bool]]) -> Iterator[list[tuple[str, boo
     batch: list[tuple[str, bool]] = []
     size = 0
     for text, ends in chunks:
-        for piece, last in _cut(text):
+        for piece, last in cut(text):
             batch.append((piece, ends and last))
             size += len(piece) + 16
             if size >= BATCH:
@@ -161,7 +161,7 @@ def _batches(chunks: Iterable[tuple[str, bool]]) -> Iterator[list[tuple[str, boo
         yield batch
 
 
-def _cut(text: str) -> Iterator[tuple[str, bool]]:
+def cut(text: str) -> Iterator[tuple[str, bool]]:
     """A text in pieces of at most `PIECE` characters, and whether each is the last."""
     start = 0
     while len(text) - start > PIECE:

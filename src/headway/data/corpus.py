@@ -144,6 +144,18 @@ def file_source(path: Path, encoding: str | None) -> Source:
     return Source(path, documents)
 
 
+def texts_source(path: Path, texts: Sequence[str]) -> Source:
+    """Texts in memory as the documents of a source, from files of which ``path`` is the first."""
+
+    def documents(tally: Tally | None) -> Iterator[Document]:
+        for number, text in enumerate(texts, start=1):
+            if tally is not None:
+                tally.add(f"{text}\0".encode("utf-8", "surrogatepass"))
+            yield Document(f"{path}:{number}", functools.partial(row_chunks, text))
+
+    return Source(path, documents)
+
+
 def file_chunks(path: Path, encoding: str | None, tally: Tally | None = None) -> Iterator[str]:
     """The text of a file, cut after a line where there is one; raises InputError at a NUL, naming line and column."""
     rest = ""

@@ -111,7 +111,11 @@ def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | 
     why = "running text" if column is None else f"one column, {column!r}: each row is a document"
     if task == "masked_lm":
         return Detected(task, column, None, [f"{why}: masked language modelling, as asked"])
-    two = " (--task translation to take each line with the same line of the other)" if len(source.sources) == 2 else ""
+    two = (
+        " (--task translation to take each line with the same line of the other)"
+        if len(source.sources) == 2 and column is None
+        else ""
+    )
     return Detected("language_modeling", column, None, [f"{why}: language modelling{two}"])
 
 

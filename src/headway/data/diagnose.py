@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.errors import InputError
 
 MAGIC: list[tuple[int, bytes, str]] = [  # offset, bytes, what the file is and what to do about it
-    (0, b"PAR1", "a Parquet file, which will need the 'data' extra (pyarrow); save it as CSV or JSON Lines"),
+    (0, b"PAR1", "a Parquet file; give it the ending .parquet, and unpack it if it is compressed"),
     (0, b"ARROW1", "an Arrow file; save it as CSV or JSON Lines"),
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel or Word file; open it there and save it as CSV or text"),
     (0, b"%PDF-", "a PDF file; extract its text and save it as .txt"),

@@ -40,16 +40,35 @@ class Feed(Protocol):
         """What needs the most memory: a batch of training, and one of validation, that no other exceeds."""
 
 
-class TextFeed:
+class HeldOutText:
+    """The held-out part of running text in windows of ``length`` tokens, twice as many at a time as in training."""
+
+    sample: Tokens
+    """tokens of training by which the data are judged: all, or some"""
+
+    def __init__(self, held_out: Tokens, length: int, size: int):
+        self.held_out, self.length, self.size = held_out, length, size
+        self.every = 1
+        """validation reads each window (1), every second (2), and so on: for texts too long for the time"""
+        evaluation_windows(held_out, length)  # raises now what it would raise later
+
+    def validation(self) -> Iterator[Batch]:
+        """Non-overlapping windows of the held-out text: each of its targets once (or every n-th window)."""
+        return text_batches(self.held_out, self.length, 2 * self.size, self.every)
+
+    def validation_batches(self) -> int:
+        """How many batches ``validation`` gives."""
+        targets, length = len(self.held_out) - 1, self.length
+        whole = -(-(targets // length) // self.every)
+        return -(-whole // (2 * self.size)) + (targets % length > 0)
+
+
+class TextFeed(HeldOutText):
     """Windows of running text: ids (B, T) and the same one token further as targets (B, T)."""
 
     def __init__(self, train: Tokens, validation: Tokens, length: int, batch_tokens: int, seed: int):
-        self.windows = Windows(train, length, seed)
-        self.held_out = validation
-        self.size = max(1, batch_tokens // length)
-        self.every = 1
-        """validation reads each window (1), every second (2), and so on: for texts too long for the time"""
-        evaluation_windows(validation, length)  # raises now what it would raise later
+        self.windows, self.sample = Windows(train, length, seed), train
+        super().__init__(validation, length, max(1, batch_tokens // length))
 
     def next(self, position: Position) -> tuple[Batch, Position]:
         """A full batch, which may reach into the next epoch."""
@@ -64,16 +83,6 @@ class TextFeed:
     def examples(self, position: Position) -> list[int]:
         """The tokens at which the windows of the batch begin, by number."""
         return self.windows.starts(position, self.size)[0].tolist()
-
-    def validation(self) -> Iterator[Batch]:
-        """Non-overlapping windows of the held-out text: each of its targets once (or every n-th window)."""
-        return text_batches(self.held_out, self.windows.length, 2 * self.size, self.every)
-
-    def validation_batches(self) -> int:
-        """How many batches ``validation`` gives."""
-        targets, length = len(self.held_out) - 1, self.windows.length
-        whole = -(-(targets // length) // self.every)
-        return -(-whole // (2 * self.size)) + (targets % length > 0)
 
     def epochs(self, position: Position) -> float:
         """How often the text has been gone through."""

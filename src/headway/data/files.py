@@ -21,7 +21,15 @@ from headway.errors import InputError
 BLOCK = 1 << 20
 """Bytes read at a time."""
 
-TABLES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+TABLES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
 
 
 class Tally:
@@ -43,9 +51,14 @@ class Tally:
 
 
 def kind(path: Path) -> str:
-    """ "csv", "tsv", "jsonl" or "text", by the extension without .gz; an unknown one is text."""
+    """ "csv", "tsv", "jsonl", "parquet" or "text", by the extension without .gz; an unknown one is text."""
     name = path.name.lower().removesuffix(".gz")
     return TABLES.get(Path(name).suffix, "text")
+
+
+def unit(path: Path) -> str:
+    """What is counted in a file, for messages: "row" or "line"."""
+    return "row" if kind(path) == "parquet" else "line"
 
 
 def check_path(path: Path) -> os.stat_result:
@@ -76,20 +89,29 @@ def _missing(path: Path) -> str:
     return f"{path}: there is no such file.{hint}"
 
 
-def text_files(folder: Path) -> list[Path]:
-    """The .txt and .txt.gz files below a folder, hidden ones left out, in the order of their relative paths."""
+def folder_files(folder: Path) -> list[Path]:
+    """The .txt and .txt.gz files below a folder, or else the .parquet files, in the order of their relative paths.
+
+    Hidden ones are left out.  Raises InputError where there are none, or of both kinds.
+    """
     try:
         entries = sorted(path for path in folder.rglob("*") if path.is_file())
     except OSError as error:
         raise InputError(f"{folder}: this folder cannot be read ({error.strerror}).") from None
     seen = [path for path in entries if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     files = [path for path in seen if path.name.lower().endswith((".txt", ".txt.gz"))]
-    if files:
-        return files
+    shards = [path for path in seen if kind(path) == "parquet"]
+    if files and shards:
+        one, other = (found[0].relative_to(folder) for found in (files, shards))
+        raise InputError(f"{folder}: holds texts ({one}) and Parquet ({other}); name those to read.")
+    if files or shards:
+        return files or shards
     if not seen:
-        raise InputError(f"{folder}: this folder is empty; expected .txt files in it.")
+        raise InputError(f"{folder}: this folder is empty; expected .txt or .parquet files in it.")
     example = seen[0].relative_to(folder)
-    raise InputError(f"{folder}: no .txt files in this folder, only others such as {example}; name the file to read.")
+    raise InputError(
+        f"{folder}: no .txt or .parquet files in this folder, only others such as {example}; name the file to read."
+    )
 
 
 def check_encoding(encoding: str | None) -> str:

@@ -1,6 +1,7 @@
 """One reader for every command: files in, a `Corpus` of running text or a `Table` out.
 
-.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, and folders of .txt.  A table with
+.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, and folders of .txt or
+.parquet.  A table with
 one column is running text: every row is a document.  A .jsonl whose objects have a list of "messages" is conversations,
 and so is ShareGPT's with a list of "conversations".
 """
@@ -12,8 +13,9 @@ from pathlib import Path
 from headway.data.corpus import Corpus, Document, Source, file_source, row_chunks
 from headway.data.delimited import open_delimited
 from headway.data.dialogues import holds_dialogues, read_dialogues
-from headway.data.files import Tally, check_encoding, check_path, kind, lines, text_files
+from headway.data.files import Tally, check_encoding, check_path, folder_files, kind, lines
 from headway.data.json_lines import open_json_lines
+from headway.data.parquet import open_parquet
 from headway.data.rows import BadRows, OpenTable, check_policy
 from headway.data.table import Table
 from headway.errors import InputError
@@ -34,7 +36,7 @@ def read(
     """
     check_policy(on_bad_row)
     check_encoding(encoding)
-    paths = _paths([inputs] if isinstance(inputs, str | Path) else inputs)
+    paths = input_paths([inputs] if isinstance(inputs, str | Path) else inputs)
     texts = [path for path in paths if kind(path) == "text"]
     if texts and len(texts) < len(paths):
         table = next(path for path in paths if kind(path) != "text")
@@ -68,8 +70,11 @@ def text_corpus(
     return _checked(Corpus(sources))
 
 
-def _paths(inputs: Sequence[str | Path]) -> list[Path]:
-    """The files behind the inputs: folders replaced by their text files, all of them there and not empty."""
+def input_paths(inputs: Sequence[str | Path]) -> list[Path]:
+    """The files behind the inputs: folders replaced by the files in them, all of them there and not empty.
+
+    Raises InputError.
+    """
     if not inputs:
         raise InputError("no input given; name a file or a folder.")
     found: list[Path] = []
@@ -81,9 +86,9 @@ def _paths(inputs: Sequence[str | Path]) -> list[Path]:
                 raise InputError(f"{path}: this file is empty (0 bytes).")
             found.append(path)
             continue
-        files = [file for file in text_files(path) if file.stat().st_size]
+        files = [file for file in folder_files(path) if file.stat().st_size]
         if not files:
-            raise InputError(f"{path}: every .txt file in this folder is empty.")
+            raise InputError(f"{path}: every file of texts in this folder is empty.")
         found.extend(files)
     seen: set[Path] = set()
     for path in found:
@@ -100,7 +105,17 @@ def _checked(corpus: Corpus) -> Corpus:
     return corpus
 
 
-def _open(path: Path, encoding: str | None, delimiter: str | None, bad: BadRows, tally: Tally | None) -> OpenTable:
+def _open(
+    path: Path,
+    encoding: str | None,
+    delimiter: str | None,
+    bad: BadRows,
+    tally: Tally | None,
+    column: str | None = None,
+) -> OpenTable:
+    """A table; of one that is stored by columns, that column alone where one is named."""
+    if kind(path) == "parquet":
+        return open_parquet(path, bad, tally, None if column is None else [column])
     text = lines(path, encoding, tally)
     if kind(path) == "jsonl":
         return open_json_lines(path, text, bad)
@@ -118,7 +133,7 @@ def _row_source(
 
     def documents(tally: Tally | None) -> Iterator[Document]:
         bad = BadRows(path, on_bad_row)
-        opened = _open(path, encoding, delimiter, bad, tally)
+        opened = _open(path, encoding, delimiter, bad, tally, column)
         at = 0 if column is None else opened.columns.index(column)
         kept = 0
         for line, row in opened.rows:
@@ -151,7 +166,7 @@ def _read_table(
         kept = len(result.rows) - start
         bad.check(kept)
         if not kept:
-            raise InputError(f"{path}: there are no rows below the header ({', '.join(columns)}).")
+            raise InputError(f"{path}: there are no rows in this file, only columns ({', '.join(columns)}).")
         result.skipped.extend(bad.skipped)
         result.n_bytes += tally.n_bytes
         digests.append(tally.digest)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.data.files import unit
 from headway.errors import InputError
 
 SKIP_SHARE = 0.01
@@ -32,12 +33,12 @@ class BadRows:
     def add(self, line: int, reason: str) -> None:
         """Take note of a malformed row; under "error", raise InputError with its line."""
         if self.policy != "skip":
-            raise InputError(f"{self.path}, line {line}: {reason}")
+            raise InputError(f"{self.path}, {unit(self.path)} {line}: {reason}")
         self.skipped.append((line, reason))
 
     def check(self, kept: int) -> None:
         """Raise InputError when more rows were skipped than a slip of the pen explains."""
-        check_skipped(str(self.path), len(self.skipped), kept, "malformed", self.skipped[:1])
+        check_skipped(str(self.path), len(self.skipped), kept, "malformed", self.skipped[:1], unit(self.path))
 
 
 def check_policy(policy: str) -> None:
@@ -46,11 +47,13 @@ def check_policy(policy: str) -> None:
         raise ValueError(f'on_bad_row is {policy!r}, expected "error" or "skip"')
 
 
-def check_skipped(name: str, skipped: int, kept: int, what: str, first: Sequence[tuple[int, str]] = ()) -> None:
+def check_skipped(
+    name: str, skipped: int, kept: int, what: str, first: Sequence[tuple[int, str]] = (), unit: str = "line"
+) -> None:
     """Raise InputError when more than 1 % of the rows, and more than 5, were skipped."""
     total = skipped + kept
     if skipped > SKIP_ROWS and skipped > SKIP_SHARE * total:
-        example = f" (first: line {first[0][0]}: {first[0][1].rstrip('.')})" if first else ""
+        example = f" (first: {unit} {first[0][0]}: {first[0][1].rstrip('.')})" if first else ""
         raise InputError(
             f"{name}: {skipped:,} of {total:,} rows are {what}{example}; "
             f"at most {SKIP_SHARE:.0%} may be skipped. Correct the file."

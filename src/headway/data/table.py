@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.data.files import unit
 from headway.data.rows import missing_column
 
 
@@ -16,7 +17,8 @@ class Table:
     columns: list[str]
     rows: list[dict[str, str]]
     row_numbers: list[int]
-    """The line of its file at which each row starts; line 1 is the header of a .csv, the first object of a .jsonl."""
+    """The line of its file at which each row starts; line 1 is the header of a .csv, the first object of a .jsonl;
+    of a .parquet the row, from 1."""
     fingerprint: str
     """SHA-256 of the content in hexadecimal; for one file, of its unpacked bytes."""
     n_bytes: int = 0
@@ -57,17 +59,20 @@ class Table:
 
     def place(self, index: int) -> str:
         """Where row `index` stands: "line 7", with the file when there are several."""
-        line = f"line {self.row_numbers[index]}"
-        if len(self.paths) == 1:
-            return line
-        return f"{self.paths[bisect_right(self.starts, index) - 1].name} {line}"
+        path = self.paths[bisect_right(self.starts, index) - 1]
+        line = f"{unit(path)} {self.row_numbers[index]}"
+        return line if len(self.paths) == 1 else f"{path.name} {line}"
 
     def places(self, indices: Sequence[int], most: int = 5) -> str:
         """Where some rows stand, the first five of them: "lines 3, 7, 77, ..."."""
         shown = list(indices[:most])
         dots = ", ..." if len(indices) > most else ""
         if len(self.paths) == 1:
-            return f"line{'s' * (len(indices) != 1)} " + ", ".join(str(self.row_numbers[i]) for i in shown) + dots
+            return (
+                f"{unit(self.path)}{'s' * (len(indices) != 1)} "
+                + ", ".join(str(self.row_numbers[i]) for i in shown)
+                + dots
+            )
         return ", ".join(self.place(i) for i in shown) + dots
 
 

@@ -97,7 +97,7 @@ def fetch(id: str, revision: str | None = None, *, allow_pickle: bool = False) -
     if found is None:
         raise InputError(f"{id[:200]}: is not the id of a model; expected org/name or org/name@revision")
     name, revision = found["name"], revision or found["revision"]
-    with _discreet(id) as library:
+    with discreet(id) as library:
         api = library.HfApi(library_name="headway", library_version=__version__)
         try:
             folder = _fetch(api, name, revision or MAIN, allow_pickle)
@@ -160,7 +160,7 @@ def _shards(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _discreet(id: str) -> Iterator[Any]:
+def discreet(id: str, what: str = "model") -> Iterator[Any]:
     """The hub's library, for a time silent and without telemetry, with progress bars on a terminal alone."""
     before = os.environ.get("HF_HUB_DISABLE_TELEMETRY")
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -170,7 +170,7 @@ def _discreet(id: str) -> Iterator[Any]:
         from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     except ImportError:
         _restore(before)
-        raise InputError(f"{id}: no such path.  To fetch the model of this name from the hub: {EXTRA}") from None
+        raise missing(id, what) from None
     telemetry, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True
     log = logging.getLogger("huggingface_hub")
     level = log.level
@@ -187,6 +187,11 @@ def _discreet(id: str) -> Iterator[Any]:
         log.setLevel(level)
         constants.HF_HUB_DISABLE_TELEMETRY = telemetry
         _restore(before)
+
+
+def missing(id: str, what: str) -> InputError:
+    """The error for what is to be fetched without the libraries that fetch it."""
+    return InputError(f"{id}: no such path.  To fetch the {what} of this name from the hub: {EXTRA}")
 
 
 def _restore(telemetry: str | None) -> None:
@@ -217,12 +222,13 @@ def _reason(error: Exception, revision: str | None) -> str:
     if isinstance(error, errors.OfflineModeIsEnabled):
         return "no such path, and it was not fetched before; HF_HUB_OFFLINE is set, so it is not fetched now"
     if isinstance(error, errors.HfHubHTTPError):
-        return f"cannot be fetched from {hub} ({_one_line(error)})"
-    why = _one_line(error.__cause__ or error)
+        return f"cannot be fetched from {hub} ({one_line(error)})"
+    why = one_line(error.__cause__ or error)
     return f"no such path, and {hub} cannot be reached ({why}); connect, or give the path of a directory"
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """The first line of what an error says."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:200]
 

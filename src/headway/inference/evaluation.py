@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.data.files import kind
+from headway.data.read import input_paths
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
 from headway.inference.translator import Translator
@@ -30,11 +33,12 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
     if not files:
         raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
-    if not inputs and (gone := [file for file in files if not Path(file).exists()]):
+    if not inputs and (gone := [file for file in files if not (Path(file).exists() or dataset_id(file))]):
         raise InputError(
             f"{gone[0]}: the data of this run are not there any more; say where: headway evaluate {run} FILE."
         )
-    options = reading_options(facts, files, pipe.task)
+    stream = facts.get("options", {}).get("stream") and _are_shards(files) and (inputs or not facts.get("validation"))
+    options = reading_options(facts, files, pipe.task, stream=bool(stream))
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     options = replace(options, **given)
     data = facts.get("data", {})
@@ -53,12 +57,18 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in METRICS}, **metrics}
 
 
-def reading_options(facts: dict[str, Any], files: Sequence[str], task: str) -> TrainOptions:
+def reading_options(facts: dict[str, Any], files: Sequence[str], task: str, *, stream: bool = False) -> TrainOptions:
     """How files are read for a run, by its headway.json."""
     before = facts.get("options", {})
     reading = {key: before[key] for key in READING if before.get(key) is not None}
-    options = TrainOptions(**{**reading, "task": task})
+    options = TrainOptions(**{**reading, "task": task, "stream": stream})
     return without_columns(options) if are_aligned(files, task) else options
+
+
+def _are_shards(files: Sequence[str | Path]) -> bool:
+    """Whether these are files that ``--stream`` reads."""
+    here = [file for file in files if dataset_id(file) is None]
+    return not here or all(kind(path) == "parquet" for path in input_paths(here))
 
 
 def _facts(run: Path) -> dict[str, Any]:

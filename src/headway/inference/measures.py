@@ -32,7 +32,7 @@ from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.recipes.classification import held_out_rows, shortened, split_seed
 from headway.training.recipes.dialogue import dialogue_examples, dialogue_task, split_dialogues
 from headway.training.recipes.embedding import read_pairs, split_pairs, token_pairs
-from headway.training.recipes.language_modeling import encode_text, text_parts
+from headway.training.recipes.language_modeling import Chunks, encode_text, held_out_part
 from headway.training.recipes.masked_lm import MASK_SHARE, encode_documents, held_out_batches, task_of
 from headway.training.recipes.prefix import joined, prefix_task
 from headway.training.recipes.translation import columns_of, fitting, id_pairs, split_text_pairs
@@ -111,9 +111,8 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: Given) -> dict[
 def _text_metrics(pipe: Generator, given: Given) -> dict[str, Any]:
     corpus = given.corpus("a language model is measured on running text or on conversations")
     length, every = _length(pipe, given), given.plan.get("validation_every", 1) if given.same else 1
-    chunks = text_parts(corpus, None)[1] if given.same else corpus.chunks()
+    chunks = held_out_part(corpus) if given.same else Chunks(corpus)
     tokens = encode_text(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if given.same else "all")
-    chunks = text_parts(corpus, None)[1] if given.same else corpus.chunks()
     n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
     task = LanguageModeling(bytes_per_token=n_bytes / max(1, len(tokens)))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
@@ -123,7 +122,7 @@ def _text_metrics(pipe: Generator, given: Given) -> dict[str, Any]:
 def _masked_metrics(pipe: MaskFiller, given: Given) -> dict[str, Any]:
     """The same tokens are hidden of a text that is cut into the same windows."""
     corpus = given.corpus("a masked language model is measured on running text")
-    chunks = text_parts(corpus, None)[1] if given.same else corpus.chunks()
+    chunks = held_out_part(corpus) if given.same else Chunks(corpus)
     tokens = encode_documents(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if given.same else "all")
     length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
     share = given.plan.get("mask_share") or MASK_SHARE

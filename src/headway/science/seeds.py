@@ -44,7 +44,7 @@ def run_seeds(
         if "members" not in before:
             raise InputError(f"{out}: holds another run; name another directory with --out.")
         changes(before, replace(options, allow_changes=False), run)
-        check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source.name, run)
+        check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source, run)
         progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
         return run
     names = [f"seed-{options.seed + i}" for i in range(options.seeds)]

@@ -36,6 +36,7 @@ class TrainOptions:
         "stop at bad rows, or leave them out (malformed: 1 % at most)",
         ("error", "skip"),
     )
+    stream: bool = option(False, "read Parquet files while training on them, larger than memory or disk as they may be")
     time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
     steps: int | None = option(None, "optimiser steps, instead of a time")
     epochs: int | None = option(None, "end after so many passes over the data, if that is sooner")
@@ -177,6 +178,7 @@ OF_THE_LOOP = (
 FOR_TASK = {
     **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
+    "stream": ("language_modeling", "masked_lm"),
     "r_drop": ("classification", "translation"),
     "label_smoothing": ("language_modeling", "classification", "translation"),
     **dict.fromkeys(("bpe_dropout", "model", "source_language", "target_language"), ("translation",)),

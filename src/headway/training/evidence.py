@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.feed import Feed, PairFeed, RowFeed, TargetFeed, TextFeed
+from headway.data.feed import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
 from headway.data.tokens import Tokens
 from headway.tasks.ngram import ngram_baselines
 from headway.text.tokenizer import Tokenizer
@@ -56,15 +56,15 @@ def known_of(
         "majority_f1": majority.get("macro_f1"),
         "linear": linear.get("accuracy"),
     }
-    if isinstance(feed, TextFeed):
+    if isinstance(feed, HeldOutText):
         found |= _of_text(feed, tokenizer, with_bigrams="bigram" not in losses)
     elif isinstance(feed, RowFeed):
         found |= _of_rows(feed, tokenizer)
     return Known(**found)
 
 
-def _of_text(feed: TextFeed, tokenizer: Tokenizer, *, with_bigrams: bool) -> dict[str, Any]:
-    train, held_out = feed.windows.tokens, feed.held_out
+def _of_text(feed: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> dict[str, Any]:
+    train, held_out = feed.sample, feed.held_out
     found: dict[str, Any] = {"examples": max(0, len(held_out) - 1), "leaked": repeated(train, held_out)}
     if tokenizer.unknown is not None:
         found["unknown"] = float((np.asarray(train[:MOST_COUNTED]) == tokenizer.unknown).mean())

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from torch import nn
 
-from headway.data.feed import Feed, TextFeed
+from headway.data.feed import Feed, HeldOutText
 from headway.data.windows import Position
 from headway.tasks.task import Task
 from headway.training.plan import Decision, Plan
@@ -34,7 +34,7 @@ def measured(
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
     plan = replace(plan, shares=share_count(model, task, feed.next(Position())[0].ids.numel()))
     cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, sample)
-    if limit is not None and isinstance(feed, TextFeed) and cost > LONGEST_EVALUATION * limit:
+    if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))
         plan = replace(plan, validation_every=every)
         feed.every, cost = every, cost / every

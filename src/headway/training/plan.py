@@ -52,6 +52,8 @@ class Plan:
     """the weight of the divergence between two readings of a batch"""
     bpe_dropout: float = 0.0
     """the probability with which a merge of subwords is left out in training"""
+    lanes: int = 0
+    """--stream: in how many lanes the shards are read, from which a batch takes its windows in turn; else 0"""
     shares: int = 1
     """in how many threads a batch is computed, each with some of its rows"""
     muon_rate: float = MUON_RATE

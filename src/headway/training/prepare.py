@@ -1,5 +1,6 @@
 """The user's files, read and understood."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,14 @@ from headway.data.corpus import Corpus
 from headway.data.detect import TO_TEXT, detect
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
-from headway.data.read import read, text_corpus
+from headway.data.fetched import fetched, remote_shards
+from headway.data.files import kind
+from headway.data.read import input_paths, read, text_corpus
+from headway.data.shards import LARGE, Shard, local_shard, sample_table
+from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 from headway.training.config import TrainOptions, flag
 
 HELD_OUT = 0.1
@@ -34,6 +40,8 @@ def read_input(
 
     ``known`` are the two columns of pairs that a run was trained on: where a table has both, they are meant.
     """
+    if not options.stream:
+        inputs = fetched(inputs)
     if are_aligned(inputs, options.task):
         first, second = inputs
         for name in COLUMNS:
@@ -44,8 +52,12 @@ def read_input(
         return table, detect(table, task=options.task)
     if options.task is None and are_files_of_lines(inputs):
         _check_one_text(inputs, options.encoding)
-    source = read(inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row)
     columns = {name: getattr(options, name) for name in COLUMNS}
+    if options.stream:
+        return _streamed(inputs, options.task, columns)
+    source = _large_text(inputs, options.task, columns) or read(
+        inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
+    )
     if known and isinstance(source, Table) and not any(columns.values()) and set(known) <= set(source.columns):
         columns["text_column"], columns["second_column"] = known
     found = detect(source, task=options.task, **columns)
@@ -58,6 +70,45 @@ def read_input(
             on_bad_row=options.on_bad_row,
         )
     return source, found
+
+
+def _streamed(
+    inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]
+) -> tuple[Corpus | Table, Detected]:
+    """Parquet files by their footers, as running text that is read as it is needed; its column is found by a sample."""
+    shards: list[Shard] = []
+    for place in inputs:
+        if (wanted := dataset_id(place)) is not None:
+            shards += remote_shards(wanted)
+            continue
+        for path in input_paths([place]):
+            if kind(path) != "parquet":
+                raise InputError(f"{path}: --stream reads .parquet; leave it out, or write the texts to such files.")
+            shards.append(local_shard(path))
+    for name, count in Counter(shard.name for shard in shards).items():
+        if count > 1:
+            raise InputError(f"{name}: was given twice; name each file once.")
+    sample = sample_table(shards)
+    if len(sample.columns) == 1:
+        corpus, named = Streamed(shards, sample.columns[0]), (columns["text_column"], columns["label_column"])
+        return corpus, detect(corpus, text_column=named[0], label_column=named[1], task=task)
+    found = detect(sample, task=task or "language_modeling", **columns)
+    return Streamed(shards, found.text_column or "") if found.task in RUNNING_TEXT else sample, found
+
+
+def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:
+    """A sample of large Parquet files where it shows that their text is running text; None for all else.
+
+    So a table of which one column is wanted, as a stream, is not held in memory to find that out.
+    """
+    paths = input_paths(inputs)
+    if not all(kind(path) == "parquet" for path in paths):
+        return None
+    shards = [local_shard(path) for path in paths]
+    if len(shards[0].columns) == 1 or sum(shard.n_bytes for shard in shards) < LARGE:
+        return None
+    sample = sample_table(shards)
+    return sample if detect(sample, task=task, **columns).task in RUNNING_TEXT else None
 
 
 def without_columns(options: TrainOptions) -> TrainOptions:

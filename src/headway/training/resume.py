@@ -5,6 +5,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from headway.data.corpus import Corpus
+from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.training.base import Base
@@ -75,10 +76,14 @@ def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> N
         )
 
 
-def check_same_data(earlier: dict[str, Any], prints: dict[str, str | None], name: str, run: RunDirectory) -> None:
-    """An earlier run is taken up only with its own data.  Raises InputError otherwise."""
+def check_same_data(
+    earlier: dict[str, Any], prints: dict[str, str | None], source: Corpus | Table, run: RunDirectory
+) -> None:
+    """An earlier run is taken up only with its own data.  Raises InputError otherwise, of shards naming those."""
     before = {"data": earlier["data"]["fingerprint"], "validation": earlier.get("validation_fingerprint")}
     if before["data"] != prints["data"]:
+        others = source.changed(earlier["data"].get("shards", [])) if isinstance(source, Streamed) else []
+        name = f"{', '.join(others[:3])}{', ...' * (len(others) > 3)}" if others else source.name
         raise InputError(
             f"{run.path}: holds a run on other data than {name}; name another directory with --out. "
             f"To go on learning from these, begin there with --from {run.path}."

@@ -14,8 +14,10 @@ import torch
 from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.feed import Feed, RowFeed
+from headway.data.stream_feed import StreamFeed
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 from headway.models.lora import count_parameters
 from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
@@ -83,7 +85,7 @@ def run_training(
     held_out = validation_input(validation, options, found)
     prints = fingerprints(source, held_out)
     if earlier is not None:
-        check_same_data(earlier, prints, source.name, run)
+        check_same_data(earlier, prints, source, run)
         if earlier.get("finished") and not changed:
             progress.say(
                 f"{out}: this run is complete. More --time or --steps with --allow-changes goes on with it; "
@@ -101,6 +103,8 @@ def run_training(
             if options.checkpoint_activations:
                 prepared.plan = replace(prepared.plan, shares=1)
                 recompute_activations(prepared.model)
+            if isinstance(prepared.feed, StreamFeed):
+                prepared.feed.check(ranks.count)
             if not prepared.plan.frozen and not options.shard:  # whose weights may be more than one process can hold
                 try_longest(prepared.model, prepared.task, prepared.feed, prepared.plan, ranks)
             if earlier is None:
@@ -116,7 +120,7 @@ def run_training(
                     validation_fingerprint=prints["validation"],
                     plan=plan.plain(),
                     decisions=plan.decisions,
-                    data=recipe.facts,
+                    data=_as_given(recipe.facts, inputs),
                     labels=recipe.labels,
                     base={"path": options.from_model, "fingerprint": prepared.base} if prepared.base else None,
                     parameters=whole,
@@ -151,6 +155,11 @@ def run_training(
         return run
 
 
+def _as_given(facts: dict[str, Any], inputs: Sequence[str | Path]) -> dict[str, Any]:
+    """The facts of the data; those from the hub are named by their ids, by which they are found again."""
+    return {**facts, "inputs": list(map(str, inputs))} if any(map(dataset_id, inputs)) else facts
+
+
 def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
     """Raise InputError for what so many processes cannot do together."""
     if options.shard and count == 1:
@@ -167,7 +176,7 @@ def validation_input(validation: Sequence[str | Path], options: TrainOptions, fo
     """The files to validate on, read for the task that was found, if any were named."""
     if not validation:
         return None
-    options = replace(options, task=found.task)
+    options = replace(options, task=found.task, stream=False)
     if are_aligned(validation, found.task):  # columns were named for the table that is trained on
         options = without_columns(options)
     return read_input(validation, options)[0]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from headway.data.lanes import position_of
 from headway.data.windows import Position
 from headway.training.average import WeightAverage
 from headway.training.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
@@ -53,7 +54,7 @@ class State:
         values = dict(plain)
         for name in ("best_loss", "train_loss", "seconds"):
             values[name] = float(values[name])
-        values["position"] = Position(**plain["position"])
+        values["position"] = position_of(plain["position"])
         values["signs"] = Signs(**plain.get("signs", {}))
         return cls(**values)
 

@@ -12,16 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from headway.data.ahead import Ahead
 from headway.data.feed import Feed
 from headway.data.windows import Position
 from headway.tasks.task import Task
+from headway.training.ahead import Ahead
 from headway.training.average import WeightAverage
 from headway.training.budget import Budget
 from headway.training.checkpoint import SaveFailed
 from headway.training.health import LEARNING, Health
 from headway.training.memory import out_of_memory
 from headway.training.optim import optimizers, set_rate
+from headway.training.parts import together
 from headway.training.plan import Plan
 from headway.training.progress import Silent
 from headway.training.randomness import random_state, set_random_state
@@ -85,7 +86,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     named = out_of_memory(lambda: f"at step {state.step + 1}", plan)
-    with named, saver, Stop(ranks) as stop, Shares(plan.shares) as shares, Ahead(feed, job.workers) as batches:
+    with named, saver, Stop(ranks) as stop, Shares(plan.shares) as shares, Ahead(feed, ranks, job.workers) as batches:
         while True:
             share, save_due, stopping = ranks.largest(
                 _share(job, budget, state) if ranks.first else 0.0,
@@ -121,9 +122,9 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 for _ in range(accumulation(share, plan.accumulate, plan.grow_batch)):
                     positions.append(state.position)
                     with stop.waiting():
-                        batch, state.position = batches.next(state.position)
-                    state.tokens += batch.tokens
-                    if (part := ranks.part(batch)) is not None:
+                        part, tokens, state.position = batches.next(state.position)
+                    state.tokens += tokens
+                    if part is not None:
                         part = part.to(device)
                         loss, n = shares.add_gradient(job.model, job.task, part, plan.precision, parameters)
                         total, count = total + loss, count + n
@@ -132,6 +133,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 set_random_state(device, random)
                 continue
             loss_sum, targets = ranks.sums(total.item(), count)
+            state.position = together(state.position, ranks)
             if not spread:
                 ranks.add_gradients(parameters)
             norm = divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.clip)

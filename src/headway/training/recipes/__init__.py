@@ -1,6 +1,7 @@
 """One file for each task that can be trained for."""
 
 from headway.data.dialogues import Dialogues
+from headway.data.streamed import Streamed
 from headway.errors import InputError
 from headway.training.recipes.classification import ClassificationRecipe
 from headway.training.recipes.dialogue import DialogueRecipe
@@ -9,6 +10,7 @@ from headway.training.recipes.language_modeling import LanguageModelRecipe
 from headway.training.recipes.masked_lm import MaskedLMRecipe
 from headway.training.recipes.prefix import PrefixRecipe
 from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.streaming import STREAMED
 from headway.training.recipes.translation import TranslationRecipe
 
 RECIPES: dict[str, type[Recipe]] = {
@@ -30,6 +32,8 @@ def recipe_for(given: Ingredients) -> Recipe:
         raise InputError(f"{one.name} holds conversations, {other.name} does not; they must be of one kind.")
     if talk:
         return DialogueRecipe(given)
+    if isinstance(source, Streamed):
+        return STREAMED[given.found.task](given)
     if given.found.task == "translation" and given.options.model == "decoder":
         return PrefixRecipe(given)
     return RECIPES[given.found.task](given)

@@ -10,6 +10,7 @@ from headway.data.cache import cache_directory, cache_key, tokenised
 from headway.data.corpus import Corpus
 from headway.data.feed import Feed, TextFeed
 from headway.data.split import split_text
+from headway.data.streamed import Streamed
 from headway.data.tokens import TokenFile
 from headway.errors import InputError
 from headway.models.initialise import initialise
@@ -54,11 +55,12 @@ class LanguageModelRecipe(Recipe):
         self.bytes_per_token = n_bytes / max(1, len(self.validation))
         self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
         self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size)
+        self.n_tokens = len(self.train)
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
-            return fine_tune_text_plan(self.options, self.base.config, len(self.train), seconds)
-        return decoder_plan(self.options, self.tokenizer.vocab_size, len(self.train), seconds, self.options.steps)
+            return fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
+        return decoder_plan(self.options, self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.steps)
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:
@@ -89,10 +91,12 @@ def text_parts(
     """Training and validation text as chunks that can be read again and again."""
     if held_out is None:
         return split_text(corpus, HELD_OUT)
-    return _Chunks(corpus), _Chunks(held_out)
+    return Chunks(corpus), Chunks(held_out)
 
 
-class _Chunks:
+class Chunks:
+    """All of a text as chunks, as often as they are asked for."""
+
     def __init__(self, corpus: Corpus):
         self.corpus = corpus
 
@@ -113,12 +117,22 @@ def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validati
     }
 
 
+def separator_of(tokenizer: Tokenizer) -> int | None:
+    """The id between documents: what ends a text, or else what begins one."""
+    return tokenizer.begin_of_text if tokenizer.end_of_text is None else tokenizer.end_of_text
+
+
+def held_out_part(corpus: Corpus) -> Iterable[tuple[str, bool]]:
+    """What a run on this text holds out where no validation file is named, as chunks."""
+    return Chunks(corpus.held_out) if isinstance(corpus, Streamed) else split_text(corpus, HELD_OUT)[1]
+
+
 def encode_text(chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str) -> TokenFile:
     """Tokens of running text, read from the cache; between documents is what ends a text, or else what begins one."""
     return tokenised(
         chunks,
         tokenizer.encode_batch,
-        end_of_text=tokenizer.begin_of_text if tokenizer.end_of_text is None else tokenizer.end_of_text,
+        end_of_text=separator_of(tokenizer),
         vocab_size=tokenizer.vocab_size,
         key=cache_key(fingerprint, tokenizer.to_json(), part, HELD_OUT),
         directory=cache_directory(),

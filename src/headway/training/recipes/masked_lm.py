@@ -71,13 +71,14 @@ class MaskedLMRecipe(Recipe):
         self.length = max(4, self.options.length or min(256, longest, max(16, len(self.train) // 20)))
         self.share = self.options.mask_share or (MASK_SHARE_FROM_SCRATCH if self.base is None else MASK_SHARE)
         self.baselines = self._baselines()
+        self.n_tokens = len(self.train)
 
     def plan(self, seconds: float | None) -> Plan:
         options = replace(self.options, length=self.length)
         if self.base is not None:
-            plan = fine_tune_text_plan(options, self.base.config, len(self.train), seconds)
+            plan = fine_tune_text_plan(options, self.base.config, self.n_tokens, seconds)
         else:
-            plan = decoder_plan(options, self.tokenizer.vocab_size, len(self.train), seconds, options.steps)
+            plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.steps)
             plan = _with_encoder(plan, options)
         share = self.share
         what = "whole words" if self.options.whole_words else "tokens"

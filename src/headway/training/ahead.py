@@ -1,5 +1,6 @@
 """Batches made ready by other processes, while training computes."""
 
+import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,15 +13,19 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from headway.data.batches import Batch
 from headway.data.feed import Feed
+from headway.data.stream_feed import StreamFeed
 from headway.data.windows import Position
 from headway.errors import InputError, RunFailed
+from headway.training.parts import own_part
+from headway.training.ranks import Ranks
 
 PATIENCE = 300.0
 """Seconds after which a worker that gives no batch is given up."""
 EACH = 2
 """Batches that each worker has ready."""
 
-Made = tuple[Batch, Position]
+Made = tuple[Batch | None, int, Position]
+"""This rank's rows of a batch, or None; the tokens of the whole batch; the position after it."""
 
 
 class Ahead:
@@ -29,10 +34,11 @@ class Ahead:
     What it gives depends on the position alone, as with the feed itself, so their number changes nothing but speed.
     """
 
-    def __init__(self, feed: Feed, workers: int = 0):
-        self.feed, self.workers = feed, workers
+    def __init__(self, feed: Feed, ranks: Ranks | None = None, workers: int = 0):
+        self.feed, self.ranks = feed, ranks or Ranks()
+        self.workers = min(workers, 1) if isinstance(feed, StreamFeed) else workers  # which is read in its order
         self._made: Iterator[Made | str] | None = None
-        self._at: Position | None = None
+        self._at: tuple[int, int] | None = None
 
     def __enter__(self) -> "Ahead":
         return self
@@ -40,16 +46,16 @@ class Ahead:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._made = None  # which ends the workers
         if isinstance(error, RuntimeError) and "DataLoader worker" in str(error):  # it was lost while others computed
-            raise self._lost(self._at or Position(), _said(error)) from None
+            raise self._lost(Position(*self._at) if self._at else Position(), _said(error)) from None
 
     def next(self, position: Position) -> Made:
-        """The batch at a position, and the position after it.
+        """This rank's part of the batch at a position, and what ``own_part`` says of it.
 
         Raises InputError for data that have changed meanwhile, and ReadFailed where a worker was lost or is silent.
         """
         if not self.workers:
-            return self.feed.next(position)
-        if self._made is None or position != self._at:
+            return own_part(self.feed, position, self.ranks)
+        if self._made is None or self._at != (position.epoch, position.consumed):
             self._made = self._begin(position)
         self._at, problem = None, ""  # where this ends by an error, they begin anew
         try:
@@ -61,20 +67,21 @@ class Ahead:
             raise self._lost(position, problem)
         if isinstance(found, str):
             raise InputError(f"{found} It was read for {self._examples(position)}.")
-        self._at = found[1]
-        return _batch(found[0]), found[1]
+        part, tokens, after = found
+        self._at = after.epoch, after.consumed
+        return part and _batch(part), tokens, after
 
     def _begin(self, position: Position) -> Iterator[Made | str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # more workers than processors are for the user to choose
             loader: DataLoader[Made | str] = DataLoader(
-                _Making(self.feed, position),
+                _Making(self.feed, position, self.ranks),
                 batch_size=None,
                 num_workers=self.workers,
                 collate_fn=_as_it_is,
                 prefetch_factor=EACH,
                 timeout=PATIENCE,
-                worker_init_fn=_leave_signals,
+                worker_init_fn=_begin_worker,
                 generator=torch.Generator(),  # of its own: none of the run's random numbers is used up
             )
             return iter(loader)
@@ -99,8 +106,8 @@ class ReadFailed(RunFailed):
 class _Making(IterableDataset[Made | str]):
     """The batches from a position on, without end, in each worker every n-th; a message, where one cannot be made."""
 
-    def __init__(self, feed: Feed, position: Position):
-        self.feed, self.position = feed, position
+    def __init__(self, feed: Feed, position: Position, ranks: Ranks):
+        self.feed, self.position, self.ranks = feed, position, ranks
 
     def __iter__(self) -> Iterator[Made | str]:
         worker = get_worker_info()
@@ -109,8 +116,8 @@ class _Making(IterableDataset[Made | str]):
         try:
             while True:
                 if turn % count == number:
-                    batch, position = self.feed.next(position)
-                    yield _plain(batch), position
+                    part, tokens, position = own_part(self.feed, position, self.ranks)
+                    yield part and _plain(part), tokens, position
                 else:
                     position = self.feed.after(position)
                 turn += 1
@@ -143,9 +150,10 @@ def _as_it_is(made: Any) -> Any:
     return made
 
 
-def _leave_signals(worker: int) -> None:
+def _begin_worker(number: int) -> None:
     """Ctrl-C and the like, which a shell sends to all, are for the process that trains; SIGTERM ends a worker."""
     for name in ("SIGINT", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # else the tokenizer warns that it was forked

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data import ahead
-from headway.data.ahead import Ahead, ReadFailed
 from headway.data.feed import Feed, FramedFeed, PairFeed, RowFeed, TargetFeed, TextFeed
 from headway.data.tokens import TokenFile
 from headway.data.windows import Position
 from headway.errors import InputError
+from headway.training import ahead
+from headway.training.ahead import Ahead, ReadFailed
 
 TOKENS = np.arange(700) % 50
 ROWS = [list(range(1, 2 + n % 9)) for n in range(61)]
@@ -39,7 +39,7 @@ def made(feed: Feed | Ahead, position: Position, count: int) -> list[tuple[Any, 
     """So many batches from a position on, each with the position after it."""
     found = []
     for _ in range(count):
-        batch, position = feed.next(position)
+        batch, *_, position = feed.next(position)
         mask = None if batch.mask is None else batch.mask.tolist()
         found.append((type(batch), batch.ids.tolist(), mask, batch.targets.tolist(), position))
     return found
@@ -58,7 +58,7 @@ def test_the_position_after_a_batch_is_known_without_making_it(kind: str):
 @pytest.mark.parametrize(("kind", "workers"), [*((kind, 2) for kind in FEEDS), ("rows", 0), ("targets", 3)])
 def test_workers_give_what_the_feed_gives(kind: str, workers: int):
     random = torch.get_rng_state()
-    with Ahead(FEEDS[kind], workers) as batches:
+    with Ahead(FEEDS[kind], workers=workers) as batches:
         assert made(batches, Position(), 40) == made(FEEDS[kind], Position(), 40), "over the end of a pass"
         later = FEEDS[kind].next(FEEDS[kind].next(Position())[1])[1]
         assert made(batches, later, 5) == made(FEEDS[kind], later, 5), "from another position"
@@ -82,25 +82,25 @@ class Broken(TextFeed):
 def test_a_worker_that_is_killed_is_a_message_with_the_examples():
     feed = Broken(lambda: os.kill(os.getpid(), signal.SIGKILL))
     with (
-        Ahead(feed, 2) as batches,
+        Ahead(feed, workers=2) as batches,
         pytest.raises(ReadFailed, match=r"--workers 2.*examples .* of pass 1.*(killed|exited)"),
     ):
         made(batches, Position(), 40)
 
 
 def test_a_worker_that_is_lost_while_training_computes_is_the_same_message():
-    with Ahead(FEEDS["text"], 2) as batches:
+    with Ahead(FEEDS["text"], workers=2) as batches:
         made(batches, Position(), 3)
-    with pytest.raises(ReadFailed, match="examples"), Ahead(FEEDS["text"], 2):
+    with pytest.raises(ReadFailed, match="examples"), Ahead(FEEDS["text"], workers=2):
         raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
-    with pytest.raises(RuntimeError, match="another"), Ahead(FEEDS["text"], 2):
+    with pytest.raises(RuntimeError, match="another"), Ahead(FEEDS["text"], workers=2):
         raise RuntimeError("another")
 
 
 def test_a_read_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ahead, "PATIENCE", 1.0)
     feed = Broken(signal.pause)
-    with Ahead(feed, 1) as batches, pytest.raises(ReadFailed, match=r"timed out after 1\.0 seconds"):
+    with Ahead(feed, workers=1) as batches, pytest.raises(ReadFailed, match=r"timed out after 1\.0 seconds"):
         made(batches, Position(), 40)
 
 
@@ -108,7 +108,7 @@ def test_data_that_change_are_a_message_with_the_file_and_the_examples(tmp_path:
     path = tmp_path / "tokens.bin"
     path.write_bytes(TOKENS.astype(np.uint16).tobytes())
     feed = TextFeed(TokenFile(path, np.dtype(np.uint16), len(TOKENS)), TOKENS[:90], 8, 40, 3)
-    with Ahead(feed, 2) as batches, pytest.raises(InputError, match=r"tokens\.bin.*examples \d+, .* of pass 1"):
+    with Ahead(feed, workers=2) as batches, pytest.raises(InputError, match=r"tokens\.bin.*examples \d+, .* of pass 1"):
         position = made(batches, Position(), 2)[-1][-1]
         os.truncate(path, 100)
         made(batches, position, 40)
@@ -118,5 +118,5 @@ def test_a_mistake_in_our_code_is_not_taken_for_the_user_s():
     def mistake() -> None:
         raise KeyError("ours")
 
-    with Ahead(Broken(mistake), 1) as batches, pytest.raises(KeyError, match="ours"):
+    with Ahead(Broken(mistake), workers=1) as batches, pytest.raises(KeyError, match="ours"):
         made(batches, Position(), 40)

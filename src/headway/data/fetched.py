@@ -1,0 +1,98 @@
+"""Data sets of the hub as Parquet: written to the cache once, or read where they are."""
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+from headway.data.cache import cache_directory, cache_key, replacing
+from headway.data.parquet import Unreachable
+from headway.data.shards import Shard, look_at
+from headway.hub.dataset import DatasetId, dataset_id, loaded, parquet_files
+
+AT_ONCE = 16
+"""Files whose footers are fetched at the same time."""
+
+
+def fetched(inputs: Sequence[str | Path]) -> list[str | Path]:
+    """The inputs with each id of a data set replaced by a Parquet file of its rows, in Headway's cache.
+
+    The file is named by what ``datasets`` calls the rows' fingerprint, and written once.  Raises InputError as
+    ``loaded`` does.
+    """
+    return [place if (wanted := dataset_id(place)) is None else _kept(wanted) for place in inputs]
+
+
+def _kept(wanted: DatasetId) -> Path:
+    name = re.sub(r"[^\w.-]+", "-", f"{wanted.name}-{wanted.split}")
+    with loaded(wanted) as rows:
+        path = cache_directory() / f"{name}-{cache_key(rows._fingerprint, rows.features)[:16]}.parquet"
+        if not path.exists():
+            with replacing(path) as file:
+                rows.to_parquet(file)
+    return path
+
+
+def remote_shards(wanted: DatasetId) -> list[Shard]:
+    """The Parquet files of a data set where they are, known by their footers alone.  Raises InputError."""
+    files = parquet_files(wanted)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda file: look_at(file, _opener(file)), files))
+
+
+def _opener(file: str) -> Callable[[], IO[bytes]]:
+    """What opens a file anywhere."""
+
+    def open_file() -> Any:
+        import fsspec
+
+        return _Remote(lambda: fsspec.open(file, "rb").open())
+
+    return open_file
+
+
+class _Remote:
+    """A file elsewhere, open for reading; whatever goes wrong on the way is ``Unreachable``."""
+
+    def __init__(self, open_file: Callable[[], Any]):
+        self._file = self._tried(open_file)
+
+    def __enter__(self) -> "_Remote":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _tried(self, do: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return do(*given)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # of fsspec, of what it reads by, and of what that connects with
+            raise Unreachable(str(error).strip() or type(error).__name__) from None
+
+    def read(self, size: int = -1) -> bytes:
+        return self._tried(self._file.read, size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._tried(self._file.seek, offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
