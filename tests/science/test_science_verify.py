@@ -21,6 +21,7 @@ from headway.nn.state import KeyValueCache, State
 from headway.science.promises import resume
 from headway.science.promises.check import Check, difference, worst
 from headway.science.promises.material import ROWS, own_data
+from headway.science.promises.replay import replay
 from headway.science.promises.samples import Subject
 from headway.science.verify import verify
 from headway.training.progress import Silent
@@ -324,6 +325,42 @@ def test_a_directory_that_no_run_left(runs: Callable, forked: Callable, tmp_path
     found = verify(tmp_path / "plain")
     assert failed(found) == [] and by_name(found)["resume"]["value"] == 0
     assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == sorted(names)
+
+
+def test_a_run_from_a_base_begins_from_itself(runs: Callable, forked: Callable, corpus: Path, tmp_path: Path):
+    base = shutil.copytree(runs("language model"), tmp_path / "base")
+    headway.train(corpus, out=tmp_path / "run", from_model=str(base), lora=2, steps=3, threads=1, quiet=True)
+    shutil.rmtree(base)
+    check = resumed(tmp_path / "run")
+    assert check.passed and check.value == 0 and "its own data" in check.what, check
+
+
+def test_what_was_fitted_without_steps_is_skipped(runs: Callable, tmp_path: Path):
+    run = shutil.copytree(runs("classifier"), tmp_path / "run")
+    facts = json.loads((run / "headway.json").read_text())
+    facts["plan"]["frozen"] = True
+    (run / "headway.json").write_text(json.dumps(facts))
+    check = resumed(run)
+    assert check.passed is None and "in closed form" in (check.skipped or "")
+
+
+def test_of_several_classifiers_that_answer_together_the_best_is_trained(runs: Callable, tmp_path: Path):
+    run = shutil.copytree(runs("classifier"), tmp_path / "run")
+    facts = json.loads((run / "headway.json").read_text())
+    shutil.copytree(runs("classifier"), run / "seed-3")
+    (run / "seed-3" / "headway.json").write_text(json.dumps({**facts, "options": {**facts["options"], "seed": 3}}))
+    (run / "headway.json").write_text(json.dumps({**facts, "members": ["seed-3"], "best_member": "seed-3"}))
+    found = replay(Subject(headway.load(run)), run, tmp_path)
+    assert found.options["seed"] == 3 and found.facts is not None and found.facts["options"]["seeds"] == 1
+    words = found.words(tmp_path / "again", "1s")
+    assert words[:2] == ["train", str(found.material.file)] and words[words.index("--seed") + 1] == "3"
+
+
+def test_without_room_for_checkpoints_resume_is_skipped(runs: Callable, monkeypatch: pytest.MonkeyPatch):
+    usage = type("usage", (), {"free": 1000})
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    check = resumed(runs("language model"))
+    assert check.passed is None and "TMPDIR" in (check.skipped or "")
 
 
 def test_numbers_that_are_none_do_not_pass():

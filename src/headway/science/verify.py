@@ -3,11 +3,11 @@
     found = verify("runs/notes")
     found["checks"]                     # name, passed, value, bound of each
 
-resume          training that is killed and taken up again is that which was left alone: bit for bit
 cache           the cache changes the speed of writing, and nothing else
 batch           texts in one padded batch are answered as each is alone
 accumulation    the gradient of a batch is that of its parts added up
 export          what is written for other programs is the same model
+resume          training that is killed and taken up again is that which was left alone: bit for bit
 """
 
 import tempfile
@@ -44,7 +44,7 @@ def verify(run: str | Path, progress: Silent | None = None) -> dict[str, Any]:
 
 
 def _checks(subject: Subject, place: Path, progress: Silent) -> Iterator[Check]:
-    """Each check, in order; the shortest first."""
+    """Each check, the longest last."""
     with tempfile.TemporaryDirectory(prefix="headway-verify-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         to_do: list[tuple[str, Callable[[], Check]]] = [

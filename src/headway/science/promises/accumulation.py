@@ -40,9 +40,7 @@ class SameHidden(MaskedLM):
 
 def check_accumulation(subject: Subject) -> Check:
     """Compute the gradient of a batch of five texts, and that of its three parts, each divided once."""
-    what = (
-        f"the gradient of a batch, and that of its parts ({len(PARTS)}, of unlike sizes) added up; nothing is dropped"
-    )
+    what = f"the gradient of a batch, and that of its parts ({len(PARTS)}, of unlike sizes) added up, without dropout"
     if subject.pipe.task == "embedding":
         return Check(NAME, what, skipped="each text is told from the others of its batch, so parts are another task")
     task, batch = _task(subject)
