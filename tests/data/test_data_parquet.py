@@ -150,7 +150,11 @@ def test_a_sample_is_spread_evenly_over_shards(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(shards, "SAMPLED_GROUPS", 5)
     monkeypatch.setattr(shards, "SAMPLED_ROWS", 10)
     paths = [write(tmp_path / f"{n}.parquet", {"text": [f"{n} {i}" for i in range(20)]}, 5) for n in range(3)]
-    found = sample_table([local_shard(path) for path in paths]).column("text")
+    table = sample_table([local_shard(path) for path in paths])
+    found = table.column("text")
+    assert [table.place(at) for at in (0, 3, 4, 9)] == [
+        "0.parquet row 1", "0.parquet row 17", "1.parquet row 11", "2.parquet row 17",
+    ]  # fmt: skip
     assert found == ["0 0", "0 1", "0 15", "0 16", "1 10", "1 11", "2 0", "2 1", "2 15", "2 16"]
     assert spread(0, 3) == [] and spread(2, 5) == [0, 1] and spread(10, 1) == [0]
 

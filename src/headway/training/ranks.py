@@ -1,7 +1,8 @@
 """Several processes that train one model together, as ``torchrun`` starts them; or one, which asks nobody.
 
-Every rank reads the same batches and takes its share of their rows.  The sums of losses, targets and gradients are
-added up over all ranks and divided once, so that what is learnt does not depend on how many there are.
+Every rank reads the same batches and takes its share of their rows; of a stream it reads its own alone
+(``training.parts``).  The sums of losses, targets and gradients are added up over all ranks and divided once, so that
+what is learnt does not depend on how many there are.
 """
 
 import os
