@@ -118,6 +118,9 @@ def test_a_data_set_is_streamed_from_where_it_is(hub: Path, tmp_path: Path, tiny
     assert not copies, "nothing is fetched"
     found = evaluate(tmp_path / "run")
     assert found["val_loss"] == pytest.approx(run["val_loss"], rel=1e-6) and "held-out part" in found["on"]
+    add(hub, "org/more", "train", 70)
+    assert read_input(["org/text", "org/more"], TrainOptions(stream=True))[0].n_rows == 210
+    assert read_input(["org/text", "org/more"], TrainOptions())[0].n_documents == 210
     files = sorted((hub / "org" / "text" / "data").iterdir())
     assert read_input(["org/text"], TrainOptions(stream=True))[0].fingerprint == (
         read_input(files, TrainOptions(stream=True))[0].fingerprint

@@ -172,3 +172,14 @@ def test_a_shard_that_is_another_when_the_run_is_taken_up_is_named(shards: list[
         headway.train(shards, out=tmp_path / "run", quiet=True, **STREAM)
     with pytest.raises(InputError, match=r"holds a run on other data than"):
         headway.train(shards[:2], out=tmp_path / "run", quiet=True, **STREAM)
+
+
+def test_other_batches_are_taken_from_the_same_lanes(shards: list[Path], tmp_path: Path):
+    options = {**STREAM, "accumulate": 1, "grow_batch": 1, "evaluations": 1}
+    headway.train(shards, out=tmp_path / "run", quiet=True, **options)
+    changed = {**options, "batch_tokens": 176, "steps": 13, "allow_changes": True}
+    headway.train(shards, out=tmp_path / "run", quiet=True, **changed)
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    state = json.loads((tmp_path / "run" / "checkpoints" / "step-13" / "state.json").read_text())
+    assert facts["plan"]["lanes"] == len(state["position"]["lanes"]) == 5
+    assert state["position"]["consumed"] == 8 * 6 + 5 * 11 and facts["tokens"] == 16 * (8 * 6 + 5 * 11)

@@ -10,6 +10,7 @@ import numpy as np
 from headway.data.files import Tally, kind, lines
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.hub.dataset import dataset_id
 
 SOURCE, TARGET = "source", "target"
 """The columns of the table that two such files make."""
@@ -67,7 +68,8 @@ def sides_of(paths: Sequence[str | Path]) -> tuple[str, str] | None:
 
 def are_files_of_lines(paths: Sequence[str | Path]) -> bool:
     """Whether these are two files of running text, whatever their names."""
-    return len(paths) == 2 and all(kind(Path(path)) == "text" and not Path(path).is_dir() for path in paths)
+    texts = [path for path in paths if kind(Path(path)) == "text" and not Path(path).is_dir()]
+    return len(paths) == len(texts) == 2 and not any(map(dataset_id, texts))
 
 
 def are_sides(one: str, other: str) -> bool:

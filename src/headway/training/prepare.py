@@ -40,8 +40,10 @@ def read_input(
 
     ``known`` are the two columns of pairs that a run was trained on: where a table has both, they are meant.
     """
-    if not options.stream:
-        inputs = fetched(inputs)
+    columns = {name: getattr(options, name) for name in COLUMNS}
+    if options.stream:
+        return _streamed(inputs, options.task, columns)
+    inputs = fetched(inputs)
     if are_aligned(inputs, options.task):
         first, second = inputs
         for name in COLUMNS:
@@ -52,9 +54,6 @@ def read_input(
         return table, detect(table, task=options.task)
     if options.task is None and are_files_of_lines(inputs):
         _check_one_text(inputs, options.encoding)
-    columns = {name: getattr(options, name) for name in COLUMNS}
-    if options.stream:
-        return _streamed(inputs, options.task, columns)
     source = _large_text(inputs, options.task, columns) or read(
         inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
     )
