@@ -122,7 +122,7 @@ def test_lanes_have_files_of_their_own_where_there_are_enough(tmp_path: Path):
     assert [sorted({corpus.groups[at].shard for at in lane.groups}) for lane in feed.lanes] == [
         [0, 1], [2, 3], [4, 5], [6, 7],
     ]  # fmt: skip
-    assert [lane_count(*given) for given in ((1, 9), (99, 99), (99, 3), (5, 0))] == [1, 8, 3, 1]
+    assert [lane_count(*given) for given in ((1, 9), (99, 99), (99, 3), (5, 0), (99, 99, 16))] == [1, 8, 3, 1, 16]
 
 
 SIZES = [[3, 5, 2], [7], [1, 4]]

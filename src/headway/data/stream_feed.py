@@ -14,12 +14,12 @@ from headway.data.windows import Position
 from headway.errors import InputError
 
 MOST_LANES = 8
-"""Lanes of a stream at most: so many row groups are held, and so many processes can share them."""
+"""Lanes of a stream at most, where no more processes begin it: each lane holds a row group, and belongs to one."""
 
 
-def lane_count(n_groups: int, windows: int) -> int:
-    """How many lanes a stream of so many row groups has, in batches of so many windows."""
-    return max(1, min(MOST_LANES, n_groups, windows))
+def lane_count(n_groups: int, windows: int, processes: int = 1) -> int:
+    """How many lanes a stream of so many row groups has, in batches of so many windows, begun by so many processes."""
+    return max(1, min(max(MOST_LANES, processes), n_groups, windows))
 
 
 class StreamFeed(HeldOutText):

@@ -14,6 +14,7 @@ from headway.errors import InputError
 from headway.text.sample import MOST_CHARACTERS
 from headway.training.config import TrainOptions
 from headway.training.plan import Decision, Plan
+from headway.training.ranks import Ranks
 from headway.training.recipes.language_modeling import LanguageModelRecipe, bpe_size, separator_of
 from headway.training.recipes.masked_lm import MaskedLMRecipe, frame_of
 from headway.training.recipes.recipe import Ingredients, Recipe
@@ -62,7 +63,7 @@ class Streaming(Recipe):
     def plan(self, seconds: float | None) -> Plan:
         plan = super().plan(seconds)  # type: ignore[safe-super]
         groups = sum(group.rows > held for group, held in zip(self.corpus.groups, self.held, strict=True))
-        lanes = lane_count(groups, max(1, plan.batch_tokens // plan.length))
+        lanes = lane_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
         why = f"of {groups:,} row groups, each lane reads some of its own; as many processes can share them"
         decision = Decision("lanes", f"{lanes}", why, "--batch-tokens")
         return replace(plan, lanes=lanes, decisions=[*plan.decisions, asdict(decision)])
