@@ -31,6 +31,7 @@ def begun(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 def test_what_changed_is_named_with_what_it_was(name: str, begun: Any, corpus: Path):
     (place, options), value = begun, {**REFUSED, **ALLOWED}[name]
     before = options.get(name, getattr(TrainOptions(), name))
+    before = "not given" if before is None else before
     said = rf"holds a run with other options.*--{name.replace('_', '-')} {before}.*\(now {value}\)"
     with pytest.raises(InputError, match=said) as raised:
         headway.train(corpus, out=place, quiet=True, **{**options, name: value})
@@ -45,6 +46,15 @@ def test_other_data_are_refused_and_the_way_on_is_named(begun: Any, corpus: Path
     (tmp_path / "corpus.txt").write_text(corpus.read_text() + "more\n")
     with pytest.raises(InputError, match=r"holds a run on other data than .*--from"):
         headway.train(tmp_path / "corpus.txt", out=place, quiet=True, **options)
+
+
+def test_the_same_file_with_another_content_is_said_to_have_changed(tmp_path: Path, tiny: dict[str, Any]):
+    corpus, out = tmp_path / "corpus.txt", tmp_path / "run"
+    corpus.write_text("the cat sat on a mat\n" * 300)
+    headway.train(corpus, out=out, quiet=True, **{**tiny, "steps": 2})
+    corpus.write_text("the cat sat on a mat\n" * 299 + "the cat\n")
+    with pytest.raises(InputError, match=r"corpus\.txt has changed since the run began\. Put it back.*--from"):
+        headway.train(corpus, out=out, quiet=True, **{**tiny, "steps": 2})
 
 
 def test_a_run_that_is_complete_is_given_more_steps(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):

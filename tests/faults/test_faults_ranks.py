@@ -110,6 +110,19 @@ shard.save_parts = lambda *given: (time.sleep(0.7), honest(*given))
 )
 
 
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_rank_that_is_left_says_that_the_other_was_lost(killed: int, corpus: Path, tmp_path: Path, pair: Pair):
+    options = {**PLAIN, "steps": 4000, "evaluations": 1}
+    ranks = pair.start("train", corpus, "--out", tmp_path / "run", *words(options))
+    wait_for(holds(tmp_path / "run" / "log.jsonl", '"step": 5'))
+    ranks[killed].send_signal(signal.SIGKILL)
+    for one in ranks:
+        one.wait(60)
+    left = ranks[1 - killed]
+    assert left.returncode == 1 and "Traceback" not in left.stderr
+    assert "another of the 2 processes was lost" in left.stderr and "the same command goes on" in left.stderr
+
+
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rank_that_saves_late_is_waited_for(late: int, corpus: Path, tmp_path: Path, pair: Pair):
     scripts, run = (LATE, "") if late == 0 else ("", LATE), tmp_path / "run"

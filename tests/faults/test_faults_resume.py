@@ -1,6 +1,7 @@
 """A run that is killed or stopped, anywhere, and taken up by the same command ends as the run left alone."""
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.data.windows import Position
+from headway.errors import InputError
 from headway.tasks.classification import Classification
 from headway.training import checkpoint, session, trainer
 from headway.training.ahead import Ahead
@@ -289,17 +291,26 @@ def test_each_part_of_a_checkpoint_matters(
     assert (outcome(stopped) == expected(corpus, options)) == (change is nothing)
 
 
-def test_without_a_whole_checkpoint_it_says_so_and_begins_again(
-    stopped: Path, corpus: Path, tiny: dict[str, Any], expected: Callable, capfd: pytest.CaptureFixture
+@pytest.mark.parametrize("lost", ["damaged", "removed", "a file"])
+def test_without_a_whole_checkpoint_nothing_begins_again_by_itself(
+    lost: str, stopped: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any], expected: Callable
 ):
-    for name in ("step-8", "step-9"):
-        (stopped / "checkpoints" / name / "state.json").write_text("{}")
-    capfd.readouterr()
-    options = {**tiny, **LIVELY, "patience": 50}
-    headway.train(corpus, out=stopped, **options)
-    shown = capfd.readouterr().err
-    assert "step-9: state.json is not as its manifest says" in shown and "step-8: state.json" in shown
-    assert "starts again from step 0" in shown
+    folder, options = stopped / "checkpoints", {**tiny, **LIVELY, "patience": 50}
+    folder.rename(tmp_path / "elsewhere")
+    if lost == "damaged":
+        shutil.copytree(tmp_path / "elsewhere", folder)
+        for name in ("step-8", "step-9"):
+            (folder / name / "state.json").write_text("{}")
+    elif lost == "a file":
+        folder.write_text("")
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    said = r"step-9: state\.json is not as its manifest says.*step-8" if lost == "damaged" else "there is none left"
+    with pytest.raises(InputError, match=rf"no checkpoint can be used.*{said}.*--from"):
+        headway.train(corpus, out=stopped, **options)
+    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
+    shutil.rmtree(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
+    (tmp_path / "elsewhere").rename(folder)
+    headway.train(corpus, out=stopped, quiet=True, **options)
     assert outcome(stopped) == expected(corpus, options)
 
 

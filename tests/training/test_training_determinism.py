@@ -95,8 +95,8 @@ def test_a_finished_run_is_left_as_it_is(lm_run: Path, corpus: Path, tiny: dict[
     [
         ({"seed": 7}, "--seed 0 (now 7)"),
         ({"steps": 23}, "--steps 20 (now 23)"),
-        ({"steps": None, "time": "7s"}, "--time None (now 7s)"),
-        ({"d_model": 32, "dropout": 0.1}, "--d-model 16 (now 32), --dropout None (now 0.1)"),
+        ({"steps": None, "time": "7s"}, "--time not given (now 7s)"),
+        ({"d_model": 32, "dropout": 0.1}, "--d-model 16 (now 32), --dropout not given (now 0.1)"),
     ],
 )
 def test_other_options_are_refused_and_named(

@@ -5,8 +5,9 @@ Every rank reads the same batches and takes its share of their rows; of a stream
 what is learnt does not depend on how many there are.
 """
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,12 +17,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
-from headway.errors import InputError
+from headway.errors import InputError, RunFailed
 
 TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others in training; then it ends, and ``torchrun`` ends the rest."""
 PREPARING = timedelta(days=7)
 """How long it waits for the first rank to read and tokenise the data."""
+LOST = ("gloo", "connection reset by peer", "connection closed by peer", "timed out waiting")
+"""By one of which torch's errors say that a rank cannot be reached any more."""
 BUCKET = 1 << 23
 """Numbers that are added up at a time."""
 
@@ -53,6 +56,19 @@ class Ranks:
     def first(self) -> bool:
         """Whether this is the rank that decides, writes and speaks."""
         return self.rank == 0
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Turn what torch says where another rank is lost, or silent for TIMEOUT, into RunFailed."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.count == 1 or not any(sign in str(error).lower() for sign in LOST):
+                raise
+            raise RunFailed(
+                f"another of the {self.count} processes was lost, so this one ends too. The checkpoints are as they "
+                "were: the same command goes on with the run."
+            ) from None
 
     def tell(self, what: str) -> None:
         """Tell those that ``wait_for`` something that it is done."""

@@ -47,7 +47,7 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
     refused = [name for name in changed if name not in CHANGEABLE or not options.allow_changes]
     if not refused:
         return changed
-    listed = ", ".join(f"--{flag(name)} {before[name]} (now {asked[name]})" for name in refused)
+    listed = ", ".join(f"--{flag(name)} {_said(before[name])} (now {_said(asked[name])})" for name in refused)
     if set(refused) <= set(CHANGEABLE):
         raise InputError(
             f"{run.path}: holds a run with other options: {listed}. Give the same options to go on with it, "
@@ -57,6 +57,10 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
         f"{run.path}: holds a run with other options, which cannot change in its course: {listed}. "
         "Give the same options to go on with it, or another directory with --out."
     )
+
+
+def _said(value: Any) -> Any:
+    return "not given" if value is None else value
 
 
 def changed_plan(plan: Plan, options: TrainOptions, changed: Collection[str]) -> Plan:
@@ -76,6 +80,13 @@ def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> N
         )
 
 
+def _inputs(source: Corpus | Table) -> list[str]:
+    """The files of a source, as a run records them."""
+    if isinstance(source, Streamed):
+        return [shard.name for shard in source.shards]
+    return source.inputs if isinstance(source, Table) else [str(path) for path in source.paths]
+
+
 def check_same_data(
     earlier: dict[str, Any], prints: dict[str, str | None], source: Corpus | Table, run: RunDirectory
 ) -> None:
@@ -84,6 +95,14 @@ def check_same_data(
     if before["data"] != prints["data"]:
         others = source.changed(earlier["data"].get("shards", [])) if isinstance(source, Streamed) else []
         name = f"{', '.join(others[:3])}{', ...' * (len(others) > 3)}" if others else source.name
+        known, now = earlier["data"].get("inputs", []), _inputs(source)
+        if not others and set(now) <= set(known):
+            gone = [path for path in known if path not in now]
+            what = f"{gone[0]} is missing" if gone else f"{name} has changed since the run began"
+            raise InputError(
+                f"{run.path}: {what}. Put it back as it was; or begin anew in another directory with --out, there also "
+                f"from what was learnt with --from {run.path}."
+            )
         raise InputError(
             f"{run.path}: holds a run on other data than {name}; name another directory with --out. "
             f"To go on learning from these, begin there with --from {run.path}."

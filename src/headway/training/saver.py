@@ -25,6 +25,8 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._seen_room = False
+        self.latest: int | None = None
+        """the step of the newest checkpoint that was written"""
 
     def __enter__(self) -> "Saver":
         return self
@@ -67,6 +69,7 @@ class Saver:
         except BaseException as error:
             self._error = error
             return
+        self.latest = step
         for path in left:
             self.warn(f"{path}: is not needed any more, but cannot be removed")
 
@@ -86,6 +89,7 @@ class SharedSaver:
 
     def __init__(self, directory: Path, ranks: Ranks):
         self.directory, self.ranks = directory, ranks
+        self.latest: int | None = None
 
     def __enter__(self) -> "SharedSaver":
         return self
@@ -97,6 +101,7 @@ class SharedSaver:
         """Save now; all ranks take part.  Raises SaveFailed."""
         with out_of_memory(f"while step {step} was saved"):
             save_shared(self.directory, step, tensors, state, self.ranks)
+        self.latest = step
 
     def check(self) -> None:
         """Nothing is left to go wrong."""

@@ -234,14 +234,18 @@ def _train(
         twin = deepcopy(model)
         shard(model, ranks, plan.precision)
     saved, problems = newest_checkpoint(run.checkpoints, model)
+    if saved is None and (problems or run.facts.get("checkpoints")):
+        lost = "; ".join(problems) or f"there is none left in {run.checkpoints}"
+        raise InputError(
+            f"{run.path}: no checkpoint can be used, so the run cannot go on: {lost}. Put one back; or begin anew in "
+            f"another directory with --out, there also from its best model with --from {run.path}."
+        )
     for problem in problems:
         progress.warn(f"a checkpoint cannot be used: {problem}")
     torch.manual_seed(plan.seed + RANK_SEED * ranks.rank)
     if saved is None:
         if run.facts.get("finished"):
             raise InputError(f"{run.path}: this run is complete and has no checkpoint from which it could go on.")
-        if problems:
-            progress.warn("no checkpoint can be used, so training starts again from step 0")
         run.log("start", time=clock())
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")

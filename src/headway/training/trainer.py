@@ -86,7 +86,14 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
     state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     named = out_of_memory(lambda: f"at step {state.step + 1}", plan)
-    with named, saver, Stop(ranks) as stop, Shares(plan.shares) as shares, Ahead(feed, ranks, job.workers) as batches:
+    with (
+        named,
+        ranks.named(),
+        saver,
+        Stop(ranks) as stop,
+        Shares(plan.shares) as shares,
+        Ahead(feed, ranks, job.workers) as batches,
+    ):
         while True:
             share, save_due, stopping = ranks.largest(
                 _share(job, budget, state) if ranks.first else 0.0,
@@ -111,8 +118,10 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 break
             if stopping:
                 saver.wait()
+                _note_checkpoints(job, saver)
                 raise Interrupted
             saver.check()
+            _note_checkpoints(job, saver)
             rate = factor(share, plan.schedule, plan.warmup)
             set_rate(now.optimizers, rate)
             before, random = (state.position, state.tokens), random_state(device)
@@ -162,6 +171,10 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                     norm=norm,
                 )
     saver.wait()
+    _note_checkpoints(job, saver)
+    if ranks.first and saver.latest != state.step:
+        last = "there is none" if saver.latest is None else f"the newest is that of step {saver.latest:,}"
+        progress.warn(f"the last checkpoint could not be saved; {last}, from which more --steps would go on")
     if not now.best:
         raise Diverged(f"the validation loss was never a finite number, last at step {state.step}. {ADVICE}")
     return now
@@ -236,6 +249,12 @@ def _tell(health: Health, signs: Signs, progress: Silent) -> None:
     if said != signs.said:
         signs.said = said
         (progress.say if health.word == LEARNING else progress.warn)(str(health))
+
+
+def _note_checkpoints(job: Job, saver: Saver | SharedSaver) -> None:
+    """Keep in mind that there are checkpoints: where they are lost, the run does not begin again by itself."""
+    if saver.latest is not None and not job.run.facts.get("checkpoints"):
+        job.run.update(checkpoints=True)
 
 
 def _keep_best(job: Job, progress: Silent) -> None:

@@ -137,7 +137,7 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
         "options": recorded(chosen),
         "plan": plan.plain(),
         "data": {**facts["data"], "inputs": [str(material.file)], "fingerprint": _print(material, chosen)},
-        **{"validation": [], "validation_fingerprint": None, "finished": False},
+        **{"validation": [], "validation_fingerprint": None, "finished": False, "checkpoints": False},
     }
     if chosen.from_model is not None:
         facts["base"] = {"path": chosen.from_model, "fingerprint": fingerprint(directory)}
