@@ -81,7 +81,10 @@ class Saver:
         place = next(folder for folder in (self.directory, *self.directory.parents) if folder.exists())
         free, needed = shutil.disk_usage(place).free, size_of(tensors)
         if free < 2 * needed:
-            self.warn(f"{place}: {free / 1e6:,.1f} MB are free, and each checkpoint needs {needed / 1e6:,.1f} MB")
+            self.warn(
+                f"{place}: {free / 1e6:,.1f} MB are free; a checkpoint needs {needed / 1e6:,.1f} MB, and there are "
+                "three while one is written"
+            )
 
 
 class SharedSaver:
