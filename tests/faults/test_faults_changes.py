@@ -115,6 +115,6 @@ def test_a_run_without_checkpoints_is_not_begun_anew_by_changes(begun: Any, corp
     shutil.copytree(place, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = (tmp_path / "run" / "model.safetensors").read_bytes()
-    with pytest.raises(InputError, match="has no checkpoint from which it could go on"):
+    with pytest.raises(InputError, match="no checkpoint can be used, so the run cannot go on: there is none left"):
         headway.train(corpus, out=tmp_path / "run", quiet=True, allow_changes=True, **{**options, "steps": 20})
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before

@@ -234,7 +234,7 @@ def _train(
         twin = deepcopy(model)
         shard(model, ranks, plan.precision)
     saved, problems = newest_checkpoint(run.checkpoints, model)
-    if saved is None and (problems or run.facts.get("checkpoints")):
+    if saved is None and (problems or run.facts.get("checkpoints") or run.facts.get("finished")):
         lost = "; ".join(problems) or f"there is none left in {run.checkpoints}"
         raise InputError(
             f"{run.path}: no checkpoint can be used, so the run cannot go on: {lost}. Put one back; or begin anew in "
@@ -244,8 +244,6 @@ def _train(
         progress.warn(f"a checkpoint cannot be used: {problem}")
     torch.manual_seed(plan.seed + RANK_SEED * ranks.rank)
     if saved is None:
-        if run.facts.get("finished"):
-            raise InputError(f"{run.path}: this run is complete and has no checkpoint from which it could go on.")
         run.log("start", time=clock())
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
