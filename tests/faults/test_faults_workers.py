@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import KILL, LIVELY, Forker, alone, holds, made_pairs, outcome, wait_for, words
+from faults_harness import KILL, LIVELY, Forked, Forker, alone, holds, made_pairs, outcome, wait_for, words
 
 import headway
 
@@ -65,13 +65,18 @@ def test_a_worker_with_a_fault_ends_the_run_which_can_be_taken_up(
     assert outcome(run) == expected
 
 
-def test_stopped_with_workers_and_taken_up_with_others(corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker):
-    """Ctrl-C reaches the whole group of a shell's processes; here the trainer's, who ends its workers."""
-    (options, expected), run = text_alone, tmp_path / "run"
+def in_the_middle(corpus: Path, run: Path, options: dict[str, Any], forker: Forker) -> tuple[Forked, list[int]]:
+    """A run with two workers that has come to its sixth step, and their processes."""
     given = ("train", corpus, "--out", run, *words(options), "--workers", 2)
     running = forker.start(*given, script=KILL + SLOW)
     wait_for(holds(run / "log.jsonl", '"step": 6'))
-    workers = children(running.pid)
+    return running, children(running.pid)
+
+
+def test_stopped_with_workers_and_taken_up_with_others(corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker):
+    """Ctrl-C reaches the whole group of a shell's processes; here the trainer's, who ends its workers."""
+    (options, expected), run = text_alone, tmp_path / "run"
+    running, workers = in_the_middle(corpus, run, options, forker)
     assert len(workers) == 2
     for process in (running.pid, *workers):
         os.kill(process, signal.SIGINT)
@@ -84,10 +89,7 @@ def test_stopped_with_workers_and_taken_up_with_others(corpus: Path, tmp_path: P
 
 def test_no_worker_outlives_a_trainer_that_is_killed(corpus: Path, tmp_path: Path, text_alone: Any, forker: Forker):
     (options, expected), run = text_alone, tmp_path / "run"
-    given = ("train", corpus, "--out", run, *words(options), "--workers", 2)
-    running = forker.start(*given, script=KILL + SLOW)
-    wait_for(holds(run / "log.jsonl", '"step": 6'))
-    workers = children(running.pid)
+    running, workers = in_the_middle(corpus, run, options, forker)
     running.send_signal(signal.SIGKILL)
     running.wait(30)
     wait_for(lambda: not any(alive(worker) for worker in workers), 15)

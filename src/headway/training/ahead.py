@@ -39,6 +39,7 @@ class Ahead:
         self.workers = min(workers, 1) if isinstance(feed, StreamFeed) else workers  # which is read in its order
         self._made: Iterator[Made | str] | None = None
         self._at: tuple[int, int] | None = None
+        self._asked = Position()
 
     def __enter__(self) -> "Ahead":
         return self
@@ -46,7 +47,7 @@ class Ahead:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._made = None  # which ends the workers
         if isinstance(error, RuntimeError) and "DataLoader worker" in str(error):  # it was lost while others computed
-            raise self._lost(Position(*self._at) if self._at else Position(), _said(error)) from None
+            raise self._lost(self._asked, _said(error)) from None
 
     def next(self, position: Position) -> Made:
         """This rank's part of the batch at a position, and what ``own_part`` says of it.
@@ -55,6 +56,7 @@ class Ahead:
         """
         if not self.workers:
             return own_part(self.feed, position, self.ranks)
+        self._asked = position
         if self._made is None or self._at != (position.epoch, position.consumed):
             self._made = self._begin(position)
         self._at, problem = None, ""  # where this ends by an error, they begin anew
@@ -96,7 +98,7 @@ class Ahead:
     def _examples(self, position: Position) -> str:
         numbers = self.feed.examples(position)
         listed = ", ".join(map(str, numbers[:5]))
-        return f"examples {listed}{' ...' if len(numbers) > 5 else ''} of pass {position.epoch + 1}"
+        return f"examples {listed}{' ...' if len(numbers) > 5 else ''} of pass {int(self.feed.epochs(position)) + 1}"
 
 
 class ReadFailed(RunFailed):

@@ -70,7 +70,7 @@ class Job:
 
 
 def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Training:
-    """Train until the budget is used up; the best weights are kept.  Raises Interrupted, Diverged or SaveFailed."""
+    """Train until the budget is used up; the best weights are kept.  Raises Interrupted or a RunFailed."""
     plan, feed, ranks = job.plan, job.feed, job.ranks
     average = WeightAverage(job.model, plan.average) if plan.average else None
     now = Training(job.model, _optimizers(job.model, plan, ranks), average, ranks)
