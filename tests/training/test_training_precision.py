@@ -30,7 +30,7 @@ class Products:
 def rate(monkeypatch: pytest.MonkeyPatch, products: Products, seconds: float) -> float:
     monkeypatch.setattr(precision.time, "perf_counter", products.perf_counter)
     monkeypatch.setattr(precision.torch, "randn", products.randn)
-    return precision._rate(torch.float32, 8, seconds)
+    return precision._rate(torch.float32, torch.device("cpu"), 8, seconds)
 
 
 @pytest.mark.parametrize("first", [USUAL, 0.05, 3.0])

@@ -3,7 +3,7 @@
 Letters: B batch, T length of the longest sequence in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,6 +78,11 @@ class TargetBatch(Batch):
     def tokens(self) -> int:
         """How many real target tokens there are."""
         return int((self.targets != IGNORED).sum())
+
+
+def on_device(batches: Iterable[Batch], device: torch.device | str) -> Iterator[Batch]:
+    """The same batches, each moved to a device when its turn comes."""
+    return (batch.to(device) for batch in batches)
 
 
 def length_batches(

@@ -84,6 +84,7 @@ class TrainOptions:
     balance: bool = option(False, "weight classes so that each counts the same")
     precision: str | None = option(None, "arithmetic; by default whichever is faster here", ("float32", "bfloat16"))
     threads: int | None = option(None, "processor threads")
+    device: str = option("auto", "where to compute; by default on a GPU if PyTorch finds one", ("auto", "cpu", "cuda"))
     workers: int = option(0, "processes that make batches ready beside training")
     shard: bool = option(False, "spread the weights over the processes that torchrun started (FSDP)")
     checkpoint_activations: bool = option(False, "compute activations again for the gradient: less memory, more time")

@@ -40,6 +40,7 @@ def tune_vectors(
     dropout = model.config.dropout
     set_dropout(freeze(model, 0), 0.1)
     model.train()
+    device = next(model.parameters()).device
     parameters = [p for p in model.stack.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.01, fused=True)
     random = np.random.default_rng(seed)
@@ -52,8 +53,9 @@ def tune_vectors(
             group["lr"] = LEARNING_RATE * min(1.0, (share + 1 / STEPS) / WARMUP) * (1 - share)
         batch = np.concatenate([random.permutation(index)[:each] for index in of_class])
         ids, mask = pad([rows[i] for i in batch])
+        ids, mask = ids.to(device), mask.to(device)
         x = pool(model.stack(ids, mask), mask, "mean")  # (B, D)
-        loss = pair_loss(x, torch.tensor([targets[i] for i in batch]))
+        loss = pair_loss(x, torch.tensor([targets[i] for i in batch], device=device))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()

@@ -13,6 +13,7 @@ from headway.data.windows import Position
 from headway.errors import InputError
 from headway.models.lora import count_parameters
 from headway.training.config import TrainOptions, check_for_task, flag
+from headway.training.device import device_of
 from headway.training.layout import Work
 from headway.training.plan import Plan
 from headway.training.precision import product_rate
@@ -137,7 +138,7 @@ def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float
     most = plan.epochs * one_pass if plan.epochs else math.inf
     if options.steps is not None:
         return min(most, options.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)
-    rate = product_rate(getattr(torch, plan.precision)) * REACHED
+    rate = product_rate(getattr(torch, plan.precision), device_of(options.device)) * REACHED
     return min(most, rate * (prepared.limit or 0.0) / (6 * count))
 
 

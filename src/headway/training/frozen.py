@@ -115,9 +115,11 @@ def label_texts(labels: Sequence[str]) -> tuple[list[str], list[int]]:
 def vectors(model: Encoder, rows: list[list[int]], batch_tokens: int = 2048) -> np.ndarray:
     """The normalised mean vector of each row of ids: (N, D) float32."""
     model.eval()
+    device = next(model.parameters()).device
     found = np.zeros((len(rows), model.config.d_model), dtype=np.float32)
     for index in length_batches([len(row) for row in rows], batch_tokens, 0, 0):
         ids, mask = pad([rows[i] for i in index])
+        ids, mask = ids.to(device), mask.to(device)
         x = pool(model.stack(ids, mask), mask, "mean")  # (B, D)
-        found[index] = torch.nn.functional.normalize(x, dim=-1).numpy()
+        found[index] = torch.nn.functional.normalize(x, dim=-1).cpu().numpy()
     return found

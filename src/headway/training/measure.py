@@ -28,7 +28,7 @@ def measured(
     """The plan with what is measured here: the precision, and how many evaluations fit into the time."""
     decisions = list(plan.decisions)
     if plan.precision == "auto":
-        precision, rates = faster_precision(plan.config.d_model)
+        precision, rates = faster_precision(plan.config.d_model, next(model.parameters()).device)
         plan = replace(plan, precision=precision)
         why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
@@ -51,7 +51,7 @@ def measured(
 def evaluation_seconds(model: nn.Module, feed: Feed, task: Task, sample: Callable[[], str] | None) -> float:
     """How long one evaluation will take, from its first batch, with the sample that is drawn and the model saved."""
     model.eval()
-    batch = next(iter(feed.validation()))
+    batch = next(iter(feed.validation())).to(next(model.parameters()).device)
     task.evaluate(model, [batch])
     start = time.perf_counter()
     task.evaluate(model, [batch])

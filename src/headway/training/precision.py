@@ -8,6 +8,8 @@ import time
 
 import torch
 
+from headway.training.device import PROCESSOR, wait_for
+
 GAIN = 1.5
 """Products in bfloat16 must be this much faster to be taken."""
 LEAST_PRODUCTS = 5
@@ -23,36 +25,44 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
     return contextlib.nullcontext()
 
 
-def faster_precision(width: int) -> tuple[str, dict[str, float]]:
+def faster_precision(width: int, device: torch.device = PROCESSOR) -> tuple[str, dict[str, float]]:
     """The precision to train a model of that width in, and the rates of products, in FLOP/s, that decide it.
 
-    The products measured are of one fixed size, where processors that compute in bfloat16 are two or three times as
-    fast and others many times as slow: so noise does not tip the choice, and two runs here choose alike.
+    The products measured are of one fixed size, where devices that compute in bfloat16 are two or more times as fast
+    and others many times as slow: so noise does not tip the choice, and two runs here choose alike.
     """
-    rates = {"float32": product_rate(torch.float32), "bfloat16": product_rate(torch.bfloat16)}
+    rates = {kind: product_rate(getattr(torch, kind), device) for kind in ("float32", "bfloat16")}
     faster = width >= LEAST_WIDTH and rates["bfloat16"] > GAIN * rates["float32"]
     return ("bfloat16" if faster else "float32"), rates
 
 
+def best_rate(device: torch.device = PROCESSOR) -> float:
+    """FLOP/s of products in the faster precision."""
+    return max(product_rate(dtype, device) for dtype in (torch.float32, torch.bfloat16))
+
+
 @functools.cache
-def product_rate(dtype: torch.dtype, seconds: float = 0.15) -> float:
-    """FLOP/s of the product of two matrices of 1024 × 1024, measured once.
+def product_rate(dtype: torch.dtype, device: torch.device = PROCESSOR, seconds: float = 0.15) -> float:
+    """FLOP/s of the product of two matrices of 1024 × 1024, on a GPU of 4096 × 4096; measured once.
 
     Where a product of 256 × 256 shows that one of those would take longer than ``seconds`` (bfloat16 on a processor
     without it), the small one is the measure.
     """
-    small = _rate(dtype, 256, seconds / 10)
-    return small if 2 * 1024**3 / small > seconds else _rate(dtype, 1024, seconds)
+    large = 1024 if device.type == "cpu" else 4096
+    small = _rate(dtype, device, 256, seconds / 10)
+    return small if 2 * large**3 / small > seconds else _rate(dtype, device, large, seconds)
 
 
-def _rate(dtype: torch.dtype, size: int, seconds: float) -> float:
+def _rate(dtype: torch.dtype, device: torch.device, size: int, seconds: float) -> float:
     """FLOP/s of the fastest of as many products of that size as take ``seconds``, at least LEAST_PRODUCTS."""
-    a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     times: list[float] = []
     began = time.perf_counter()
     while len(times) < LEAST_PRODUCTS or time.perf_counter() - began < seconds:
+        wait_for(device)
         start = time.perf_counter()
         a @ b
+        wait_for(device)
         times.append(time.perf_counter() - start)
     return 2 * size**3 / min(times)
 

@@ -22,8 +22,9 @@ from headway.models.config import TransformerConfig
 from headway.models.size import flops_per_token, parameters
 from headway.nn.lora import SCALE
 from headway.training.config import TrainOptions
+from headway.training.device import device_of
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.precision import product_rate
+from headway.training.precision import best_rate
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
@@ -116,7 +117,7 @@ def decoder_plan(
         compute, why = None, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
         wanted = steps * batch_tokens * options.accumulate / TOKENS_PER_PARAMETER
     else:
-        rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
+        rate = best_rate(device_of(options.device))
         compute = rate * REACHED * (seconds or 0)
         wanted = math.sqrt(compute / (6 * TOKENS_PER_PARAMETER))
         wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
@@ -240,7 +241,7 @@ def fine_tune_classifier_plan(
         decisions.append(asdict(Decision("passes", f"at most {passes}", why_passes, "--epochs")))
     r_drop = options.r_drop or 0.0
     if few and options.r_drop is None and options.steps is None:
-        needed = 2 * passes * pass_seconds(config, lengths)
+        needed = 2 * passes * pass_seconds(config, lengths, device_of(options.device))
         if seconds is None or needed < seconds:
             value = "each batch is read twice, and the two answers may not part"
             decisions.append(asdict(Decision("R-Drop", value, f"{len(lengths):,} rows are few", "--r-drop")))
@@ -249,9 +250,9 @@ def fine_tune_classifier_plan(
     return replace(plan, average=average, r_drop=r_drop, decisions=decisions)
 
 
-def pass_seconds(config: TransformerConfig, lengths: list[int]) -> float:
-    """How long one pass of training over texts of these lengths takes here, about."""
-    rate = max(product_rate(torch.float32), product_rate(torch.bfloat16))
+def pass_seconds(config: TransformerConfig, lengths: list[int], device: torch.device) -> float:
+    """How long one pass of training over texts of these lengths takes on a device here, about."""
+    rate = best_rate(device)
     mean = max(1, sum(lengths) // max(1, len(lengths)))
     return 3 * flops_per_token(config, mean, wiring="encoder") * sum(lengths) / (REACHED * rate)
 

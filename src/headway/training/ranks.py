@@ -23,7 +23,7 @@ TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others in training; then it ends, and ``torchrun`` ends the rest."""
 PREPARING = timedelta(days=7)
 """How long it waits for the first rank to read and tokenise the data."""
-LOST = ("gloo", "connection reset by peer", "connection closed by peer", "timed out waiting")
+LOST = ("gloo", "nccl", "connection reset by peer", "connection closed by peer", "timed out waiting")
 """By one of which torch's errors say that a rank cannot be reached any more."""
 BUCKET = 1 << 23
 """Numbers that are added up at a time."""
@@ -37,17 +37,20 @@ class Ranks:
     count: int = 1
 
     @classmethod
-    def joined(cls) -> "Ranks":
-        """The ranks that ``torchrun`` started, on processors (gloo); one by itself otherwise.
+    def joined(cls, device: torch.device | None = None) -> "Ranks":
+        """The ranks that ``torchrun`` started, each with its ``device``; one by itself otherwise.
 
-        Raises InputError when the others cannot be reached.
+        Processors exchange by gloo, GPUs by NCCL.  Raises InputError when the others cannot be reached.
         """
+        gpu = device is not None and device.type == "cuda"
+        if gpu:
+            torch.cuda.set_device(device)
         count = int(os.environ.get("WORLD_SIZE", "1"))
         if count == 1:
             return cls()
         if not dist.is_initialized():
             try:
-                dist.init_process_group("gloo", timeout=TIMEOUT)
+                dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=TIMEOUT)
             except (ValueError, RuntimeError) as error:
                 raise InputError(f"the other processes cannot be reached ({error}); start all with torchrun.") from None
         return cls(dist.get_rank(), count)

@@ -16,6 +16,7 @@ from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.config import DEFAULT_TIME, TrainOptions, seconds
+from headway.training.device import device_of
 from headway.training.measure import measured
 from headway.training.plan import Plan
 from headway.training.presets import with_lora
@@ -76,7 +77,7 @@ def prepare(
             plan = changed_plan(Plan(**earlier["plan"]), options, changed)
         else:
             plan = with_lora(recipe.plan(left), options)
-        model = recipe.build(plan)
+        model = recipe.build(plan).to(device_of(options.device))
     except InputError:
         raise
     except ValueError as error:

@@ -27,7 +27,7 @@ FREE = (
 CHANGEABLE = (
     *("time", "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "learning_rate"),
     *("weight_decay", "schedule", "warmup", "clip", "label_smoothing", "patience", "evaluations", "precision"),
-    *("threads", "on_spike"),
+    *("threads", "device", "on_spike"),
 )
 """Options that a run may go on with otherwise than it began, with ``--allow-changes``."""
 

@@ -22,6 +22,7 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.storage import append_line, write_json
 from headway.text.tokenizer import Tokenizer
 from headway.training.checkpoint import remove_leftovers, saving
+from headway.training.device import PROCESSOR, gpu_name
 
 
 def best_member(path: Path) -> str | None:
@@ -267,13 +268,15 @@ def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def machine() -> dict[str, Any]:
+def machine(device: torch.device = PROCESSOR) -> dict[str, Any]:
     """What the run is run on, for the record."""
+    gpu = gpu_name(device)
     return {
         "system": platform.system(),
         "machine": platform.machine(),
         "processor": _processor(),
         "threads": torch.get_num_threads(),
+        **({"gpu": gpu} if gpu else {}),
     }
 
 

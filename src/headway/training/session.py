@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from headway.data.batches import on_device
 from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.feed import Feed, RowFeed
@@ -23,6 +24,7 @@ from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
+from headway.training.device import device_of
 from headway.training.evidence import known_of
 from headway.training.health import LEARNING
 from headway.training.measure import evaluation_seconds
@@ -65,7 +67,8 @@ def run_training(
     what the user must change, and Interrupted, saved, after Ctrl-C.
     """
     started, progress = started if started is not None else time.monotonic(), progress or Silent()
-    ranks = Ranks.joined()
+    device = device_of(options.device)
+    ranks = Ranks.joined(device)
     run = RunDirectory(out) if ranks.first else Onlooker(out)
     if not ranks.first:
         progress = Silent()
@@ -126,7 +129,7 @@ def run_training(
                     parameters=whole,
                     trained_parameters=learning,
                     baselines=recipe.baselines,
-                    machine=machine(),
+                    machine=machine(device),
                     versions=versions(),
                     started=clock(),
                     finished=False,
@@ -202,7 +205,10 @@ def _adapt(
         task="masked_lm",
         from_model=options.from_model,
         text_column=found.text_column,
-        **{name: getattr(options, name) for name in ("encoding", "delimiter", "on_bad_row", "length", "threads")},
+        **{
+            name: getattr(options, name)
+            for name in ("encoding", "delimiter", "on_bad_row", "length", "threads", "device")
+        },
         **{name: getattr(options, name) for name in ("steps", "precision", "seed", "whole_words", "mask_share")},
         time=time_left,
         epochs=ADAPTING_EPOCHS,
@@ -327,7 +333,8 @@ def _shower(progress: Silent) -> Callable[[float, float], None]:
 
 def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Silent) -> None:
     """Evaluate and save a model that was fitted without a loop."""
-    metrics = prepared.task.evaluate(prepared.model, prepared.feed.validation())
+    device = next(prepared.model.parameters()).device
+    metrics = prepared.task.evaluate(prepared.model, on_device(prepared.feed.validation(), device))
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
     health = State().examined(metrics, 1.0, 0.0, _known(prepared))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from headway.data.batches import on_device
 from headway.data.feed import Feed
 from headway.data.windows import Position
 from headway.tasks.task import Task
@@ -208,7 +209,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
     job.model.eval()
     try:
         with out_of_memory(f"at the evaluation after step {state.step}"):
-            metrics = job.task.evaluate(job.model, stop.between(job.feed.validation()))
+            metrics = job.task.evaluate(job.model, stop.between(on_device(job.feed.validation(), now.device)))
             text = job.sample() if job.sample is not None else None
         stop.poll()
         cost = job.task.cost(metrics)

@@ -30,6 +30,7 @@ from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.config import OF_THE_LOOP, TrainOptions
 from headway.training.contrastive import tune_vectors
+from headway.training.device import device_of
 from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
@@ -135,7 +136,7 @@ class ClassificationRecipe(Recipe):
             return ""
         if len(self.train) < FEW_ROWS * len(self.labels):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
-        needed = pass_seconds(config, [len(ids) for ids in self.train])
+        needed = pass_seconds(config, [len(ids) for ids in self.train], device_of(self.options.device))
         if seconds is not None and LEAST_READ * READING * needed < seconds < LEAST_PASSES * needed:
             return f"{seconds:.0f} s are not enough to train on {len(self.train):,} rows"
         return ""

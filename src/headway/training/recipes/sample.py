@@ -25,5 +25,6 @@ def sampled(model: nn.Module, tokenizer: Tokenizer, prompt: Sequence[int], ends:
         end=ends,
         forbidden=sorted(tokenizer.special_ids - ends),
         seed=1,
+        device=next(model.parameters()).device,
     )
     return tokenizer.decode([step[0] for step in steps])
