@@ -29,12 +29,12 @@ def test_one_json_object(lm_run: Path, in_process: Callable):
     assert (status, err) == (0, "") and set(found) == {"task", "seconds", "checks"}
     assert found["task"] == "language_modeling" and found["seconds"] > 0
     assert {check["name"]: check["passed"] for check in found["checks"]} == {
-        **dict.fromkeys(["cache", "batch", "accumulation", "export"], True),
+        **dict.fromkeys(["cache", "batch", "accumulation", "export", "checkpoints"], True),
         "resume": None,
     }
     for check in found["checks"]:
         assert {"name", "passed", "value", "bound"} <= set(check)
-    export, resume = found["checks"][-2:]
+    export, _, resume = found["checks"][-3:]
     assert "not installed" in export["not_compared"] and export["transformers"] is None
     assert resume["skipped"] == "not here" and resume["value"] is None
 
@@ -45,7 +45,7 @@ def test_a_table_and_progress(classifier_run: Path, in_process: Callable):
     assert status == 0 and lines[0].split() == ["check", "result", "difference", "bound", "seconds"]
     assert [line.split()[:2] for line in lines[1::2]] == [
         *(["cache", "skipped"], ["batch", "passed"], ["accumulation", "passed"]),
-        *(["export", "passed"], ["resume", "skipped"]),
+        *(["export", "passed"], ["checkpoints", "passed"], ["resume", "skipped"]),
     ]
     assert all(line.startswith("    ") for line in lines[2::2]) and "writes no text" in lines[2]
     assert "reading texts together and one by one ..." in err

@@ -103,6 +103,14 @@ def test_with_other_batches_the_next_pass_begins(
     assert lines_of(stopped)[-1]["event"] == "end"
 
 
+def test_steps_that_are_taken_already_are_said(
+    stopped: Path, rows: Path, tiny: dict[str, Any], capfd: pytest.CaptureFixture
+):
+    headway.train(rows, out=stopped, allow_changes=True, **{**tiny, "steps": 3})
+    assert "it is beyond --steps 3 already" in capfd.readouterr().err
+    assert json.loads((stopped / "headway.json").read_text())["steps"] == 7
+
+
 def test_how_often_is_saved_and_logged_may_change_by_itself(stopped: Path, rows: Path, tiny: dict[str, Any]):
     headway.train(
         rows, out=stopped, quiet=True, **{**tiny, "save_every": "1h", "log_every": 3, "on_save_error": "stop"}

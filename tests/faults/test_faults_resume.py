@@ -193,7 +193,7 @@ def stopped(corpus: Path, tmp_path: Path, tiny: dict[str, Any], stop_after: Call
     """A run of this process that was stopped after its ninth step."""
     out = tmp_path / "stopped"
     stop_after(9)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped and saved in .*stopped; the same command goes on with it$"):
         headway.train(corpus, out=out, quiet=True, **{**tiny, **LIVELY, "patience": 50})
     stop_after(None)
     return out

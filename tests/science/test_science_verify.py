@@ -20,6 +20,7 @@ from headway.models import transformer
 from headway.nn.state import KeyValueCache, State
 from headway.science.promises import resume
 from headway.science.promises.check import Check, difference, worst
+from headway.science.promises.checkpoints import check_checkpoints
 from headway.science.promises.material import ROWS, own_data
 from headway.science.promises.replay import replay
 from headway.science.promises.samples import Subject
@@ -28,7 +29,7 @@ from headway.training.progress import Silent
 from headway.training.shares import Shares
 
 SKIPPED = {"classifier": {"cache"}, "masked": {"cache"}, "embedder": {"cache", "accumulation"}}
-NAMES = ["cache", "batch", "accumulation", "export", "resume"]
+NAMES = ["cache", "batch", "accumulation", "export", "checkpoints", "resume"]
 SMALL: dict[str, Any] = {
     **{"d_model": 16, "layers": 2, "heads": 2, "batch_tokens": 128, "steps": 6, "threads": 1, "dropout": 0.1},
     **{"precision": "float32", "evaluations": 1, "quiet": True},
@@ -116,6 +117,29 @@ def test_a_run_of_each_kind_keeps_every_promise(kind: str, runs: Callable, forke
     assert "its own data" in checks["resume"]["what"]
     assert checks["export"]["transformers"] and checks["export"]["tokens_equal"] is True
     assert files(run) == before and nothing_left(scratch)
+
+
+DAMAGE = {
+    "state.json is not as its manifest says": lambda path: (path / "state.json").write_text("{}"),
+    "tensors.safetensors is missing": lambda path: (path / "tensors.safetensors").unlink(),
+    "MANIFEST.json is damaged": lambda path: (path / "MANIFEST.json").write_text("[" * 7),
+    "its manifest does not name what belongs to it": lambda path: (path / "MANIFEST.json").write_text(
+        json.dumps({"format": 1, "step": int(path.name.removeprefix("step-")), "files": {}})
+    ),
+}
+
+
+@pytest.mark.parametrize("said", DAMAGE)
+def test_a_damaged_checkpoint_is_named(said: str, runs: Callable, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(runs("language model"), run)
+    assert check_checkpoints(run).passed is True
+    newest = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
+    DAMAGE[said](newest)
+    found = check_checkpoints(run)
+    assert found.passed is False and found.value == 1 and found.problem == f"{newest.name}: {said}"
+    shutil.rmtree(run / "checkpoints")
+    assert check_checkpoints(run).passed is None
 
 
 FORGOTTEN = {

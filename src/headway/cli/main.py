@@ -112,6 +112,6 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         print(f"headway: {error.format_message()}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        print("headway: interrupted", file=sys.stderr)
+    except (KeyboardInterrupt, click.Abort) as error:
+        print(f"headway: {str(error) or 'interrupted'}", file=sys.stderr)
         sys.exit(130)

@@ -70,8 +70,7 @@ def _train(
         if is_first():
             write_report(place)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
-        progress.say(f"stopped and saved in {place}; the same command goes on with it{model}.")
-        raise KeyboardInterrupt from None
+        raise KeyboardInterrupt(f"stopped and saved in {place}; the same command goes on with it{model}") from None
     except RunFailed:
         with contextlib.suppress(OSError, InputError):  # there may be no run yet
             if is_first():

@@ -18,9 +18,9 @@ def command(run: str, as_json: bool, quiet: bool) -> None:
 
     cache: writing with the cache gives the logits of writing without.  batch: texts in one padded batch are answered
     as each is alone.  accumulation: the gradient of a batch is that of its parts.  export: what is written for other
-    programs is the same model.  resume: a few steps of its training, killed by SIGKILL and taken up again, end as those
-    left alone, bit for bit.  A check that means nothing for the model is skipped.  RUN is not changed.  When a promise
-    is not kept, the exit status is 1.
+    programs is the same model.  checkpoints: those of the run are as they were written.  resume: a few steps of its
+    training, killed by SIGKILL and taken up again, end as those left alone, bit for bit.  A check that means nothing
+    for the model is skipped.  RUN is not changed.  When a promise is not kept, the exit status is 1.
     """
     started = time.monotonic()
     from headway.science.verify import verify

@@ -7,6 +7,7 @@ cache           the cache changes the speed of writing, and nothing else
 batch           texts in one padded batch are answered as each is alone
 accumulation    the gradient of a batch is that of its parts added up
 export          what is written for other programs is the same model
+checkpoints     those of the run are as they were written
 resume          training that is killed and taken up again is that which was left alone: bit for bit
 """
 
@@ -23,6 +24,7 @@ from headway.science.promises.accumulation import check_accumulation
 from headway.science.promises.batch import check_batch
 from headway.science.promises.cache import check_cache
 from headway.science.promises.check import Check
+from headway.science.promises.checkpoints import check_checkpoints
 from headway.science.promises.export import check_export
 from headway.science.promises.resume import check_resume
 from headway.science.promises.samples import Subject
@@ -52,6 +54,7 @@ def _checks(subject: Subject, place: Path, progress: Silent) -> Iterator[Check]:
             ("reading texts together and one by one", lambda: check_batch(subject)),
             ("adding up gradients", lambda: check_accumulation(subject)),
             ("writing it for other programs", lambda: check_export(subject, place, folder / "export")),
+            ("looking at its checkpoints", lambda: check_checkpoints(place)),
             ("training, killing and taking up again", lambda: check_resume(subject, place, folder, progress)),
         ]
         for words, check in to_do:

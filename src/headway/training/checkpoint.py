@@ -6,6 +6,7 @@ directory of that name is whole; the newest one is computed by checking, never p
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -45,6 +46,8 @@ def saving(place: Path, needed: int = 0) -> Iterator[None]:
             raise
         reason = getattr(why, "strerror", None) or str(why)
         sizes = [f"it needs {needed / 1e6:,.1f} MB"] if needed else []
+        if getattr(why, "errno", None) == errno.EFBIG:
+            sizes.append("files may not be so large there (ulimit -f, or the file system)")
         with contextlib.suppress(OSError):
             folder = next(folder for folder in place.parents if folder.exists())
             sizes.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there")
@@ -157,6 +160,11 @@ def newest_checkpoint(
     return None, problems
 
 
+def damaged(directory: Path) -> dict[Path, str | None]:
+    """Every checkpoint, newest first, with what is wrong with it, or None."""
+    return {path: _problem(path) for _, path in _found(directory)}
+
+
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that are trained, by name: a checkpoint holds no others."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -241,6 +249,10 @@ def _problem(path: Path) -> str | None:
         for name, facts in manifest["files"].items():
             if _facts(path / name) != facts:
                 return f"{name} is not as its manifest says"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return f"{type(error).__name__}: {error}"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except OSError as error:
+        return f"{Path(error.filename or path).name} cannot be read ({error.strerror or error})"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "MANIFEST.json is damaged"
     return None

@@ -210,7 +210,7 @@ def seconds(text: str, name: str = "time") -> float:
     parts = [float(part or 0) for part in match.groups()] if match else []
     total = parts[0] * 3600 + parts[1] * 60 + parts[2] if parts else 0.0
     if total <= 0:
-        raise InputError(f"--{flag(name)} is {text!r}; write it as 90s, 5m or 1h.")
+        raise InputError(f"--{flag(name)} is {text!r}; it must be more than 0, written as 90s, 5m or 1h.")
     return total
 
 

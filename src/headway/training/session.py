@@ -254,6 +254,8 @@ def _train(
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=clock())
+        if options.steps is not None and saved[1]["step"] > options.steps:
+            progress.warn(f"it is beyond --steps {options.steps:,} already, so nothing more is trained")
         if changed:
             run.log("changed", step=saved[1]["step"], options={name: getattr(options, name) for name in changed})
             _begin_pass(saved[1], prepared.feed, changed, progress)
