@@ -1,0 +1,59 @@
+"""Plots as pictures, PNG and SVG: one look for all, colour-blind safe, readable at the width of a README.
+
+    with plotted(folder / "loss", columns=2) as (left, right):
+        left.plot(x, y, **line(0), label="Transformer")
+
+matplotlib is an extra; ``plots`` installs it.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#595959", "#000000")
+"""Those of Okabe and Ito (2008), which the colour-blind tell apart, the darker first."""
+MARKERS = "osD^vPX*"
+LOOK = {
+    "font.size": 10,
+    "font.family": "DejaVu Sans",
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#d5dae0",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "svg.hashsalt": "headway",
+    "svg.fonttype": "none",
+}
+MISSING = "Drawing plots needs matplotlib: pip install 'headway[plots]'."
+
+
+def line(number: int) -> dict[str, Any]:
+    """Colour and marker of the n-th line, from 0: told apart without colour too."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4.5}
+
+
+@contextlib.contextmanager
+def plotted(place: Path, *, columns: int = 1, rows: int = 1, width: float = 7.5, height: float = 4.2) -> Iterator[Any]:
+    """The axes of a picture of ``width`` × ``height`` inches - one, or a list of them - written as it is left.
+
+    ``place`` is without an ending: ``.png`` and ``.svg`` are added.  Raises InputError where matplotlib is missing.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(MISSING) from None
+    with rc_context(LOOK):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+        yield axes[0] if len(axes) == 1 else axes
+        place.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(place.with_name(place.name + ".png"), dpi=150)
+        figure.savefig(place.with_name(place.name + ".svg"), metadata={"Date": None})
