@@ -16,7 +16,7 @@ from headway.errors import InputError
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#595959", "#000000")
 """Those of Okabe and Ito (2008), which the colour-blind tell apart, the darker first."""
 MARKERS = "osD^vPX*"
-LOOK = {
+LOOK: Any = {
     "font.size": 10,
     "font.family": "DejaVu Sans",
     "axes.grid": True,
