@@ -44,7 +44,7 @@ def images(other, size=None):
 @torch.no_grad()
 def difference(ours, other, size=None):
     """The largest difference between the answers, which must spread enough to show one."""
-    pixels = images(other, size)
+    pixels = images(other, size).to(next(other.parameters()).dtype)
     found, answer = ours(pixels), other(pixel_values=pixels, interpolate_pos_encoding=size is not None)
     expected = answer.logits if "logits" in answer else answer.last_hidden_state
     assert found.shape == expected.shape
@@ -95,7 +95,7 @@ def test_other_sizes_of_images_are_interpolated_on_request_and_refused_otherwise
     with pytest.raises(ValueError, match=f"images are {size[0]} × {size[1]}, but this model was trained on 21 × 21"):
         ours(images(other, size))
     ours.stack.embedding.interpolate = True
-    assert difference(ours, other, size) <= BOUND
+    assert difference(ours.double(), other.double(), size) <= 1e-9  # in float32, what rounds off differs by processor
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)

@@ -39,7 +39,9 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     arithmetic of ``models.size``; RuntimeError means that the two disagree.  Of several ``members`` that answer
     together, the first is shown.
     """
+    from headway.errors import InputError
     from headway.inference.classifier import Classifier
+    from headway.models.baselines import BaselineConfig
     from headway.models.ensemble import Ensemble
     from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
 
@@ -47,6 +49,8 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     if members > 1:
         pipe = Classifier(pipe.model.members[0], pipe.tokenizer, pipe.labels)
     model = pipe.model
+    if isinstance(model.config, BaselineConfig):
+        raise InputError(f"this is a baseline ({model.config.kind}): it has no blocks of a Transformer to be shown.")
     length = model.config.max_length
     words = wiring_of(model)
     blocks = list(_rows(model))

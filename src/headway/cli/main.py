@@ -113,5 +113,6 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"headway: {error.format_message()}", file=sys.stderr)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
-        print(f"headway: {str(error) or 'interrupted'}", file=sys.stderr)
+        said = str(error.__cause__ or error) if isinstance(error, click.Abort) else str(error)  # click hides it
+        print(f"headway: {said or 'interrupted'}", file=sys.stderr)
         sys.exit(130)

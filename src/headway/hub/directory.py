@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from headway.errors import InputError
+from headway.hub.baselines import TYPES, load_baseline, save_baseline
 from headway.hub.build import build, one_line, own_weights
 from headway.hub.config_file import read_config
 from headway.hub.download import locate
@@ -18,6 +19,7 @@ from headway.hub.kept import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
 from headway.hub.table import write_weights
 from headway.hub.weights import FILE, open_weights
+from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.regular_file import inside
 from headway.storage import write_json, write_whole
@@ -33,6 +35,8 @@ def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
     """
     directory = locate(path, allow_pickle=allow_pickle).path
     theirs = read_config(directory)
+    if theirs.get("model_type") in TYPES:
+        return load_baseline(directory, theirs)
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
         model: Any = build(family, theirs, stored, directory / "config.json")
@@ -50,6 +54,8 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     naming what the nearest one would change, and InputError when nothing can be written there.
     """
     directory = Path(path)
+    if isinstance(model_config(model), BaselineConfig):
+        return save_baseline(model, directory, entries)
     model, head = without_modules(model)
     family, theirs = family_of(model)
     theirs |= head_entries(head)

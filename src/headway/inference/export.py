@@ -17,6 +17,7 @@ from headway.errors import InputError
 from headway.hub.directory import load_model, model_config, save_model
 from headway.hub.download import locate
 from headway.inference.parity import Parity, compare
+from headway.models.baselines import BaselineConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.storage import flush, write_json
@@ -56,6 +57,8 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
     directory = locate(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
     model = load_model(directory, allow_pickle=allow_pickle)
+    if isinstance(config := model_config(model), BaselineConfig):
+        raise InputError(f"{source}: is a baseline ({config.kind}), which no other program reads.")
     tokenizer = None
     if getattr(model, "patches", None) is None:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)

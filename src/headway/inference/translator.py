@@ -13,6 +13,7 @@ from headway.generation.sampling import check_number
 from headway.generation.targets import write_targets
 from headway.hub.generation import TargetRules
 from headway.inference.alignment import Alignment, align
+from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
@@ -82,6 +83,8 @@ class Translator:
         """
         if self.tokenizer.lacks_target_language and len(self.rules.start) < 2:
             raise InputError(f"the model writes many languages; say which: --target-language {self._some_languages()}.")
+        if alignment and isinstance(self.model, RecurrentEncoderDecoder):
+            raise InputError("words are aligned by a Transformer's attention, and this model is a recurrent one.")
         if alignment and not isinstance(self.model, EncoderDecoder):
             raise InputError("this model is a decoder alone: it has no attention from targets to sources to align by.")
         parts = [self.sources_of(text, n_best) for text in texts]

@@ -10,6 +10,7 @@ from headway.errors import InputError
 from headway.hub.directory import check_reads_text, load_model, model_config
 from headway.hub.download import locate
 from headway.hub.fingerprint import fingerprint
+from headway.models.baselines import BaselineConfig
 from headway.models.dropout import set_dropout
 from headway.models.freeze import freeze
 from headway.models.heads import TokenHead
@@ -44,6 +45,8 @@ def load_base(place: str) -> Base:
         raise InputError(f"--from {place}: {what}.")
     model = load_model(path)
     check_reads_text(model, path)
+    if isinstance(config := model_config(model), BaselineConfig):
+        raise InputError(f"{path}: is a baseline ({config.kind}), trained from scratch alone; name a Transformer.")
     return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
 
 

@@ -9,6 +9,14 @@ from typing import Any
 from headway.data.detect import TASKS
 from headway.errors import InputError
 
+MODELS = {
+    "transformer": ("language_modeling", "classification", "translation"),
+    "encoder-decoder": ("translation",),
+    "decoder": ("translation",),
+    **dict.fromkeys(("rnn", "lstm", "gru"), ("language_modeling", "classification", "translation")),
+    **dict.fromkeys(("cnn", "bow"), ("classification",)),
+}
+"""The kinds of model, with the tasks that each can be trained for."""
 DEFAULT_TIME = "5m"
 """For a run that is given neither a time nor steps."""
 
@@ -40,7 +48,7 @@ class TrainOptions:
     time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
     steps: int | None = option(None, "optimiser steps, instead of a time")
     epochs: int | None = option(None, "end after so many passes over the data, if that is sooner")
-    model: str | None = option(None, "wiring (translation) [default: encoder-decoder]", ("encoder-decoder", "decoder"))
+    model: str | None = option(None, "kind of model [default: a Transformer]", tuple(MODELS))
     preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"))
     tokenizer: str | None = option(None, "how text is cut into tokens", ("char", "word", "wordpiece", "bpe"))
     vocab: int | None = option(None, "how many tokens the tokenizer may have")
@@ -154,6 +162,8 @@ class TrainOptions:
         for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
+        if self.from_model is not None and self.model not in (None, "encoder-decoder", "decoder"):
+            raise InputError(f"--model {self.model} begins from scratch; leave out --from, or leave out --model.")
         for name in ("frozen", "contrastive"):
             if getattr(self, name) and self.lora is not None:
                 raise InputError(f"--{name} and --lora were both given; they are two ways to train, choose one.")
@@ -182,7 +192,8 @@ FOR_TASK = {
     "stream": ("language_modeling", "masked_lm"),
     "r_drop": ("classification", "translation"),
     "label_smoothing": ("language_modeling", "classification", "translation"),
-    **dict.fromkeys(("bpe_dropout", "model", "source_language", "target_language"), ("translation",)),
+    **dict.fromkeys(("bpe_dropout", "source_language", "target_language"), ("translation",)),
+    "model": ("language_modeling", "classification", "translation"),
 }
 """Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""
 
@@ -190,6 +201,9 @@ FOR_TASK = {
 def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()) -> None:
     """Raise InputError when an option was given that the task does not read; ``reasons`` say why it is this task."""
     tasks = {task, "masked_lm"} if options.adapt else {task}
+    if options.model is not None and task in FOR_TASK["model"] and task not in MODELS[options.model]:
+        known = ", ".join(name for name, its in MODELS.items() if task in its)
+        raise InputError(f"--model {options.model} is not for {task}, which has {known}.")
     for entry in fields(options):
         wanted = FOR_TASK.get(entry.name, (task,))
         if getattr(options, entry.name) != entry.default and not tasks & set(wanted):

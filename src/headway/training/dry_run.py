@@ -11,6 +11,8 @@ import torch
 
 from headway.data.windows import Position
 from headway.errors import InputError
+from headway.models.baselines import BaselineConfig
+from headway.models.config import TransformerConfig
 from headway.models.lora import count_parameters
 from headway.training.config import TrainOptions, check_for_task, flag
 from headway.training.device import device_of
@@ -87,7 +89,7 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
     count, trained = count_parameters(prepared.model)
     step_tokens = plan.batch_tokens * plan.accumulate
     return Work(
-        config=plan.config,
+        config=_transformer(plan.config),
         tokens=tokens or _tokens_seen(prepared, options, count),
         length=plan.length,
         step_tokens=step_tokens,
@@ -128,6 +130,12 @@ def work_without_data(parameters: float, tokens: float | None, options: TrainOpt
         precision=options.precision or "bfloat16",
         average=bool(options.average),
     )
+
+
+def _transformer(config: Any) -> TransformerConfig:
+    if isinstance(config, BaselineConfig):
+        raise InputError(f"--plan lays out Transformers; --model {config.kind} can only be tried.")
+    return config
 
 
 def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float:

@@ -6,9 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.models.baselines import BaselineStack
 from headway.models.transformer import Stack
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward
+from headway.nn.recurrent import GATES, Recurrent
 from headway.training.shard import like, whole
 
 
@@ -143,6 +145,9 @@ def optimizers(
             module.qkv.weight.stacked = 3  # type: ignore[attr-defined]
         if isinstance(module, FeedForward) and module.gated:
             module.up.weight.stacked = 2  # type: ignore[attr-defined]
+        if isinstance(module, Recurrent):
+            for p in module.parameters():
+                p.stacked = GATES[module.kind]  # type: ignore[attr-defined]
     tables = _large_tables(model) if by_rows else set()
     hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
     depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon takes matrices of all blocks together
@@ -178,8 +183,8 @@ def set_rate(chosen: list[torch.optim.Optimizer], factor: float) -> None:
             group["lr"] = group["peak"] * factor
 
 
-def _stacks(model: nn.Module) -> list[Stack]:
-    return [module for module in model.modules() if isinstance(module, Stack)]
+def _stacks(model: nn.Module) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, Stack | BaselineStack)]
 
 
 def _large_tables(model: nn.Module) -> set[int]:

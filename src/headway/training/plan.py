@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.training.config import TrainOptions
 from headway.training.optim import MUON_RATE
@@ -23,7 +24,7 @@ class Plan:
     """A run with nothing left to decide.  It is kept in headway.json, and a resumed run follows it."""
 
     model: dict[str, Any]
-    """the fields of TransformerConfig"""
+    """the fields of TransformerConfig, or of BaselineConfig"""
     length: int
     batch_tokens: int
     optimizer: str
@@ -80,9 +81,9 @@ class Plan:
     """masked_lm: whether whole words are hidden"""
 
     @property
-    def config(self) -> TransformerConfig:
-        """The model's configuration."""
-        return TransformerConfig.from_dict(self.model)
+    def config(self) -> Any:
+        """The model's configuration: a TransformerConfig, or a BaselineConfig, which has the fields that plans read."""
+        return (BaselineConfig if "kind" in self.model else TransformerConfig).from_dict(self.model)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""

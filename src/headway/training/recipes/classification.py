@@ -28,6 +28,7 @@ from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
+from headway.training.baselines import as_baseline, built_baseline, reference
 from headway.training.config import OF_THE_LOOP, TrainOptions
 from headway.training.contrastive import tune_vectors
 from headway.training.device import device_of
@@ -110,10 +111,14 @@ class ClassificationRecipe(Recipe):
             return frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
         if self.base is not None:
             return fine_tune_classifier_plan(self.options, self.base.config, lengths, self.longest, seconds)
-        return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
+        options, classes = reference(self.options), len(self.labels)
+        plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, classes, self.longest)
+        return as_baseline(plan, self.options, "encoder", classes)
 
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)
+        if (baseline := built_baseline(plan, "encoder", classes)) is not None:
+            return baseline
         if self.base is None:
             head = ClassificationHead(config, classes, norm=lambda: make_norm(config), dropout=config.dropout)
             return initialise(Encoder(config, head), plan.seed)

@@ -20,6 +20,7 @@ from headway.text.chat_ids import encode_chat, encode_prompt
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder
+from headway.training.baselines import as_baseline, reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
@@ -80,9 +81,9 @@ class DialogueRecipe(LanguageModelRecipe):
     def plan(self, seconds: float | None) -> Plan:
         n_tokens = sum(map(len, self.train_examples.ids))
         if self.base is None:
-            options = replace(self.options, length=self.longest)
+            options = replace(reference(self.options), length=self.longest)
             plan = decoder_plan(options, self.tokenizer.vocab_size, n_tokens, seconds, options.steps)
-            return replace(plan, max_examples=options.batch_size)
+            return as_baseline(replace(plan, max_examples=options.batch_size), self.options, "decoder")
         plan = fine_tune_text_plan(self.options, self.base.config, n_tokens, seconds)
         size = self.options.batch_tokens or max(plan.batch_tokens, self.longest)
         return replace(plan, length=self.longest, batch_tokens=size, max_examples=self.options.batch_size)

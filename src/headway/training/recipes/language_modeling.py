@@ -21,6 +21,7 @@ from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder, prepared_base
+from headway.training.baselines import as_baseline, built_baseline, reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
@@ -60,11 +61,16 @@ class LanguageModelRecipe(Recipe):
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
             return fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
-        return decoder_plan(self.options, self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.steps)
+        plan = decoder_plan(
+            reference(self.options), self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.steps
+        )
+        return as_baseline(plan, self.options, "decoder")
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:
             return prepared_base(self.base.model, plan)
+        if (baseline := built_baseline(plan, "decoder")) is not None:
+            return baseline
         # large embeddings where they are normalised for Muon
         std = 1.0 if plan.optimizer == "muon" and not plan.config.tied else 0.02
         return initialise(Decoder(plan.config), plan.seed, embedding_std=std)

@@ -29,6 +29,7 @@ from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
+from headway.training.baselines import as_baseline, built_baseline, reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
@@ -121,11 +122,14 @@ class TranslationRecipe(Recipe):
             return replace(plan, batch_tokens=size, label_smoothing=smoothing)
         tokens = sum(len(source) for source, _ in self.train), sum(len(target) for _, target in self.train)
         size = self.tokenizer.vocab_size
-        return translator_plan(self.options, size, len(self.train), tokens, self.longest, seconds)
+        plan = translator_plan(reference(self.options), size, len(self.train), tokens, self.longest, seconds)
+        return as_baseline(plan, self.options, "encoder-decoder")
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:
             return prepared_base(self.base.model, plan)
+        if (baseline := built_baseline(plan, "encoder-decoder")) is not None:
+            return baseline
         config = plan.config
         return initialise(EncoderDecoder(config), plan.seed, embedding_std=config.d_model**-0.5)
 

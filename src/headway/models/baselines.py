@@ -1,0 +1,265 @@
+"""What Transformers are compared with, in their own wirings: recurrent networks, a text CNN and a bag of words.
+
+    RecurrentDecoder          a language model               RNN, LSTM or GRU
+    BaselineEncoder           a classifier's vectors         the same in both directions, CNN (Kim 2014), bag of words
+    RecurrentEncoderDecoder   a translator                   the same with additive attention (Bahdanau et al. 2015)
+
+Each has the signature of the Transformer whose class it extends, so tasks, training, generation and pipelines serve
+it unchanged; its state has ``reorder``, as caches have.
+
+Letters: B batch, T length (target), S source length, D width, V vocabulary, C classes.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.heads import ClassificationHead, TokenHead, pool
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.nn.additive import AdditiveAttention, AttentionPooling
+from headway.nn.convolution import Convolutions
+from headway.nn.dropout import Dropout
+from headway.nn.recurrent import CELLS, GATES, Recurrent, RecurrentState
+
+KINDS = (*CELLS, "cnn", "bow")
+
+
+@dataclass(frozen=True)
+class BaselineConfig:
+    """What a baseline is made of.  Checked when built: an impossible value raises ValueError."""
+
+    kind: str
+    """rnn, lstm, gru, cnn or bow"""
+    vocab_size: int
+    """how many tokens the model knows"""
+    d_model: int = 128
+    """width of the token vectors, and of what each layer gives"""
+    n_layers: int = 1
+    """recurrent layers; a CNN has 1, a bag of words none: it is 1 for both"""
+    max_length: int = 256
+    """the length trained for"""
+    tied: bool = True
+    """use the token embedding as the output matrix too"""
+    dropout: float = 0.0
+    """probability of dropping an entry before each layer and before the head in training"""
+    widths: tuple[int, ...] = (3, 4, 5)
+    """cnn: over how many tokens its filters reach"""
+
+    bias: ClassVar[tuple[str, ...]] = ("head",)
+    logit_softcap: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        def check(holds: bool, name: str, allowed: str) -> None:
+            if not holds:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but must be {allowed}")
+
+        check(self.kind in KINDS, "kind", "one of " + ", ".join(KINDS))
+        for name in ("vocab_size", "d_model", "n_layers", "max_length"):
+            value = getattr(self, name)
+            check(isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, "a whole number ≥ 1")
+        check(self.recurrent or self.n_layers == 1, "n_layers", f"1 for {self.kind}")
+        check(not self.recurrent or self.d_model % 2 == 0, "d_model", "even: half of it is read in each direction")
+        check(isinstance(self.tied, bool), "tied", "True or False")
+        known = isinstance(self.dropout, int | float) and 0 <= self.dropout < 1
+        check(known, "dropout", "a number from 0 to below 1")
+        whole = isinstance(self.widths, tuple) and all(isinstance(w, int) and 1 <= w <= 64 for w in self.widths)
+        check(whole and bool(self.widths), "widths", "a tuple of whole numbers from 1 to 64")
+        check(self.kind != "cnn" or self.d_model >= len(self.widths), "d_model", "at least one for each of widths")
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it reads token by token."""
+        return self.kind in CELLS
+
+    def but(self, **changes: Any) -> "BaselineConfig":
+        """A copy with some fields changed; unknown names raise TypeError."""
+        return replace(self, **changes)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "BaselineConfig":
+        """Build from plain values, as ``dataclasses.asdict`` gives them; an unknown key raises ValueError."""
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"unknown configuration keys: {', '.join(unknown)}")
+        return cls(**{**values, "widths": tuple(values.get("widths", cls.widths))})
+
+
+class TokenVectors(nn.Module):
+    """The token embedding."""
+
+    def __init__(self, config: BaselineConfig):
+        super().__init__()
+        self.tokens = nn.Embedding(config.vocab_size, config.d_model)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) int -> (B, T, D)."""
+        return self.tokens(ids)
+
+
+class BaselineStack(nn.Module):
+    """Token vectors and the layers over them: what the baselines have where Transformers have a ``Stack``.
+
+    With ``both`` a recurrent one reads in both directions, half of the width in each.
+    """
+
+    def __init__(self, config: BaselineConfig, *, both: bool):
+        super().__init__()
+        self.config = config
+        self.embedding = TokenVectors(config)
+        width = config.d_model
+        layers: list[nn.Module] = []
+        if config.recurrent:
+            state = width // 2 if both else width
+            kind: Any = config.kind
+            layers = [Recurrent(kind, width, state, both=both) for _ in range(config.n_layers)]
+        elif config.kind == "cnn":
+            layers = [Convolutions(width, width, config.widths)]
+        self.blocks = nn.ModuleList(layers)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(
+        self, ids: Tensor, mask: Tensor | None = None, state: RecurrentState | None = None, **unused: None
+    ) -> Tensor:
+        """(B, T) int -> (B, T, D).  With a state, ``ids`` and ``mask`` continue what it has read."""
+        x = self.dropout(self.embedding(ids))
+        for number, layer in enumerate(self.blocks):
+            if isinstance(layer, Recurrent):
+                x, memory = layer(x, mask, None if state is None else state.layers[number])
+                if state is not None:
+                    state.layers[number] = memory
+            else:
+                x = layer(x, mask)
+            x = self.dropout(x)
+        if state is not None:
+            state.length += ids.shape[1]
+        return x
+
+
+class RecurrentDecoder(Decoder):
+    """A language model of RNN, LSTM or GRU layers, each reading what the one below gives."""
+
+    def __init__(self, config: BaselineConfig):
+        nn.Module.__init__(self)
+        if not config.recurrent:
+            raise ValueError(f"{config.kind} cannot predict the next token: it reads all tokens at once")
+        own: Any = config
+        self.config = own
+        self.stack: Any = BaselineStack(config, both=False)
+        self.head = TokenHead(own, self.stack.embedding.tokens)
+
+    def new_state(self) -> Any:
+        """An empty state, to be given to every call that continues the same sequences."""
+        return RecurrentState(self.config.n_layers)
+
+
+class BaselineEncoder(Encoder):
+    """Vectors of tokens that have seen those on both sides (a bag of words: themselves alone), and a head."""
+
+    def __init__(self, config: BaselineConfig, head: nn.Module | None = None):
+        nn.Module.__init__(self)
+        own: Any = config
+        self.config = own
+        self.patches = self.pooler = None
+        self.stack: Any = BaselineStack(config, both=True)
+        self.head = head
+
+
+class BaselineClassificationHead(ClassificationHead):
+    """Pool as suits the model, then one logit for each class.
+
+    Recurrent: attention over the tokens; CNN: the largest answer of each filter; bag of words: the mean.
+    """
+
+    def __init__(self, config: BaselineConfig, n_classes: int):
+        own: Any = config
+        super().__init__(own, n_classes, dense=False, dropout=config.dropout)
+        self.kind = config.kind
+        self.attention = AttentionPooling(config.d_model) if config.recurrent else None
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, C)."""
+        if self.attention is not None:
+            x = self.attention(x, mask)
+        elif self.kind == "cnn":
+            x = (x if mask is None else x.masked_fill(~mask[..., None], -torch.inf)).amax(dim=1)
+        else:
+            x = pool(x, mask, "mean")
+        return self.out(self.dropout(x))
+
+
+class RecurrentEncoderDecoder(EncoderDecoder):
+    """A translator: a recurrent encoder in both directions, and a decoder that attends to what it gives.
+
+    The decoder begins with what the mean of the source says.  Its state asks additive attention for the source, and
+    both together give the next token (the order of Luong et al. 2015, in which all of a target is read at once).
+    """
+
+    def __init__(self, config: BaselineConfig):
+        nn.Module.__init__(self)
+        if not config.recurrent:
+            raise ValueError(f"{config.kind} cannot write a text: it reads all tokens at once")
+        own: Any = config
+        self.config = self.encoder_config = own
+        self.encoder: Any = BaselineStack(config, both=True)
+        self.decoder: Any = BaselineStack(config, both=False)
+        self.shared = True
+        self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
+        width = config.d_model
+        self.begin = nn.Linear(width, width)
+        self.attention = AdditiveAttention(width, width, width)
+        self.combine = nn.Linear(2 * width, width)
+        self.head = TokenHead(own, self.decoder.embedding.tokens)
+
+    def new_state(self) -> Any:
+        """An empty state for ``decode``; the source is kept in it."""
+        return RecurrentState(self.config.n_layers)
+
+    def _read(
+        self, target_ids: Tensor, mask: Tensor | None, source: Tensor, source_mask: Tensor | None, state: Any
+    ) -> Tensor:
+        state = self.new_state() if state is None else state
+        if state.source is None:
+            state.source, state.source_mask = source, source_mask
+            first = torch.tanh(self.begin(pool(source, source_mask, "mean")))[None]  # (1, B, D)
+            memory = (first, torch.zeros_like(first)) if self.decoder.config.kind == "lstm" else (first,)
+            state.layers = [memory] * self.config.n_layers
+        x = self.decoder(target_ids, mask, state)
+        context, _ = self.attention(x, state.source, state.source_mask)
+        return torch.tanh(self.combine(torch.cat([x, context], dim=-1)))
+
+
+def initialise_baseline(model: nn.Module, seed: int, *, embedding_std: float = 0.1) -> nn.Module:
+    """Draw every weight anew from its own generator, in place.
+
+    Recurrent matrices are orthogonal, gate by gate, others uniform with standard deviation 1/√(fan in); biases are
+    zero but that of an LSTM's forget gate, which is one (Jozefowicz et al. 2015): it begins by remembering.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.Linear | nn.Conv1d):
+                bound = (3.0 / (module.weight.numel() / len(module.weight))) ** 0.5
+                module.weight.uniform_(-bound, bound, generator=generator)
+                if module.bias is not None:
+                    module.bias.zero_()
+            if isinstance(module, Recurrent):
+                _draw_recurrent(module, generator)
+        for module in model.modules():
+            if isinstance(module, nn.Embedding):
+                module.weight.normal_(0.0, embedding_std, generator=generator)
+    return model
+
+
+def _draw_recurrent(layer: Recurrent, generator: torch.Generator) -> None:
+    for name, p in layer.core.named_parameters():
+        if name.startswith("weight_hh"):
+            for gate in p.chunk(GATES[layer.kind]):
+                nn.init.orthogonal_(gate, generator=generator)
+        elif name.startswith("weight_ih"):
+            p.uniform_(-((3.0 / p.shape[1]) ** 0.5), (3.0 / p.shape[1]) ** 0.5, generator=generator)
+        else:
+            p.zero_()
+            if layer.kind == "lstm" and name.startswith("bias_ih"):
+                p.chunk(4)[1].fill_(1.0)

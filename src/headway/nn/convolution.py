@@ -1,0 +1,38 @@
+"""Convolutions over tokens (Kim 2014): each filter looks at a few neighbouring tokens, wherever they stand.
+
+Letters: B batch, T length, D width, F filters of one width.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Convolutions(nn.Module):
+    """Filters of several widths side by side, D in all, followed by ReLU.
+
+    At the ends of a text they reach into zeros, as into padding: a text gives the same in any batch.
+    """
+
+    def __init__(self, d_in: int, d_out: int, widths: Sequence[int]):
+        super().__init__()
+        if not widths or min(widths) < 1 or d_out < len(widths):
+            raise ValueError(
+                f"widths are {list(widths)} for {d_out} filters; expected whole numbers ≥ 1, a filter each"
+            )
+        each, left = divmod(d_out, len(widths))
+        self.widths = tuple(widths)
+        self.filters = nn.ModuleList(nn.Conv1d(d_in, each + (n < left), width) for n, width in enumerate(widths))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D): at each token, what the filters that are centred there give."""
+        if mask is not None:
+            x = x * mask[..., None]
+        x = x.mT  # (B, D, T)
+        found = [
+            conv(F.pad(x, ((width - 1) // 2, width // 2)))
+            for conv, width in zip(self.filters, self.widths, strict=True)
+        ]  # of (B, F, T)
+        return torch.relu(torch.cat(found, dim=1)).mT

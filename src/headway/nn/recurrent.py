@@ -1,0 +1,105 @@
+"""Recurrent layers: what was read is kept in a state of fixed size, changed token by token.
+
+    RNN     h ← tanh(W x + b + U h + d)                                          (Elman 1990)
+    LSTM    i, f, o = σ(...), g = tanh(...);  c ← f c + i g;  h ← o tanh(c)      (Hochreiter and Schmidhuber 1997)
+    GRU     r, z = σ(...), n = tanh(W x + b + r (U h + d));  h ← (1 - z) n + z h (Cho et al. 2014)
+
+torch's kernels compute them, gates stacked in torch's order; ``step`` has the equations for one token, to read and to
+test by.  No token can be read before the one that precedes it: that is what attention does away with.
+
+Letters: B batch, T length, D width of what is read, H width of the state, G gates.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+Cell = Literal["rnn", "lstm", "gru"]
+CELLS: dict[str, Any] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+"""G: how many matrices of H rows stand on top of each other in W and in U."""
+
+Memory = tuple[Tensor, ...]
+"""(h,), of an LSTM (h, c): each (directions, B, H)."""
+
+
+class Recurrent(nn.Module):
+    """One recurrent layer, over any tokens that are real; with ``both``, one in each direction, side by side."""
+
+    def __init__(self, kind: Cell, d_in: int, d_state: int, *, both: bool = False):
+        super().__init__()
+        if kind not in CELLS:
+            raise ValueError(f"the cell is {kind!r}, but must be one of {', '.join(CELLS)}")
+        self.kind = kind
+        self.core = CELLS[kind](d_in, d_state, batch_first=True, bidirectional=both)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, memory: Memory | None = None) -> tuple[Tensor, Memory]:
+        """(B, T, D) -> (B, T, H) or, in both directions, (B, T, 2 H); and the memory after the last real token.
+
+        ``mask`` (B, T) is true where a token is: others change nothing, wherever they stand, and give zeros.
+        """
+        if mask is None or bool(mask.all()):
+            y, after = self._run(x, memory)
+            return y, after
+        order = (~mask).long().argsort(dim=1, stable=True)  # (B, T): real tokens first
+        places = order[..., None]
+        lengths = mask.sum(dim=1)
+        together = x.gather(1, places.expand(-1, -1, x.shape[2]))
+        packed = pack_padded_sequence(together, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        found, after = self._run(packed, memory)
+        y, _ = pad_packed_sequence(found, batch_first=True, total_length=x.shape[1])
+        y = torch.zeros_like(y).scatter(1, places.expand(-1, -1, y.shape[2]), y) * mask[..., None]
+        if bool((lengths == 0).any()):  # rows without a token keep what they remember
+            before = memory or tuple(torch.zeros_like(part) for part in after)
+            after = tuple(torch.where(lengths[None, :, None] > 0, *pair) for pair in zip(after, before, strict=True))
+        return y, after
+
+    def _run(self, x: Any, memory: Memory | None) -> tuple[Any, Memory]:
+        if self.kind == "lstm":
+            return self.core(x, memory)
+        y, h = self.core(x, None if memory is None else memory[0])
+        return y, (h,)
+
+
+def step(kind: Cell, x: Tensor, memory: Memory, w: Tensor, u: Tensor, b: Tensor, d: Tensor) -> Memory:
+    """One token by the equations: x (B, D), memory of (B, H) each, w (G H, D), u (G H, H), b and d (G H,).
+
+    Slow, and what the layer is tested by.
+    """
+    h = memory[0]
+    read, kept = (part.chunk(GATES[kind], dim=-1) for part in (x @ w.T + b, h @ u.T + d))  # G of (B, H)
+    if kind == "rnn":
+        return (torch.tanh(read[0] + kept[0]),)
+    if kind == "gru":
+        r, z = (torch.sigmoid(read[n] + kept[n]) for n in range(2))
+        n = torch.tanh(read[2] + r * kept[2])
+        return ((1 - z) * n + z * h,)
+    i, f, g, o = (one + other for one, other in zip(read, kept, strict=True))
+    c = torch.sigmoid(f) * memory[1] + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class RecurrentState:
+    """What a recurrent model remembers between calls: a memory for each layer, of the same size however much was read.
+
+    ``source`` (B, S, D) and ``source_mask`` (B, S) are those of an encoder-decoder.
+    """
+
+    def __init__(self, n_layers: int):
+        self.layers: list[Memory | None] = [None] * n_layers
+        self.length = 0
+        """how many tokens have been read, padding included"""
+        self.source: Tensor | None = None
+        self.source_mask: Tensor | None = None
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the given rows of the batch, in that order; rows may repeat or be left out.  ``rows`` is (B',) int64."""
+        self.layers = [
+            None if memory is None else tuple(part.index_select(1, rows) for part in memory) for memory in self.layers
+        ]
+        if self.source is not None:
+            self.source = self.source.index_select(0, rows)
+        if self.source_mask is not None:
+            self.source_mask = self.source_mask.index_select(0, rows)

@@ -1,0 +1,119 @@
+"""``--model lstm`` and the like: the plan of a Transformer for the task, with a baseline of its size in its place.
+
+Everything else stays: the data, the tokenizer, the batches, how long it is trained and how that is measured.  The width
+is the even one by which the baseline has as nearly as possible the Transformer's number of parameters.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+from torch import nn
+
+from headway.errors import InputError
+from headway.models.baselines import (
+    BaselineClassificationHead,
+    BaselineConfig,
+    BaselineEncoder,
+    RecurrentDecoder,
+    RecurrentEncoderDecoder,
+    initialise_baseline,
+)
+from headway.models.lora import count_parameters
+from headway.models.size import Head, Wiring, parameters
+from headway.nn.recurrent import CELLS
+from headway.training.config import TrainOptions
+from headway.training.plan import Decision, Plan
+
+RATES = {"rnn": 1e-3, "lstm": 4e-3, "gru": 3e-3, "cnn": 1e-3, "bow": 5e-3}
+"""Learning rates (Adam's), unless one is asked for."""
+LAYERS = {"decoder": 2, "encoder": 1, "encoder-decoder": 1}
+"""Recurrent layers by the wiring."""
+WIDEST = 4096
+
+
+def baseline_kind(options: TrainOptions) -> str | None:
+    """The baseline that was asked for, or None for a Transformer."""
+    return None if options.model in (None, "transformer", "encoder-decoder", "decoder") else options.model
+
+
+def reference(options: TrainOptions) -> TrainOptions:
+    """The options of the Transformer that a baseline is to be like; for a Transformer itself, its own."""
+    return options if baseline_kind(options) is None else replace(options, d_model=None, layers=None)
+
+
+def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
+    """The plan with the baseline that was asked for, if one was.  Raises InputError for options that it lacks."""
+    kind = baseline_kind(options)
+    if kind is None:
+        return plan
+    if options.heads is not None:
+        raise InputError(f"--heads is for Transformers; --model {kind} has none, leave it out.")
+    if options.preset is not None:
+        raise InputError(f"--preset is for Transformers; with --model {kind} give --d-model and --layers.")
+    if options.layers is not None and kind not in CELLS:
+        raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has none to choose.")
+    before = plan.config
+    head = Head("classes", n_classes, norm=True) if n_classes is not None else None
+    wanted = parameters(before, wiring=wiring, head=head)["total"]
+    config = BaselineConfig(
+        kind,
+        vocab_size=before.vocab_size,
+        d_model=options.d_model or 4,
+        n_layers=options.layers or (LAYERS[wiring] if kind in CELLS else 1),
+        max_length=before.max_length,
+        tied=before.tied,
+        dropout=before.dropout,
+    )
+    why = "--d-model"
+    if options.d_model is None:
+        config, why = matched(config, wiring, wanted, n_classes), f"as nearly as many as a Transformer's {wanted:,}"
+    count = count_baseline(config, wiring, n_classes)
+    depth = f", {config.n_layers} layers" if config.recurrent else ""
+    size = f"{count / 1e6:.2f} M parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
+    decisions = [
+        asdict(Decision("model", size, why, "--d-model, --layers, --length")),
+        asdict(
+            Decision("format", f"headway-{kind}", "no Hugging Face class is like it: Headway alone reads it", "--model")
+        ),
+    ]
+    return replace(
+        plan,
+        model=asdict(config),
+        optimizer=options.optimizer or "adamw",
+        learning_rate=options.learning_rate or RATES[kind],
+        precision=options.precision or "float32",
+        decisions=[*decisions, *(one for one in plan.decisions if one["what"] != "model")],
+    )
+
+
+def matched(config: BaselineConfig, wiring: Wiring, wanted: int, n_classes: int | None = None) -> BaselineConfig:
+    """The configuration with the even width by which its number of parameters comes nearest to ``wanted``."""
+    low, high = 1, WIDEST // 2  # halves of the width; the number grows with it
+    while low < high:
+        middle = (low + high) // 2
+        if count_baseline(config.but(d_model=2 * middle), wiring, n_classes) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    near = [config.but(d_model=2 * half) for half in (max(2, low - 1), max(2, low))]
+    return min(near, key=lambda one: abs(count_baseline(one, wiring, n_classes) - wanted))
+
+
+def count_baseline(config: BaselineConfig, wiring: Wiring, n_classes: int | None = None) -> int:
+    """How many numbers it learns."""
+    with torch.device("meta"):
+        return count_parameters(_made(config, wiring, n_classes))[0]
+
+
+def built_baseline(plan: Plan, wiring: Wiring, n_classes: int | None = None) -> nn.Module | None:
+    """The baseline of a plan at the start of training; None where that is for a Transformer."""
+    config = plan.config
+    return (
+        initialise_baseline(_made(config, wiring, n_classes), plan.seed) if isinstance(config, BaselineConfig) else None
+    )
+
+
+def _made(config: BaselineConfig, wiring: Wiring, n_classes: int | None) -> nn.Module:
+    if wiring == "encoder":
+        return BaselineEncoder(config, None if n_classes is None else BaselineClassificationHead(config, n_classes))
+    return RecurrentDecoder(config) if wiring == "decoder" else RecurrentEncoderDecoder(config)

@@ -1,0 +1,151 @@
+"""``--model lstm`` and the like: trained, taken up, saved, used and measured as Transformers are."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import InputError
+from headway.models.baselines import BaselineConfig, RecurrentDecoder, RecurrentEncoderDecoder
+from headway.science.promises.check import Check
+from headway.science.verify import verify
+from headway.training.baselines import count_baseline, matched
+
+OPTIONS: dict[str, Any] = {
+    **{"d_model": 24, "batch_tokens": 256, "steps": 30, "evaluations": 2, "log_every": 1, "threads": 1},
+    "quiet": True,
+}
+WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    draw, folder = random.Random(3), tmp_path_factory.mktemp("inputs")
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(300)]
+    found = {name: folder / name for name in ("notes.txt", "rows.csv", "pairs.tsv")}
+    found["notes.txt"].write_text("\n".join(texts))
+    rows = [f"{text},{'wet' if 'river' in text or 'cloud' in text else 'dry'}" for text in texts]
+    found["rows.csv"].write_text("\n".join(["text,label", *rows]))
+    found["pairs.tsv"].write_text("\n".join(["en\tde", *(f"{text}\t{text.upper()}" for text in texts)]))
+    return found
+
+
+MODELS = {
+    **{f"language model, {kind}": ("notes.txt", kind, {"length": 32}) for kind in ("rnn", "lstm", "gru")},
+    **{f"classifier, {kind}": ("rows.csv", kind, {}) for kind in ("rnn", "lstm", "gru", "cnn", "bow")},
+    "translator, gru": ("pairs.tsv", "gru", {"task": "translation", "tokenizer": "char"}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_is_trained_loaded_and_measured_again(name: str, inputs: dict[str, Path], tmp_path: Path):
+    path, kind, more = MODELS[name]
+    found = headway.train(inputs[path], out=tmp_path / "run", model=kind, **{**OPTIONS, **more})
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    first, last = [line["val_loss"] for line in log if line["event"] == "evaluation"][:: len(log)] or [0], found
+    assert last["val_loss"] < first[0]
+    pipe = headway.load(tmp_path / "run")
+    assert pipe.model.config.kind == kind and pipe.model.config.d_model == 24
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["model_type"] == f"headway-{kind}"
+    if path == "rows.csv":
+        assert set(pipe("the river")["scores"]) == {"wet", "dry"}
+        assert len(pipe(["the river", "seven stone house"])) == 2
+    elif path == "notes.txt":
+        text = pipe("river", max_tokens=9, temperature=0.0)
+        assert isinstance(text, str) and text == "".join(pipe.stream("river", max_tokens=9, temperature=0.0))
+    else:
+        assert isinstance(pipe("green stone"), str)
+
+
+@pytest.mark.parametrize("path", ["notes.txt", "rows.csv"])
+def test_what_is_broken_off_is_taken_up(path: str, inputs: dict[str, Path], tmp_path: Path):
+    options = {**OPTIONS, "model": "lstm", "dropout": 0.2, "steps": 12}
+    headway.train(inputs[path], out=tmp_path / "whole", **options)
+    headway.train(inputs[path], out=tmp_path / "parts", **{**options, "steps": 7}, schedule="constant_then_decay")
+    runs = [tmp_path / "whole", tmp_path / "again"]
+    headway.train(inputs[path], out=runs[1], **options)
+    losses = [[json.loads(line).get("loss") for line in (run / "log.jsonl").read_text().splitlines()] for run in runs]
+    assert losses[0] == losses[1]
+
+
+def test_evaluate_gives_the_loss_of_training(inputs: dict[str, Path], tmp_path: Path, in_process: Callable):
+    found = headway.train(inputs["notes.txt"], out=tmp_path / "run", model="gru", **OPTIONS, length=32)
+    status, out, _ = in_process("evaluate", tmp_path / "run", inputs["notes.txt"], "--json", "--quiet")
+    assert status == 0 and json.loads(out.splitlines()[-1])["val_loss"] == pytest.approx(found["val_loss"], abs=1e-5)
+
+
+def test_the_size_is_that_of_the_transformer(inputs: dict[str, Path], tmp_path: Path):
+    options = {name: value for name, value in OPTIONS.items() if name != "d_model"} | {"steps": 1}
+    counts = {}
+    for kind in (None, "lstm", "rnn", "cnn"):
+        counts[kind] = headway.train(inputs["rows.csv"], out=tmp_path / str(kind), model=kind, **options)["parameters"]
+    for kind in ("lstm", "rnn", "cnn"):
+        assert counts[kind] == pytest.approx(counts[None], rel=0.02), kind
+
+
+@pytest.mark.parametrize("wiring", ["encoder", "decoder", "encoder-decoder"])
+def test_no_other_width_comes_nearer(wiring: Any):
+    classes = 3 if wiring == "encoder" else None
+    config = BaselineConfig("gru", vocab_size=101, d_model=2, n_layers=2)
+    for wanted in (10_000, 123_457):
+        found = matched(config, wiring, wanted, classes)
+        own = abs(count_baseline(found, wiring, classes) - wanted)
+        for other in (found.d_model - 2, found.d_model + 2):
+            assert own <= abs(count_baseline(found.but(d_model=other), wiring, classes) - wanted)
+
+
+def test_counted_without_being_built():
+    config = BaselineConfig("lstm", vocab_size=101, d_model=26, n_layers=2)
+    for wiring, made in (("decoder", RecurrentDecoder), ("encoder-decoder", RecurrentEncoderDecoder)):
+        assert count_baseline(config, wiring) == sum(p.numel() for p in made(config).parameters())  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "said"),
+    [
+        (
+            "notes.txt",
+            {"model": "cnn"},
+            "--model cnn is not for language_modeling, which has transformer, rnn, lstm, gru",
+        ),
+        ("rows.csv", {"model": "decoder"}, "--model decoder is not for classification"),
+        ("rows.csv", {"model": "lstm", "heads": 2}, "--heads is for Transformers"),
+        ("rows.csv", {"model": "lstm", "preset": "tiny"}, "--preset is for Transformers"),
+        ("rows.csv", {"model": "cnn", "layers": 2}, "--layers is for Transformers and recurrent"),
+        ("rows.csv", {"model": "lstm", "d_model": 25}, "d_model is 25, but must be even"),
+        ("rows.csv", {"model": "lstm", "from_model": "any"}, "--model lstm begins from scratch"),
+    ],
+)
+def test_what_does_not_go_together_is_one_message(
+    path: str, options: dict[str, Any], said: str, inputs: dict[str, Path], tmp_path: Path
+):
+    with pytest.raises(InputError, match=said):
+        headway.train(inputs[path], out=tmp_path / "run", steps=1, quiet=True, **options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["language model, lstm", "classifier, cnn", "translator, gru"])
+def test_a_baseline_keeps_its_promises(name: str, inputs: dict[str, Path], tmp_path: Path, monkeypatch: Any):
+    path, kind, more = MODELS[name]
+    skipped = Check("resume", "training", skipped="tests/science has it")
+    monkeypatch.setattr("headway.science.verify.check_resume", lambda *given: skipped)
+    headway.train(inputs[path], out=tmp_path / "run", model=kind, **{**OPTIONS, "steps": 3, **more})
+    found = {check["name"]: check["passed"] for check in verify(tmp_path / "run")["checks"]}
+    assert found.pop("cache") is (None if name.startswith("classifier") else True)
+    assert found.pop("export") is found.pop("resume") is None
+    assert found == dict.fromkeys(["batch", "accumulation", "checkpoints"], True)
+
+
+def test_verbs_for_transformers_say_so(inputs: dict[str, Path], tmp_path: Path, in_process: Callable):
+    headway.train(inputs["rows.csv"], out=tmp_path / "run", model="bow", **OPTIONS)
+    for words in (("explain", tmp_path / "run"), ("train", inputs["rows.csv"], "--from", tmp_path / "run")):
+        status, _, err = in_process(*words, "--quiet")
+        assert status == 2 and "baseline" in err and err.count("\n") == 1, err
+    status, _, err = in_process("export", tmp_path / "run", "--to", "hf", "--out", tmp_path / "hf", "--quiet")
+    assert status == 2 and err.count("\n") == 1, err
+    status, _, err = in_process("train", inputs["rows.csv"], "--model", "lstm", "--plan", "--steps", "5")
+    assert status == 2 and "--plan lays out Transformers" in err
