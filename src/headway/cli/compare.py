@@ -1,0 +1,83 @@
+"""``headway compare``: architectures side by side on one file."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options, threads_option
+from headway.cli.train import default_out
+
+
+@click.command(short_help="Train several kinds of model on your file, side by side.")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option(
+    "--models", required=True, help="What to compare, with commas: transformer,lstm,gru,rnn,cnn,bow, MODEL..."
+)
+@click.option("--match", default="time", show_default=True, help="What is equal for all: time, parameters or tokens.")
+@click.option("--time", "limit", default="5m", show_default=True, help="Time of each model, trials and seeds included.")
+@click.option("--trials", default=1, show_default=True, help="Learning rates that each model may try.")
+@click.option("--seeds", default=1, show_default=True, help="Seeds that each model is trained with.")
+@click.option("--validation", multiple=True, help="File to validate on; else a part is held out.")
+@click.option("--test", help="File that the finished models are measured on, once; nothing is chosen by it.")
+@click.option("--out", help="Where the comparison is kept.  [default: runs/ and the input's name]")
+@click.option("--seed", default=0, show_default=True, help="The first seed; the held-out rows follow from it.")
+@click.option("--task", help="What to train for, if not found by itself.")
+@click.option("--text-column", help="Column that holds the text.")
+@click.option("--label-column", help="Column that holds the label.")
+@click.option("--tokenizer", help="How text is cut into tokens; that of a pretrained MODEL is its own.")
+@click.option("--length", type=int, help="Longest sequence in tokens.")
+@threads_option
+@output_options
+def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Train several models on INPUTS with the same split, tokenizer, budget, trials and seeds, and compare them.
+
+    Each of --models has --time in all.  transformer, lstm, gru and rnn are for language models, translators and
+    classifiers, cnn and bow for classifiers; any other name is a pretrained model, which is fine-tuned.  The result is
+    a table with advice, compare.json, report.html and plots in --out.  The same command goes on with a comparison that
+    was broken off.
+    """
+    started = time.monotonic()
+    from headway.reports.comparison import write_comparison
+    from headway.science.compare import Contest, compare
+    from headway.training.progress import shown_to
+
+    place = Path(out) if out is not None else default_out(inputs).with_name(default_out(inputs).name + "-compared")
+    contest = Contest(
+        inputs=list(inputs),
+        models=[name.strip() for name in given.pop("models").split(",") if name.strip()],
+        time=limit,
+        validation=list(given.pop("validation")),
+        **{name: given.pop(name) for name in ("match", "trials", "seeds", "seed", "test")},
+        options={name: value for name, value in given.items() if value is not None},
+    )
+    progress = shown_to(quiet)
+    try:
+        found = compare(contest, place, progress)
+    finally:
+        progress.close()
+    write_comparison(found, place)
+    result = {"task": found["task"], "seconds": time.monotonic() - started, "out": str(place), **found}
+    emit(result, as_json, [*_table(found), "", *found["advice"], "", f"report, plots and compare.json: {place}"])
+
+
+def _table(found: dict[str, Any]) -> list[str]:
+    """The rows as a table, best first."""
+    heads = ["model", found["metric"].replace("_", " "), "95 % interval", "parameters", "trained, s", "tokens/s"]
+    heads += ["latency, ms", "throughput/s", "memory, MB"]
+    lines = [heads]
+    for row in found["rows"]:
+        if "failed" in row:
+            lines.append([row["model"], "failed", row["failed"][:60], *[""] * (len(heads) - 3)])
+            continue
+        between = "-" if row["interval"] is None else "{:.4g} to {:.4g}".format(*row["interval"])
+        lines.append(
+            [
+                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", f"{row['seconds']:.0f}"),
+                *(f"{row['tokens_per_second']:,.0f}", f"{row['latency_ms']:.2f}", f"{row['throughput']:,.0f}"),
+                f"{row['memory_mb']:,.0f}",
+            ]
+        )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

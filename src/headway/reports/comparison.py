@@ -1,0 +1,144 @@
+"""A comparison as plots and as ``report.html``, one page with the plots inside."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from headway.reports.plots import line, plotted
+from headway.reports.style import CSS
+from headway.reports.tables import table
+from headway.reports.wording import Html, escape
+from headway.storage import write_whole
+
+NAMES = {
+    "bits_per_byte": "bits per byte",
+    "accuracy": "accuracy",
+    "chrf": "chrF",
+}
+WIDE = "figure svg { background: #fff; } main { max-width: 60rem; }"
+PLOTS = {
+    "quality": "What each model reaches; the bar is the 95 % interval over seeds.",
+    "curves": "The held-out part in the course of training, against time and against tokens read.",
+    "speed": "How many tokens are trained on, and how many answers given, a second.",
+    "lengths": "The time that training takes for a token, in longer and longer sequences.",
+}
+
+
+def write_comparison(found: dict[str, Any], folder: Path) -> None:
+    """Write the plots of a comparison (png and svg) and ``report.html`` into ``folder``.
+
+    Raises InputError where matplotlib is missing.
+    """
+    rows = [row for row in found["rows"] if "failed" not in row]
+    if not rows:
+        return
+    colours = {row["model"]: line(number) for number, row in enumerate(rows)}
+    _quality(found, rows, colours, folder / "quality")
+    _curves(found, rows, colours, folder / "curves")
+    _speed(found, rows, colours, folder / "speed")
+    names = ["quality", "curves", "speed"]
+    if sum(bool(row["lengths"]) for row in rows):
+        _lengths(rows, colours, folder / "lengths")
+        names.append("lengths")
+    text = _page(found, rows, names, folder)
+    write_whole(folder / "report.html", lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def _quality(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
+    with plotted(place, height=0.9 + 0.45 * len(rows)) as axes:
+        for at, row in enumerate(reversed(rows)):
+            look = colours[row["model"]]
+            if row["interval"]:
+                axes.plot(row["interval"], [at, at], color=look["color"], linewidth=2)
+            axes.plot(row["values"], [at] * len(row["values"]), look["marker"], color=look["color"], alpha=0.35)
+            axes.plot([row["mean"]], [at], look["marker"], color=look["color"], markersize=8)
+        axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
+        better = "less is better" if found["metric"] == "bits_per_byte" else "more is better"
+        axes.set_xlabel(f"{NAMES[found['metric']]} ({better})")
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+
+
+def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
+    metric = found["metric"] if found["metric"] != "chrf" else "val_loss"  # measured at the end alone
+    with plotted(place, columns=2, width=9.0) as (left, right):
+        for row in rows:
+            for number, curve in enumerate(row["curves"]):
+                points = [one for one in curve if one.get(metric) is not None]
+                look = {**colours[row["model"]], "alpha": 1.0 if number == 0 else 0.4}
+                label = row["model"] if number == 0 else None
+                left.plot([one["seconds"] for one in points], [one[metric] for one in points], **look, label=label)
+                points = [one for one in points if one["tokens"]]
+                right.plot([one["tokens"] for one in points], [one[metric] for one in points], **look)
+        left.set_xlabel("training time, seconds")
+        right.set_xlabel("tokens read in training")
+        right.set_xscale("log")
+        for axes in (left, right):
+            axes.set_ylabel(NAMES.get(metric, "loss, nats per token") + ", held-out part")
+        left.legend()
+
+
+def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
+    what = {"classification": "texts classified", "language_modeling": "tokens written"}
+    with plotted(place, columns=2, width=9.0, height=0.9 + 0.45 * len(rows)) as (left, right):
+        for axes, key, label in (
+            (left, "tokens_per_second", "tokens trained on a second"),
+            (right, "throughput", f"{what.get(found['task'], 'texts translated')} a second, 32 texts at once"),
+        ):
+            values = [row[key] for row in reversed(rows)]
+            bars = axes.barh(
+                range(len(rows)), values, color=[colours[row["model"]]["color"] for row in reversed(rows)], height=0.6
+            )
+            axes.bar_label(bars, [f" {value:,.0f}" for value in values], fontsize=9)
+            axes.set_xlim(0, 1.25 * max(values) or 1)
+            axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
+            axes.set_xlabel(label)
+            axes.grid(False, axis="y")
+
+
+def _lengths(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
+    with plotted(place) as axes:
+        for row in rows:
+            at = [one["length"] for one in row["lengths"]]
+            axes.plot(at, [one["microseconds"] for one in row["lengths"]], **colours[row["model"]], label=row["model"])
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("tokens of a sequence")
+        axes.set_ylabel("time for a token of training, µs")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.legend()
+
+
+def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], folder: Path) -> str:
+    metric = NAMES[found["metric"]]
+    heads = ["model", metric, "interval", "parameters", "trained", "tokens/s", "latency", "answers/s", "memory"]
+    cells = []
+    for row in rows:
+        between = "–" if row["interval"] is None else "{:.4g} to {:.4g}".format(*row["interval"])
+        cells.append(
+            [
+                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", f"{row['seconds']:.0f} s"),
+                *(f"{row['tokens_per_second']:,.0f}", f"{row['latency_ms']:.2f} ms", f"{row['throughput']:,.0f}"),
+                f"{row['memory_mb']:,.0f} MB",
+            ]
+        )
+    caption = f"{metric} on {found['measured_on']}; the mean over {found['seeds']} seed(s)."
+    pictures = "".join(
+        f"<figure>{_drawing(folder / f'{name}.svg')}<figcaption>{escape(PLOTS[name])}</figcaption></figure>"
+        for name in names
+    )
+    said = "".join(f"<p>{escape(text)}</p>" for text in found["advice"])
+    budget = f"matched by {found['match']}; {found['budget']} for each model, {found['trials']} trial(s)"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Comparison</title>\n<style>{CSS}{WIDE}</style>\n"
+        f"</head>\n<body>\n<main>\n<h1>{escape(', '.join(row['model'] for row in rows))}</h1>\n"
+        f'<p class="soft">{escape(budget)}</p>\n{said}\n{table(heads, cells, caption=caption)}\n{pictures}\n'
+        "<footer>Made by Headway from compare.json in this directory.</footer>\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _drawing(path: Path) -> Html:
+    """An SVG file as a part of a page."""
+    text = path.read_text(encoding="utf-8")
+    return Html(re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL))

@@ -1,0 +1,68 @@
+"""What a comparison means for this task, these data and this machine, with the reasons."""
+
+from typing import Any
+
+CLOSE = 0.01
+"""Without intervals, two models whose quality differs by less than this share of it are counted as equal."""
+
+
+def advice(result: dict[str, Any], *, better: int) -> list[str]:
+    """Sentences about the rows of a comparison; ``better`` is 1 where more of the metric is better, else -1."""
+    rows = sorted((row for row in result["rows"] if "failed" not in row), key=lambda row: -better * row["mean"])
+    failed = [row["model"] for row in result["rows"] if "failed" in row]
+    said = [f"Not trained: {', '.join(failed)}."] if failed else []
+    if not rows:
+        return said
+    best, metric = rows[0], result["metric"].replace("_", " ")
+    equals = [row for row in rows[1:] if _equal(best, row)]
+    if not equals:
+        second = f", ahead of {rows[1]['model']} ({rows[1]['mean']:.4g})" if rows[1:] else ""
+        said.append(f"Take {best['model']}: its {metric} of {best['mean']:.4g} is the best{second}.")
+    else:
+        names = ", ".join(row["model"] for row in equals)
+        why = "their intervals overlap" if best["interval"] else "one seed each does not tell them apart"
+        said.append(f"{best['model']} has the best {metric}, {best['mean']:.4g}, but {names} may be as good: {why}.")
+        fastest = max([best, *equals], key=lambda row: row["throughput"])
+        smallest = min([best, *equals], key=lambda row: row["parameters"])
+        said.append(
+            f"Of these, {fastest['model']} answers the most ({fastest['throughput']:,.0f} a second) and "
+            f"{smallest['model']} is the smallest ({smallest['parameters']:,} parameters)."
+        )
+    quickest = max(rows, key=lambda row: row["throughput"])
+    if quickest is not best and quickest["throughput"] > 2 * best["throughput"]:
+        said.append(
+            f"If speed matters more: {quickest['model']} answers {quickest['throughput'] / best['throughput']:.1f} "
+            f"times as many, with a {metric} of {quickest['mean']:.4g}."
+        )
+    least = min(rows, key=lambda row: row["memory_mb"])
+    if least["memory_mb"] < 0.5 * best["memory_mb"]:
+        said.append(
+            f"Training {best['model']} took {best['memory_mb']:,.0f} MB at its peak, {least['model']} "
+            f"{least['memory_mb']:,.0f} MB."
+        )
+    said += _lengths(rows)
+    if result["seeds"] == 1:
+        said.append("One seed each: differences of a few points in the last digits mean nothing; see --seeds.")
+    if result["trials"] == 1:
+        said.append("Learning rates are the presets', not searched for; see --trials.")
+    return said
+
+
+def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two rows cannot be told apart."""
+    if one["interval"] and other["interval"]:
+        return one["interval"][0] <= other["interval"][1] and other["interval"][0] <= one["interval"][1]
+    return abs(one["mean"] - other["mean"]) < CLOSE * abs(one["mean"])
+
+
+def _lengths(rows: list[dict[str, Any]]) -> list[str]:
+    """How the time of a token grows from the shortest to the longest sequences that all were timed at."""
+    timed = {
+        row["model"]: {at["length"]: at["microseconds"] for at in row["lengths"]} for row in rows if row["lengths"]
+    }
+    shared = sorted(set.intersection(*map(set, timed.values()))) if timed else []
+    if len(shared) < 2:
+        return []
+    short, long = shared[0], shared[-1]
+    grown = ", ".join(f"{name} {found[long] / found[short]:.1f} times" for name, found in timed.items())
+    return [f"In sequences of {long} tokens instead of {short}, with as many tokens at once, a token takes: {grown}."]

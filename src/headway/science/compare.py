@@ -1,0 +1,271 @@
+"""Architectures side by side: the same split, tokenizer, budget, number of trials and of seeds for all.
+
+    time         each model has the same time, its trials and its seeds included
+    parameters   each model has as many parameters as the first one, and the same time
+    tokens       each model reads as many tokens as the first one does in its time
+
+A trial is a training with another learning rate; the best by the held-out part is trained with the other seeds, and
+counts as the first of them.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.data.table import Table
+from headway.errors import InputError, RunFailed
+from headway.inference.evaluation import evaluate
+from headway.inference.load import load
+from headway.models.baselines import BaselineConfig
+from headway.models.size import Wiring
+from headway.nn.recurrent import CELLS
+from headway.science.advice import advice
+from headway.science.entrant import Entrant, curve, entrants, speed, token_seconds, trained, words_of
+from headway.storage import write_json
+from headway.training.baselines import LAYERS, matched
+from headway.training.config import TrainOptions, seconds
+from headway.training.prepare import read_input
+from headway.training.progress import Silent
+
+QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accuracy", 1), "translation": ("chrf", 1)}
+"""By task, the metric that decides, and whether more (1) or less (-1) of it is better."""
+MATCHES = ("time", "parameters", "tokens")
+RATES = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
+"""Learning rates over that of the preset, in the order in which they are tried."""
+SAMPLE = 64
+"""Texts with which speed is measured."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is compared, and how."""
+
+    inputs: list[str]
+    models: list[str]
+    match: str = "time"
+    time: str = "5m"
+    trials: int = 1
+    seeds: int = 1
+    seed: int = 0
+    validation: list[str] = field(default_factory=list)
+    test: str | None = None
+    """a file that is measured once, by the finished models"""
+    options: dict[str, Any] = field(default_factory=dict)
+    """options of ``train`` that all of them have"""
+
+    def __post_init__(self) -> None:
+        if self.match not in MATCHES:
+            raise InputError(f"--match is {self.match!r}; it can be {', '.join(MATCHES)}.")
+        if not 1 <= self.trials <= len(RATES):
+            raise InputError(f"--trials is {self.trials}; it can be from 1 to {len(RATES)}.")
+        if self.match == "parameters" and self.models[:1] not in (["transformer"], ["encoder-decoder"]):
+            raise InputError("--match parameters: name transformer first, with which the others are brought into line.")
+        if self.seeds < 1:
+            raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
+
+    @property
+    def share(self) -> float:
+        """Seconds of each training: a model's time over its trials and seeds, of which the best trial is the first."""
+        return seconds(self.time) / (self.trials + self.seeds - 1)
+
+
+def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
+    """Train them all in ``out``, measure them, and write ``compare.json`` there; what that holds.
+
+    What an earlier, broken off comparison with the same words has trained is not trained again.  A model that fails is
+    a row with ``failed``.  Raises InputError for what the user must change.
+    """
+    chosen = TrainOptions(**contest.options)
+    source, found = read_input(contest.inputs, chosen)
+    if found.task not in QUALITY:
+        raise InputError(f"{source.name}: is for {found.task}; compare knows {', '.join(QUALITY)}.")
+    models = entrants(contest.models)
+    _remember(contest, out)
+    texts = list(_texts(contest, found, source))[:SAMPLE]
+    rows: list[dict[str, Any]] = []
+    first: dict[str, Any] | None = None
+    for number, model in enumerate(models):
+        progress.say(f"{model.name} ({number + 1} of {len(models)}): {contest.share:.0f} s for each training")
+        try:
+            row = _row(contest, model, out, found.task, first, texts, progress.say)
+        except RunFailed as error:
+            row = {"model": model.name, "failed": str(error)}
+            progress.warn(f"{model.name}: {error}")
+        rows.append(row)
+        if first is None and "failed" not in row:
+            first = row
+    result = {
+        "task": found.task,
+        "metric": QUALITY[found.task][0],
+        "match": contest.match,
+        "budget": contest.time,
+        "trials": contest.trials,
+        "seeds": contest.seeds,
+        "measured_on": contest.test or "the held-out part",
+        "rows": rows,
+    }
+    result["advice"] = advice(result, better=QUALITY[found.task][1])
+    write_json(out / "compare.json", result)
+    return result
+
+
+def _row(
+    contest: Contest,
+    model: Entrant,
+    out: Path,
+    task: str,
+    first: dict[str, Any] | None,
+    texts: list[str],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """All trainings of one model, and what came of them."""
+    metric, sign = QUALITY[task]
+    place, base = out / "runs" / model.folder, _options(contest, model, first)
+    peaks: dict[str, float | None] = {}
+
+    def run(name: str, options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
+        words = words_of(contest.inputs, {**base, **options})
+        for path in contest.validation:
+            words += ["--validation", path]
+        peak = trained(words, place / name, say)
+        facts = json.loads((place / name / "headway.json").read_text(encoding="utf-8"))
+        kept = place / f"{name}.memory"
+        if not kept.exists():  # of the command that trained it; one that finds it complete needs less
+            kept.write_text("" if peak is None else f"{peak:.0f}")
+        peaks[name] = float(kept.read_text() or "nan")
+        return facts, place / name
+
+    tried: list[tuple[float, dict[str, Any], dict[str, Any], Path]] = []
+    rate: float | None = None
+    for number, factor in enumerate(RATES[: contest.trials]):
+        options: dict[str, Any] = {"seed": contest.seed}
+        if number:
+            if rate is None:
+                break  # fitted in closed form: there is no learning rate
+            options["learning_rate"] = rate * factor
+        facts, path = run(f"trial-{number}", options)
+        if number == 0 and not facts["plan"]["frozen"]:
+            rate = facts["plan"]["learning_rate"]
+        value = facts["metrics"].get(metric)
+        tried.append((sign * value if value is not None else -math.inf, options, facts, path))
+        say(f"{model.name}, trial {number + 1}: {_said(options)}{metric} {value}")
+    _, options, facts, path = max(tried, key=lambda one: one[0])
+    finished = [(facts, path)]
+    for number in range(1, contest.seeds):
+        finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
+    metrics = [_measured(contest, facts, path) for facts, path in finished]
+    values = [one[metric] for one in metrics]
+    pipe = load(path)
+    row: dict[str, Any] = {
+        "model": model.name,
+        "metric": metric,
+        "mean": statistics.mean(values),
+        "interval": interval(values),
+        "values": values,
+        "metrics": metrics,
+        "parameters": facts["parameters"],
+        "trained_parameters": facts["trained_parameters"],
+        "seconds": statistics.mean(one["seconds"] for one, _ in finished),
+        "tokens": facts["tokens"],
+        "steps": facts["steps"],
+        "tokens_per_second": statistics.mean(one["tokens_per_second"] for one, _ in finished),
+        "memory_mb": max((value for value in peaks.values() if value is not None), default=math.nan) / 1e6,
+        **speed(pipe, texts),
+        "lengths": [],
+        "curves": [curve(path) for _, path in finished],
+        "options": {name: value for name, value in options.items() if name != "seed"},
+        "trials": [{"options": o, metric: sign * value} for value, o, _, _ in tried],
+        "size": _size(facts),
+        "classes": len(facts["labels"]) or None,
+        "run": str(path.relative_to(out)),
+    }
+    single: Any = getattr(pipe.model, "members", [pipe.model])[0]
+    if hasattr(single, "stack"):
+        row["lengths"] = token_seconds(single, _reach(single))
+    return row
+
+
+def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> dict[str, Any]:
+    """What every training of a model has: its budget, the split, and what makes it like the first one."""
+    own = {**contest.options, **model.options, "split_seed": contest.seed}
+    own["time"] = f"{contest.share:.3f}s"
+    if first is None or "from_model" in model.options:
+        return own
+    if contest.match == "tokens" and first["steps"]:
+        own |= {"time": None, "steps": first["steps"], "batch_tokens": first["size"]["batch_tokens"]}
+    if contest.match == "parameters":
+        own["d_model"] = _equal_width(model.name, first)
+    return own
+
+
+def _equal_width(kind: str, first: dict[str, Any]) -> int:
+    """The width by which a baseline has as many parameters as the first model, a Transformer."""
+    size, classes = first["size"], first["classes"]
+    wiring: Wiring = "encoder" if classes else "encoder-decoder" if first["metric"] == "chrf" else "decoder"
+    layers = LAYERS[wiring] if kind in CELLS else 1
+    config = BaselineConfig(kind, vocab_size=size["vocab_size"], d_model=4, n_layers=layers, tied=size["tied"])
+    return matched(config, wiring, first["parameters"], classes).d_model
+
+
+def _size(facts: dict[str, Any]) -> dict[str, Any]:
+    plan = facts["plan"]
+    model = plan["model"]
+    found = {name: model.get(name) for name in ("d_model", "n_layers", "vocab_size", "tied")}
+    return {**found, "batch_tokens": plan["batch_tokens"]}
+
+
+def _measured(contest: Contest, facts: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The metrics that count: on the test file, if there is one, else on the held-out part."""
+    found = facts["metrics"] if contest.test is None else evaluate(path, [contest.test])
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
+def interval(values: Sequence[float]) -> list[float] | None:
+    """The 95 % interval of the mean by Student's t, over seeds; None for a single value."""
+    if len(values) < 2:
+        return None
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+    mean = statistics.mean(values)
+    return [mean - half, mean + half]
+
+
+def _reach(model: Any) -> int:
+    """How long a sequence may be: learned positions end."""
+    position = getattr(model.config, "position", None)
+    return model.config.max_length if getattr(position, "kind", "") == "learned" else 1 << 20
+
+
+def _texts(contest: Contest, found: Any, source: Any) -> list[str]:
+    """Some texts of the data, with which speed is measured."""
+    if isinstance(source, Table):
+        return [text for text in source.column(found.text_column)[: 4 * SAMPLE] if text.strip()]
+    chunk = next(source.chunks())[0]
+    return [line for line in chunk.splitlines() if len(line.strip()) > 20][: 4 * SAMPLE] or [chunk[:80]]
+
+
+def _said(options: dict[str, Any]) -> str:
+    rate = options.get("learning_rate")
+    return "" if rate is None else f"learning rate {rate:g}, "
+
+
+def _remember(contest: Contest, out: Path) -> None:
+    """Note what is compared, so that a comparison is gone on with by the same words alone.  Raises InputError."""
+    words = json.loads(json.dumps(vars(contest)))
+    path = out / "contest.json"
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        changed = sorted(name for name in words if before.get(name) != words[name] and name != "models")
+        if changed:
+            raise InputError(
+                f"{out}: holds a comparison with other {', '.join(changed)}; name another directory with --out."
+            )
+    elif out.exists() and any(out.iterdir()):
+        raise InputError(f"{out}: is not empty, and holds no comparison; name another directory with --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, words)

@@ -1,0 +1,216 @@
+"""``compare``: equal terms for all models, one training each in a process, and advice that follows from the rows."""
+
+import json
+import random
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.errors import InputError, RunFailed
+from headway.reports.comparison import write_comparison
+from headway.science import compare as comparing
+from headway.science.advice import advice
+from headway.science.compare import Contest, compare, interval
+from headway.science.entrant import entrants, trained, words_of
+from headway.training.progress import Silent
+
+WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
+
+
+@pytest.fixture(scope="module")
+def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    draw = random.Random(3)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(120)]
+    path = tmp_path_factory.mktemp("rows") / "rows.csv"
+    path.write_text("\n".join(["text,label", *(f"{text},{'ab'['river' in text]}" for text in texts)]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    draw = random.Random(4)
+    path = tmp_path_factory.mktemp("text") / "notes.txt"
+    path.write_text("\n".join(" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(300)))
+    return path
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Trainings of few steps in this process; with what options."""
+    asked: list[dict[str, Any]] = []
+
+    def run(words: list[str], place: Path, say: Callable[[str], None]) -> float:
+        path, options = words[1], dict(zip(words[2::2], words[3::2], strict=True))
+        given = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
+        asked.append(dict(given))
+        for name in ("seed", "split_seed", "steps", "batch_tokens", "d_model", "length"):
+            if name in given:
+                given[name] = int(given[name])
+        if "learning_rate" in given:
+            given["learning_rate"] = float(given["learning_rate"])
+        given = {"d_model": 16, "steps": 4, "batch_tokens": 128, **given}
+        given.pop("time", None)
+        headway.train(path, out=place, threads=1, quiet=True, evaluations=2, precision="float32", **given)
+        return 123e6
+
+    monkeypatch.setattr(comparing, "trained", run)
+    monkeypatch.setattr("headway.science.entrant.SECONDS", 0.0)
+    monkeypatch.setattr("headway.science.entrant.REPEATS", 1)
+    monkeypatch.setattr("headway.science.entrant.WRITTEN", 3)
+    monkeypatch.setattr("headway.science.entrant.LENGTHS", (8, 16))
+    monkeypatch.setattr("headway.science.entrant.TOKENS", 32)
+    return asked
+
+
+def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
+    contest = Contest([str(rows_file)], ["transformer", "lstm"], time="60s", trials=2, seeds=2, seed=5)
+    found = compare(contest, tmp_path / "out", Silent())
+    assert contest.share == 20.0
+    assert len(in_this_process) == 2 * (2 + 2 - 1)
+    for number, options in enumerate(in_this_process):
+        assert options["time"] == "20.000s" and options["split_seed"] == "5"
+        assert options["seed"] == ["5", "5", "6"][number % 3]
+        assert ("learning_rate" in options) is (number % 3 == 1) or number % 3 > 1
+    assert [row["model"] for row in found["rows"]] == ["transformer", "lstm"]
+    assert found["metric"] == "accuracy" and found["advice"]
+    for row in found["rows"]:
+        assert len(row["values"]) == len(row["metrics"]) == len(row["curves"]) == 2 and len(row["trials"]) == 2
+        assert row["mean"] == pytest.approx(statistics.mean(row["values"]))
+        low, high = row["interval"]
+        assert low <= row["mean"] <= high
+        best = max(trial["accuracy"] for trial in row["trials"])
+        assert row["values"][0] == best, "the best trial is the first seed"
+        assert row["memory_mb"] == 123 and row["latency_ms"] > 0 and row["throughput"] > 0
+        assert [at["length"] for at in row["lengths"]] == [8, 16]
+    assert json.loads((tmp_path / "out" / "compare.json").read_text())["rows"][1]["model"] == "lstm"
+    write_comparison(found, tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {f"{name}.{kind}" for name in ("quality", "curves", "speed", "lengths") for kind in ("png", "svg")} <= names
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org", "") and "lstm" in page
+
+
+@pytest.mark.parametrize("match", ["parameters", "tokens"])
+def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
+    contest = Contest([str(text_file)], ["transformer", "gru"], match=match, options={"length": 16})
+    first, second = compare(contest, tmp_path / "out", Silent())["rows"]
+    if match == "parameters":
+        assert second["parameters"] == pytest.approx(first["parameters"], rel=0.1)
+    else:
+        assert in_this_process[1]["steps"] == str(first["steps"]) and "time" not in in_this_process[1]
+        assert second["tokens"] == first["tokens"]
+    assert first["metric"] == "bits_per_byte" and first["mean"] > 0
+
+
+def test_the_test_file_is_measured_and_nothing_chosen_by_it(
+    rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]
+):
+    other = tmp_path / "test.csv"
+    other.write_text("text,label\nriver stone,b\nhouse,a\nseven,a\nriver,b\ngarden letter,a\n")
+    contest = Contest([str(rows_file)], ["bow", "cnn"], test=str(other))
+    found = compare(contest, tmp_path / "out", Silent())
+    assert found["measured_on"] == str(other)
+    for row in found["rows"]:
+        assert row["values"][0] * 5 == pytest.approx(round(row["values"][0] * 5))
+        assert all(str(other) not in map(str, options.values()) for options in in_this_process)
+
+
+def test_a_model_that_fails_is_a_row(rows_file: Path, tmp_path: Path, in_this_process: Any, monkeypatch: Any):
+    honest = comparing.trained
+
+    def failing(words: list[str], *rest: Any) -> Any:
+        if "lstm" in words:
+            raise RunFailed("out of memory")
+        return honest(words, *rest)
+
+    monkeypatch.setattr(comparing, "trained", failing)
+    found = compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", Silent())
+    assert found["rows"][0] == {"model": "lstm", "failed": "out of memory"} and found["rows"][1]["mean"] > 0
+    assert found["advice"][0] == "Not trained: lstm."
+
+
+def test_the_real_command_is_run_and_its_memory_known(rows_file: Path, tmp_path: Path):
+    said: list[str] = []
+    words = words_of([rows_file], {"steps": 2, "d_model": 16, "model": "bow", "batch_tokens": 64, "time": None})
+    peak = trained(words, tmp_path / "run", said.append)
+    assert peak is None or 50e6 < peak < 8e9
+    assert headway.load(tmp_path / "run").model.config.kind == "bow"
+    with pytest.raises(RunFailed, match="holds a run with other options"):
+        trained([*words, "--seed", "3"], tmp_path / "run", said.append)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path: Path, in_this_process: Any):
+    words = ([str(rows_file)], ["bow", "cnn"])
+    comparing._remember(Contest(*words), tmp_path / "out")
+    comparing._remember(Contest(*words), tmp_path / "out")
+    with pytest.raises(InputError, match="comparison with other seed, time"):
+        compare(Contest(*words, seed=1, time="1m"), tmp_path / "out", Silent())
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("keep")
+    with pytest.raises(InputError, match="is not empty, and holds no comparison"):
+        compare(Contest(*words), tmp_path / "other", Silent())
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (["lstm"], "two models or more"),
+        (["lstm", "lstm"], "each named once"),
+        (["lstm", "sru"], "there is no model 'sru'"),
+        (["bow", "headway"], "there is no model 'headway'"),
+    ],
+)
+def test_models_that_cannot_be_compared(models: list[str], said: str):
+    with pytest.raises(InputError, match=said):
+        entrants(models)
+
+
+def test_terms_that_cannot_be_kept():
+    for changes, said in (
+        ({"match": "speed"}, "time, parameters, tokens"),
+        ({"trials": 0}, "from 1 to 7"),
+        ({"seeds": 0}, "1 or more"),
+        ({"match": "parameters", "models": ["lstm", "transformer"]}, "name transformer first"),
+    ):
+        with pytest.raises(InputError, match=said):
+            Contest(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]
+
+
+def test_an_interval_by_hand():
+    assert interval([3.0]) is None
+    low, high = interval([1.0, 2.0, 3.0]) or [0.0, 0.0]
+    assert (low, high) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)
+
+
+def row(model: str, mean: float, between: list[float] | None = None, **more: Any) -> dict[str, Any]:
+    usual = {"throughput": 100.0, "parameters": 1000, "memory_mb": 500.0, "lengths": []}
+    return {"model": model, "mean": mean, "interval": between, **usual, **more}
+
+
+def told(*rows: dict[str, Any], better: int = 1, **more: Any) -> str:
+    return " ".join(advice({"rows": list(rows), "metric": "accuracy", "seeds": 3, "trials": 2, **more}, better=better))
+
+
+def test_advice_names_the_best_and_its_equals():
+    assert told(row("a", 0.9), row("b", 0.8)).startswith("Take a: its accuracy of 0.9 is the best, ahead of b (0.8).")
+    assert told(row("a", 0.9), row("b", 0.8), better=-1).startswith("Take b")
+    apart = told(row("a", 0.9, [0.89, 0.91]), row("b", 0.88, [0.87, 0.885]))
+    assert apart.startswith("Take a")
+    equal = told(row("a", 0.9, [0.85, 0.95]), row("b", 0.88, [0.84, 0.92], throughput=900.0, parameters=7))
+    assert "b may be as good: their intervals overlap" in equal
+    assert "b answers the most (900 a second) and b is the smallest (7 parameters)" in equal
+
+
+def test_advice_on_speed_memory_lengths_and_what_was_not_done():
+    slow, quick = row("a", 0.9), row("b", 0.7, throughput=500.0, memory_mb=100.0)
+    said = told(slow, quick, seeds=1, trials=1)
+    assert "b answers 5.0 times as many" in said and "took 500 MB at its peak, b 100 MB" in said
+    assert "see --seeds" in said and "see --trials" in said
+    grown = [{"length": 16, "microseconds": 1.0}, {"length": 64, "microseconds": 4.0}]
+    assert "64 tokens instead of 16" in told(row("a", 0.9, lengths=grown), row("b", 0.1, lengths=grown))
+    assert told(row("a", 0.9)) == "Take a: its accuracy of 0.9 is the best."
