@@ -22,6 +22,7 @@ training several times, since the threads then wait for one that is not running;
 
 VERBS = {
     "train": "Train a model on your file.",
+    "tune": "Search the options of training, and keep the best model.",
     "evaluate": "Measure a saved model on a file.",
     "generate": "Continue a text with a language model.",
     "classify": "Name the label of a text, or of every text in a file.",

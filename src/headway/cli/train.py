@@ -2,9 +2,10 @@
 
 import contextlib
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -114,10 +115,10 @@ def summary(result: dict[str, Any], verdict: str) -> list[str]:
     ]
 
 
-def _options(function: Any) -> Any:
-    """One option of the command for each field of TrainOptions, in its order."""
+def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """One option of the command for each field of TrainOptions, in its order; ``texts`` are other words for some."""
     for field in reversed(fields(TrainOptions)):
-        text, choices = field.metadata["help"], field.metadata["choices"]
+        text, choices = texts.get(field.name, field.metadata["help"]), field.metadata["choices"]
         name = (f"--{flag(field.name)}", field.name)
         if field.type is bool or field.type == "bool":
             function = click.option(*name, is_flag=True, help=text)(function)
@@ -154,7 +155,7 @@ class Train(click.Command):
     @staticmethod
     def _has_input(ctx: click.Context) -> bool:
         """Whether there is something to train on, or a model to plan without it."""
-        return bool(ctx.params["inputs"] or ctx.params["parameters"] is not None or ctx.resilient_parsing)
+        return bool(ctx.params["inputs"] or ctx.params.get("parameters") is not None or ctx.resilient_parsing)
 
 
 def repeated(words: Sequence[str], option: str) -> list[str]:
@@ -177,7 +178,7 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option("--out", help="Where the run is kept. [default: runs/ and the input's name, of two sides both]")
 @click.option("--validation", multiple=True, metavar="INPUT...", help="What to validate on, not a part of the data.")
-@_options
+@training_options
 @plan_options
 @output_options
 def command(

@@ -1,7 +1,6 @@
 """The same run with several seeds: mean and spread of what it reaches, and one model that averages their answers."""
 
 import json
-import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
+from headway.science.copies import copy_run
 from headway.storage import write_json
 from headway.training.config import DEFAULT_TIME, TrainOptions, seconds
 from headway.training.prepare import read_input
@@ -63,13 +63,7 @@ def run_seeds(
 def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], options: TrainOptions) -> RunDirectory:
     """The directory of all: the best member's files, and what they reach together."""
     best = min(members, key=lambda member: member.facts["metrics"]["val_loss"])
-    for path in best.path.iterdir():
-        if path.name in ("checkpoints", "report.html"):
-            continue
-        if path.is_dir():
-            shutil.copytree(path, run.path / path.name, dirs_exist_ok=True)
-        else:
-            shutil.copyfile(path, run.path / path.name)
+    copy_run(best.path, run.path)
     each = {key: [member.facts["metrics"][key] for member in members] for key in COMPARED}
     facts: dict[str, Any] = json.loads((best.path / "headway.json").read_text(encoding="utf-8"))
     facts |= {"members": names, "best_member": best.path.name, "options": recorded(options)}

@@ -29,6 +29,12 @@ class Silent:
     def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
         """Where training is."""
 
+    def evaluated(self, share: float, cost: float) -> None:
+        """An evaluation is done, at this share of the run; ``cost`` is what evaluations are compared by.
+
+        What it raises ends the run, which is left as a kill would leave it: with its best model, and not finished.
+        """
+
     def close(self) -> None:
         """Training is over, or has been stopped."""
 

@@ -345,6 +345,7 @@ def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progre
     progress.say("fitted: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
     if health.word != LEARNING:
         progress.warn(str(health))
+    progress.evaluated(1.0, prepared.task.cost(metrics))
     run.save_model(prepared.model, prepared.recipe.tokenizer, prepared.recipe.labels)
     _finish(run, State(best_metrics=metrics, seconds=time.monotonic() - started), started)
 

@@ -242,6 +242,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
         job.run.log("sample", step=state.step, text=text)
         progress.say(text)
     _tell(health, state.signs, progress)
+    progress.evaluated(share, cost)
 
 
 def _tell(health: Health, signs: Signs, progress: Silent) -> None:

@@ -1,0 +1,134 @@
+"""``headway tune``: search the options of training, and keep the best model."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options
+from headway.cli.train import USES, Train, default_out, training_options
+from headway.errors import InputError, RunFailed
+from headway.training.config import TrainOptions, flag
+
+TEXTS = {
+    "time": "time for the whole search, such as 30m or 2h [default: 30m]",
+    "steps": "optimiser steps of each trial, instead of a time",
+}
+"""Help of options that mean something else here than for train."""
+SHOWN = 5
+"""Trials of the table at the end."""
+
+
+@click.command(cls=Train, short_help="Search the options of training, and keep the best model.")
+@click.argument("inputs", nargs=-1, metavar="INPUT...")
+@click.option(
+    "--trials", type=int, default=20, show_default=True, help="How many runs to try; the first is the preset."
+)
+@click.option("--out", help="Where it is kept. [default: runs/ and the input's name, -tuned]")
+@click.option("--validation", multiple=True, metavar="INPUT...", help="What to validate on, not a part of the data.")
+@(lambda function: training_options(function, TEXTS))
+@output_options
+def command(
+    inputs: tuple[str, ...],
+    trials: int,
+    out: str | None,
+    validation: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Train on INPUT with other learning rates, sizes, dropout, batches and so on, and keep the best model.
+
+    Each trial is a run of its own in OUT/trials, with an equal share of the time and the same held-out part; the first
+    is what train would do.  An option that is given here, such as --d-model 64, is the same in all trials.  OUT is then
+    the best trial's run: headway classify OUT and so on use it.  Run the same command again to go on with a search that
+    was stopped; more --trials and --time go on with one that is complete.  Needs Optuna: pip install 'headway[tune]'.
+    """
+    import shlex
+
+    from headway.cli.main import STARTED
+    from headway.reports import write_report
+    from headway.reports.tuning_plots import plot_tuning
+    from headway.science.tune import tune
+    from headway.training.progress import shown_to
+    from headway.training.trainer import Interrupted
+
+    chosen = TrainOptions(**options)
+    place = Path(out) if out is not None else _default_out(inputs)
+    progress = shown_to(quiet)
+    line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
+    given: dict[str, Any] = {"validation": validation, "started": STARTED, "progress": progress, "command": line}
+    try:
+        found = tune(inputs, chosen, trials=trials, out=place, **given)
+    except Interrupted:
+        raise KeyboardInterrupt(f"stopped; the same command goes on with the search in {place}") from None
+    except RunFailed as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        progress.close()
+    write_report(place)
+    try:
+        found["plots"] = [str(path) for path in plot_tuning(found, place)]
+    except InputError as error:  # matplotlib is missing; the search is worth as much without
+        found["plots"] = []
+        progress.warn(str(error))
+    emit(found, as_json, lines(found, inputs))
+
+
+def _default_out(inputs: tuple[str, ...]) -> Path:
+    place = default_out(inputs)
+    return place.with_name(f"{place.name}-tuned")
+
+
+def lines(found: dict[str, Any], inputs: tuple[str, ...]) -> list[str]:
+    """What a person is told at the end: the best trials, how sure that is, and what was of importance."""
+    measure, best = found["measure"], found["best"]
+    complete = sorted((one for one in found["trials"] if one["state"] == "complete"), key=lambda one: one["value"])
+    counts = {state: sum(one["state"] == state for one in found["trials"]) for state in ("pruned", "failed")}
+    rows = [("trial", measure, *(["accuracy"] if found["accuracy"] is not None else []), "options")]
+    kept = complete[:SHOWN] + [one for one in complete[SHOWN:] if one["preset"]]
+    for one in kept:
+        numbers = [f"{one['value']:.4f}", *([f"{one['metrics']['accuracy']:.4f}"] if len(rows[0]) == 4 else [])]
+        rows.append((str(one["number"]), *numbers, _words(one["options"]) + " (the preset)" * one["preset"]))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    options = " ".join(
+        f"--{flag(name)} {_shown(value)}".removesuffix(" True") for name, value in found["options"].items()
+    )
+    said = [
+        *table,
+        f"{len(complete)} trials complete, {counts['pruned']} given up, {counts['failed']} failed, "
+        f"{found['seconds']:.0f} s",
+        *_how_sure(found),
+    ]
+    if found["importance"]:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in list(found["importance"].items())[:4])
+        said.append(f"what made the difference (fANOVA, from few trials): {shares}")
+    use = USES.get(found["task"], "generate")
+    said.append(
+        f'saved in {found["out"]}, the model of trial {best["trial"]}: headway {use} {found["out"]} "..." uses it'
+    )
+    return [*said, f"to train it again: headway train {' '.join(inputs)} {options}"]
+
+
+def _how_sure(found: dict[str, Any]) -> list[str]:
+    """How far the best is ahead, and on how little that may rest."""
+    best, noise, measure = found["best"], found["noise"], found["measure"]
+    said = [f"measured on {noise['held_out']}"]
+    if noise["accuracy_error"]:
+        said.append(f"by which an accuracy is known to ± {noise['accuracy_error']:.3f} (one standard error)")
+    if noise["second"] is not None:
+        gap = noise["second"]["value"] - best["value"]
+        said.append(f"the next best, trial {noise['second']['trial']}, is {gap:.4f} behind in {measure}")
+    flattered = "the best of several is flattered by the part that chose it: measure it on other data with"
+    return ["; ".join(said), f"{flattered} `headway evaluate {found['out']} FILE`"]
+
+
+def _words(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_shown(value)}" for name, value in options.items())
+
+
+def _shown(value: Any) -> str:
+    """A value that is short, and near enough to be trained with again."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,24 @@
+"""The files of one run in another directory, which then is a model directory too."""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from headway.storage import write_whole
+
+LEFT = ("checkpoints", "report.html", "headway.json")
+"""What is not copied: a copy cannot be resumed, and says itself what it is."""
+
+
+def copy_run(source: Path, target: Path, *, leave: Collection[str] = LEFT) -> list[str]:
+    """Copy the model, its tokenizer and its log, each file whole or not at all; returns the names in ``target``."""
+    names = []
+    for path in sorted(source.iterdir()):
+        if path.name in leave or path.name.startswith("."):
+            continue
+        names.append(path.name)
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, dirs_exist_ok=True)
+        else:
+            write_whole(target / path.name, lambda beside, path=path: shutil.copyfile(path, beside))
+    return names

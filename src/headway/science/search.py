@@ -1,0 +1,132 @@
+"""What is decided of a search when it begins, and by what it is known again when it is taken up."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.science.search_space import Space, plain_space, read_space, search_space
+from headway.training.config import TrainOptions, flag, seconds
+from headway.training.progress import Silent
+from headway.training.ready import Prepared
+
+ENDING = 10.0
+"""Seconds kept for the importance of the options, the plots and the report."""
+FOR_TRIALS = 0.95
+"""The share of the rest that the trials may take; what is left is for the time between them."""
+LEAST_SECONDS = 10.0
+"""A trial that is shorter says nothing."""
+NOT_SEARCHED = {
+    "seeds": "tune first, then train the best options with --seeds",
+    "adapt": "train with --task masked_lm first, then tune with --from that run",
+    "frozen": "a linear classifier has nothing to search",
+    "contrastive": "a linear classifier has nothing to search",
+    "shard": "trials are trained by one process",
+    "allow_changes": "the trials of a search must be alike",
+}
+"""Options of training that a search does not take, and what to do."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search with nothing left to decide but what its trials try; it is kept with them."""
+
+    asked: dict[str, Any]
+    """the options of the user, and fingerprints of the data"""
+    pinned: dict[str, Any]
+    """options that all trials share: their time, and what the preset measures"""
+    space: Space
+    preset: dict[str, Any]
+    """the preset's values of what is searched; none where it fits a linear classifier"""
+    measure: str
+    """what trials are compared by: val_loss, or the error of a classifier that begins from a pretrained model"""
+    held_out: str
+    """what they are compared on, in words"""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {**vars(self), "space": plain_space(self.space)}
+
+    @classmethod
+    def read(cls, plain: dict[str, Any]) -> "Search":
+        """Back from JSON."""
+        return cls(**{**plain, "space": read_space(plain["space"])})
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a trial takes at most; None where it is bounded by steps."""
+        return None if self.pinned["time"] is None else seconds(self.pinned["time"])
+
+
+def check_options(options: TrainOptions, trials: int) -> None:
+    """Raise InputError for what no search can be made with."""
+    if trials < 2:
+        raise InputError(f"--trials is {trials}; it must be 2 or more: the first is the preset.")
+    for name in options.given(list(NOT_SEARCHED)):
+        raise InputError(f"--{flag(name)} is not for tune: {NOT_SEARCHED[name]}.")
+
+
+def check_same(search: Search, asked: dict[str, Any], out: Path) -> None:
+    """Raise InputError when a search is to go on with other options or data; --trials and --time may be others."""
+    was, now = search.asked["options"], asked["options"]
+    other = [name for name in now if name in was and was[name] != now[name]]
+    if other:
+        said = ", ".join(f"--{flag(name)} {'not given' if was[name] is None else was[name]}" for name in other)
+        raise InputError(
+            f"{out}: holds a search with other options: {said}. Give the same to go on with it (--trials and --time "
+            "may be others), or name another directory with --out."
+        )
+    if search.asked["data"] != asked["data"]:
+        raise InputError(f"{out}: holds a search on other data; name another directory with --out.")
+
+
+def time_of_each(whole: str, trials: int, started: float, progress: Silent) -> str:
+    """The time of each of ``trials`` in a command of the time ``whole`` that began at ``started``.
+
+    Where that is too little for all, they are fewer.  Raises InputError when it is not enough for two.
+    """
+    used = time.monotonic() - started
+    left = FOR_TRIALS * (seconds(whole) - used - ENDING)
+    fit = min(trials, math.floor(left / LEAST_SECONDS))
+    if fit < 2:
+        needed = math.ceil(2 * LEAST_SECONDS / FOR_TRIALS + ENDING + used)
+        raise InputError(
+            f"--time {whole} is not enough for a search: two trials of {LEAST_SECONDS:g} s and what is around them "
+            f"take about {needed} s. Give more, or --steps for each trial."
+        )
+    if fit < trials:
+        progress.warn(
+            f"in {whole} each of {trials} trials would have {max(0.0, left / trials):.1f} s; they will have "
+            f"{left / fit:.1f} s, and about {fit} of them fit (more --time for all)"
+        )
+    return f"{left / fit:.3f}s"
+
+
+def decide(
+    decided: Callable[[TrainOptions], Prepared], options: TrainOptions, asked: dict[str, Any], progress: Silent
+) -> Search:
+    """What is searched and what all trials share, around what the preset makes of ``options``, as ``decided`` tells.
+
+    Raises InputError where nothing is left to search.
+    """
+    centre = first = decided(options)
+    if first.plan.frozen:  # a linear classifier; beside it the training of the whole model is searched
+        centre = decided(replace(options, learning_rate=first.plan.learning_rate))
+        options = replace(options, learning_rate=None)
+    space = search_space(centre.task.name, options, centre.plan, tokenizer=centre.recipe.tokenizer.kind)
+    if not space:
+        raise InputError("every option that could be searched was given; leave one of them out.")
+    for decision in first.plan.decisions:
+        progress.say(f"preset: {decision['what']}: {decision['value']} - {decision['why']}")
+    progress.say(f"searched: {', '.join(f'--{flag(name)}' for name in space)}")
+    return Search(
+        asked=asked,
+        pinned={"time": options.time, "precision": centre.plan.precision, "evaluations": centre.plan.evaluations},
+        space=space,
+        preset={} if first.plan.frozen else {name: one.preset for name, one in space.items()},
+        measure="error" if getattr(centre.task, "by_accuracy", False) else "val_loss",
+        held_out=str(centre.recipe.facts["validation"]),
+    )

@@ -1,0 +1,161 @@
+"""What ``tune`` searches: options of training, each in a range around what the preset decides.
+
+    option            from scratch                       from a model
+    learning_rate     an eighth to eight times, log      a fifth to five times, log
+    weight_decay      -                                  0 to 0.1
+    d_model           half to twice, by 32s              -
+    layers            half to twice                      -
+    dropout           0 to 0.5                           0 to 0.3
+    batch_tokens      a quarter to four times            half to twice
+    epochs            half to three times, log           half to twice, log  (where the preset bounds them)
+    layer_decay       -                                  0.7 to 1
+
+    classification    token_dropout 0 to 0.3, label_smoothing 0 to 0.2, r_drop 0, 1 or 4; from scratch the tokenizer too
+    translation       label_smoothing 0 to 0.2
+
+An option that the user gave is not searched.  Neither is one that changes what the loss counts, such as --length or
+--vocab of a text, or the share of masked tokens: trials are compared by their loss on the same held-out targets.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from headway.training.config import TrainOptions
+from headway.training.plan import Plan
+
+Value = int | float | str
+
+
+class Chooser(Protocol):
+    """What draws a value for a trial: ``optuna.Trial`` has these methods."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """A number from low to high."""
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        """A whole number from low to high."""
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        """One of the choices."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``; ``log``: a doubling counts the same everywhere."""
+
+    preset: float
+    """what the preset decides"""
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+    def suggest(self, trial: Chooser, name: str) -> Value:
+        """A value for a trial."""
+        if self.whole:
+            return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    preset: Value
+    values: tuple[Value, ...]
+
+    def suggest(self, trial: Chooser, name: str) -> Value:
+        """A value for a trial."""
+        found: Value = trial.suggest_categorical(name, list(self.values))
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"preset": self.preset, "values": list(self.values)}
+
+
+Space = dict[str, Range | Choice]
+"""By the name of the option."""
+
+
+def plain_space(space: Space) -> dict[str, dict[str, Any]]:
+    """As JSON holds it."""
+    return {name: one.plain() for name, one in space.items()}
+
+
+def read_space(plain: dict[str, dict[str, Any]]) -> Space:
+    """Back from JSON."""
+    return {
+        name: Choice(one["preset"], tuple(one["values"])) if "values" in one else Range(**one)
+        for name, one in plain.items()
+    }
+
+
+def search_space(task: str, options: TrainOptions, plan: Plan, *, tokenizer: str | None = None) -> Space:
+    """What is searched for a task, around the ``plan`` that the preset makes of the user's ``options``.
+
+    ``tokenizer`` is the kind that the preset takes.
+    """
+    space = _fine_tuning(options, plan) if plan.base is not None else _from_scratch(options, plan)
+    if task in ("classification", "translation"):
+        space["label_smoothing"] = _share(plan.label_smoothing, 0.2)
+    if task == "classification":
+        space["token_dropout"] = _share(plan.token_dropout, 0.3)
+        space["r_drop"] = Choice(plan.r_drop, tuple(sorted({0.0, 1.0, 4.0, plan.r_drop})))
+    if task == "classification" and plan.base is None and tokenizer is not None and options.vocab is None:
+        space["tokenizer"] = Choice(tokenizer, tuple(dict.fromkeys((tokenizer, "word", "bpe"))))
+    return {name: one for name, one in space.items() if getattr(options, name) is None}
+
+
+def _from_scratch(options: TrainOptions, plan: Plan) -> Space:
+    config = plan.config
+    space: Space = {"learning_rate": _around(plan.learning_rate, 8.0, most=10.0)}
+    if options.preset is None:
+        space["d_model"] = Choice(config.d_model, _widths(config.d_model, options.heads))
+        layers = options.layers or config.n_layers
+        space["layers"] = Range(layers, max(1, layers // 2), 2 * layers, whole=True)
+    space["dropout"] = _share(config.dropout, 0.5)
+    space["batch_tokens"] = _batches(plan, (0.25, 0.5, 1.0, 2.0, 4.0))
+    if plan.epochs is not None:
+        space["epochs"] = Range(plan.epochs, max(1, plan.epochs // 2), 3 * plan.epochs, log=True, whole=True)
+    return space
+
+
+def _fine_tuning(options: TrainOptions, plan: Plan) -> Space:
+    space: Space = {"learning_rate": _around(plan.learning_rate, 5.0, most=10.0)}
+    if plan.lora is None:
+        space["layer_decay"] = Range(plan.layer_decay, min(0.7, plan.layer_decay), 1.0)
+    space["weight_decay"] = _share(plan.weight_decay, 0.1)
+    space["dropout"] = _share(plan.config.dropout, 0.3)
+    space["batch_tokens"] = _batches(plan, (0.5, 1.0, 2.0))
+    if plan.epochs is not None:
+        space["epochs"] = Range(plan.epochs, max(1, plan.epochs // 2), 2 * plan.epochs, log=True, whole=True)
+    return space
+
+
+def _around(value: float, factor: float, *, most: float = math.inf) -> Range:
+    """Up to ``factor`` times less or more, by ratio."""
+    return Range(value, value / factor, min(most, value * factor), log=True)
+
+
+def _share(value: float, high: float) -> Range:
+    """From 0 to ``high``, or to the preset's value where that is more."""
+    return Range(value, 0.0, max(high, value))
+
+
+def _widths(width: int, heads: int | None) -> tuple[int, ...]:
+    """Half to twice the width, in multiples of 32 that the heads divide (by an even number, for rotary positions)."""
+    each = 2 * (heads or 1)
+    near = {max(32, round(width * factor / 32) * 32) for factor in (0.5, 0.75, 1.0, 1.5, 2.0)}
+    return tuple(sorted({width, *(one for one in near if one % each == 0)}))
+
+
+def _batches(plan: Plan, factors: tuple[float, ...]) -> Choice:
+    """Tokens of a batch; at least one whole sequence."""
+    near = {round(plan.batch_tokens * factor) for factor in factors}
+    return Choice(plan.batch_tokens, tuple(sorted({plan.batch_tokens, *(n for n in near if n >= plan.length)})))

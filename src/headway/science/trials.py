@@ -1,0 +1,215 @@
+"""The trials of a search, kept in SQLite by Optuna: what was tried, what came of it, and what to try next.
+
+Optuna (Akiba et al. 2019) is an extra; ``tune`` installs it.
+"""
+
+import math
+import random
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError, RunFailed
+from headway.science.search_space import Space, Value
+
+MISSING = "headway tune needs Optuna: pip install 'headway[tune]'."
+STUDY = "tune"
+STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+BY_CHANCE = (4, 10)
+"""So many trials, at least and at most a quarter of all, are drawn evenly before those that gave most guide the draw."""
+JUDGED_FROM = 1 / 3
+"""The share of a run before which it is not given up: rates that are still high hide what a trial will come to."""
+LEAST_FOR_IMPORTANCE = 6
+"""Complete trials without which no importance is computed."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One trial as it is recorded.
+
+    ``state`` is complete, pruned, failed, or interrupted (its options are tried again by another).  ``value`` is what
+    trials are compared by; of a pruned one that of its last evaluation.
+    """
+
+    number: int
+    state: str
+    value: float | None
+    options: dict[str, Value]
+    seconds: float | None
+    metrics: dict[str, Any]
+    problem: str | None = None
+    preset: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def check_installed() -> None:
+    """Raise InputError where Optuna is missing."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise InputError(MISSING) from None
+
+
+class Trials:
+    """The trials in ``path``, a file of SQLite, which is made where there is none; the smallest value is the best.
+
+    The draw of each trial follows from ``seed``, its place and the trials before it alone, so that a search which was
+    killed goes on as one that was left alone.  Raises InputError without Optuna, and for a file that is not its own.
+    """
+
+    def __init__(self, path: Path, seed: int):
+        check_installed()
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._optuna: Any = optuna
+        self.path, self.seed = path, seed
+        where = path.resolve()
+
+        def connect() -> sqlite3.Connection:
+            return sqlite3.connect(where, timeout=60.0, check_same_thread=False)
+
+        try:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{STUDY}.db", engine_kwargs={"creator": connect})
+            self._study = optuna.create_study(storage=storage, study_name=STUDY, load_if_exists=True)
+        except Exception as error:  # of sqlite3, SQLAlchemy, Alembic or Optuna
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{path}: cannot be used ({reason}); name another directory with --out.") from None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was noted of the search as a whole."""
+        return dict(self._study.user_attrs)
+
+    def note(self, **facts: Any) -> None:
+        """Note facts of the search as a whole."""
+        with self._written():
+            for name, value in facts.items():
+                self._study.set_user_attr(name, value)
+
+    def attempts(self) -> list[Attempt]:
+        """Every trial that is over, in order."""
+        trials = self._study.get_trials(deepcopy=False)
+        again = {trial.user_attrs["again"] for trial in trials if "again" in trial.user_attrs}
+        return [self._attempt(trial, trial.number in again) for trial in trials if trial.state.is_finished()]
+
+    def settled(self) -> list[Attempt]:
+        """The trials that are over and are not tried again."""
+        return [one for one in self.attempts() if one.state != "interrupted"]
+
+    def best(self) -> Attempt | None:
+        """The complete trial with the smallest value, of equal ones the first."""
+        complete = [one for one in self.attempts() if one.state == "complete"]
+        return min(complete, key=lambda one: one.value if one.value is not None else math.inf, default=None)
+
+    def try_again(self) -> list[int]:
+        """Trials that were begun and never ended fail, and what they tried is tried next; returns their numbers."""
+        trials = self._study.get_trials(deepcopy=False)
+        begun = [trial for trial in trials if trial.state.name == "RUNNING"]
+        again = {trial.user_attrs["again"] for trial in trials if "again" in trial.user_attrs}
+        with self._written():
+            for trial in begun:
+                if trial.number not in again:
+                    known = {name: value for name, value in trial.user_attrs.items() if name == "preset"}
+                    tried = {**trial.params, **known.get("preset", {})}
+                    self._study.enqueue_trial(tried, user_attrs={**known, "again": trial.number})
+                self._study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
+        return [trial.number for trial in begun]
+
+    def first(self, options: Mapping[str, Value]) -> None:
+        """Let the first trial be the preset, whose values of the options these are; nothing where there are trials."""
+        if not self._study.get_trials(deepcopy=False):
+            with self._written():
+                self._study.enqueue_trial(dict(options), user_attrs={"preset": dict(options)})
+
+    def next(self, space: Space, *, evaluations: int, planned: int) -> "Trial":
+        """Begin another trial, of ``planned``, that will be evaluated so often."""
+        samplers, pruners = self._optuna.samplers, self._optuna.pruners
+        least, most = BY_CHANCE
+        by_chance = min(most, max(least, planned // 4))
+        drawn = random.Random(f"{self.seed} {len(self.settled())}").getrandbits(31)
+        self._study.sampler = samplers.TPESampler(seed=drawn, n_startup_trials=by_chance)
+        self._study.pruner = pruners.MedianPruner(
+            n_startup_trials=least, n_warmup_steps=math.ceil(JUDGED_FROM * evaluations)
+        )
+        with self._written():
+            trial = self._study.ask()
+            names = trial.user_attrs.get("preset", space)  # which of them the first trial has
+            options = {name: space[name].suggest(trial, name) for name in names}
+        return Trial(self, trial, options, preset="preset" in trial.user_attrs, evaluations=evaluations)
+
+    def importance(self, names: Sequence[str]) -> dict[str, float] | None:
+        """The share of each option in how values differ (fANOVA, Hutter et al. 2014), most first; None for few trials.
+
+        Shares are estimates from few trials; they add up to 1.
+        """
+        values = [trial.value for trial in self._study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+        if len(values) < LEAST_FOR_IMPORTANCE or len(set(values)) < 2 or not names:
+            return None
+        evaluator = self._optuna.importance.FanovaImportanceEvaluator(seed=self.seed % (1 << 32))
+        try:
+            found = self._optuna.importance.get_param_importances(self._study, evaluator=evaluator, params=list(names))
+        except (ValueError, RuntimeError):  # options that never differed
+            return None
+        return {name: float(share) for name, share in found.items()}
+
+    def _attempt(self, trial: Any, again: bool) -> Attempt:
+        attrs, state = trial.user_attrs, "interrupted" if again else STATES[trial.state.name]
+        value = trial.value if state in ("complete", "pruned") else None
+        more = attrs.get("seconds"), attrs.get("metrics", {}), attrs.get("problem")
+        return Attempt(trial.number, state, value, trial.params, *more, preset="preset" in attrs)
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Raise RunFailed where the file cannot be written."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except (self._optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
+            reason = str(error.__cause__ or error).splitlines()[0]
+            raise RunFailed(f"{self.path}: cannot be written ({reason}); the same command goes on.") from None
+
+
+class Trial:
+    """A trial that runs.  ``options`` are what it tries; of the preset none need be given."""
+
+    def __init__(self, trials: Trials, trial: Any, options: dict[str, Value], *, preset: bool, evaluations: int):
+        self._trials, self._trial = trials, trial
+        self.number: int = trial.number
+        self.options, self.preset, self.evaluations = options, preset, evaluations
+        self._reported = 0
+
+    def hopeless(self, share: float, value: float) -> bool:
+        """Whether a run that gave ``value`` at this share of it is worse than half of those before it."""
+        at = round(share * self.evaluations)
+        if at <= self._reported or not math.isfinite(value):
+            return False
+        self._reported = at
+        with self._trials._written():
+            self._trial.report(value, at)
+            return share < 1 and bool(self._trial.should_prune())
+
+    def complete(self, value: float, **facts: Any) -> None:
+        """It came to its end."""
+        self._tell(facts, values=value)
+
+    def prune(self, **facts: Any) -> None:
+        """It was given up."""
+        self._tell(facts, state=self._trials._optuna.trial.TrialState.PRUNED)
+
+    def fail(self, problem: str, **facts: Any) -> None:
+        """It gave no model."""
+        self._tell({**facts, "problem": problem}, state=self._trials._optuna.trial.TrialState.FAIL)
+
+    def _tell(self, facts: dict[str, Any], **told: Any) -> None:
+        with self._trials._written():
+            for name, value in facts.items():
+                self._trial.set_user_attr(name, value)
+            self._trials._study.tell(self._trial, **told)

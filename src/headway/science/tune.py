@@ -1,0 +1,306 @@
+"""A search over the options of training that ends with the best model saved.
+
+    found = tune(["reviews.csv"], TrainOptions(time="30m"), trials=20, out=Path("runs/tuned"))
+    found["best"]                       # trial, value, options
+
+Every trial is a run of its own in ``out/trials``, with its share of the time (or with ``--steps``), the same held-out
+part and the same seed.  The first is the preset; a Tree-structured Parzen Estimator (Bergstra et al. 2011) draws the
+others, and the median rule (Golovin et al. 2017) gives up those that are behind.  Trials are compared by what a run
+keeps its best weights by.  The best one's model is copied to ``out``, as it is: nothing is trained again.
+"""
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError, RunFailed
+from headway.science.copies import copy_run
+from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
+from headway.science.trials import Attempt, Trial, Trials, check_installed
+from headway.tasks.task import METRICS, OF_PAIRS
+from headway.training.config import TrainOptions, check_for_task, seconds
+from headway.training.memory import out_of_memory
+from headway.training.prepare import read_input
+from headway.training.progress import Silent, duration
+from headway.training.ready import Prepared, prepare
+from headway.training.resume import FREE, fingerprints, recorded
+from headway.training.run_directory import RunDirectory
+from headway.training.session import result, run_training, validation_input
+from headway.training.trainer import Interrupted
+
+DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20
+
+
+class Hopeless(Exception):
+    """A trial is behind the others, and is given up."""
+
+
+def tune(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    *,
+    trials: int = DEFAULT_TRIALS,
+    out: Path,
+    validation: Sequence[str | Path] = (),
+    started: float | None = None,
+    progress: Silent | None = None,
+    command: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Search, or go on with the search in ``out``; what ``headway tune --json`` prints.
+
+    ``options.time`` bounds the whole search, ``options.steps`` each trial.  Raises InputError, RunFailed when no trial
+    gives a model, and Interrupted after Ctrl-C: the same call goes on.
+    """
+    started, progress = started if started is not None else time.monotonic(), progress or Silent()
+    check_options(options, trials)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("tune is for one process; start it without torchrun.")
+    whole = None if options.steps is not None else options.time or DEFAULT_TIME
+    check_installed()
+    run = RunDirectory(out)
+    copied = _copied_before(run)
+    progress.phase("reading")
+    source, found = read_input(inputs, options)
+    check_for_task(options, found.task, found.reasons)
+    held_out = validation_input(validation, options, found)
+    theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
+    asked = {"options": theirs, "data": fingerprints(source, held_out)}
+
+    def decided(options: TrainOptions) -> Prepared:
+        nowhere = RunDirectory(Path())  # only asked for what an earlier run left
+        return prepare(nowhere, None, [], source, held_out, found, options, time.monotonic(), progress)
+
+    place = out / "tune.db"
+    run.create()
+    try:
+        with run.locked():
+            facts = Trials(place, options.seed).facts if place.exists() else {}
+            if "search" in facts:
+                search = Search.read(facts["search"])
+                check_same(search, asked, out)
+            else:
+                each = None if whole is None else time_of_each(whole, trials, started, progress)
+                search = decide(decided, replace(options, time=each), asked, progress)
+            record = Trials(place, options.seed)
+            record.note(search=search.plain())
+            given: dict[str, Any] = {"inputs": inputs, "validation": validation, "command": command}
+            limit = None if whole is None else seconds(whole)
+            return _Tuning(run, record, search, options, trials, started, limit, progress, given, copied).finish()
+    except InputError:
+        run.discard()  # if it was made for this and is empty
+        raise
+
+
+def _copied_before(run: RunDirectory) -> list[str]:
+    """The files that an earlier search copied there.  Raises InputError for a directory of something else."""
+    before = run.read()
+    if before is not None and "tuning" not in before:
+        raise InputError(f"{run.path}: holds another run; name another directory with --out.")
+    record = run.path / "tune.db"
+    if not record.exists() and (before is not None or (run.path / "trials").exists()):
+        raise InputError(
+            f"{record}: is missing, so the search cannot go on; put it back, or name another directory with --out."
+        )
+    if record.exists() and before is None:
+        run.facts = {"tuning": {}}  # it was killed before its first model was whole
+    return list(run.facts.get("tuning", {}).get("files", []))
+
+
+class _Watching(Silent):
+    """Shows the steps of a trial, what looks wrong in the first one, and gives a trial up that is behind."""
+
+    def __init__(self, progress: Silent, trial: Trial):
+        self.progress, self.trial = progress, trial
+        self.least = math.inf
+        """the best evaluation so far"""
+
+    def warn(self, text: str) -> None:
+        if self.trial.preset:
+            self.progress.warn(text)
+
+    def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
+        self.progress.step(share, step, loss, seconds_left, tokens_per_second)
+
+    def evaluated(self, share: float, cost: float) -> None:
+        self.least = min(self.least, cost)
+        if self.trial.hopeless(share, self.least):
+            raise Hopeless
+
+    def close(self) -> None:
+        self.progress.close()
+
+
+@dataclass
+class _Tuning:
+    """A search that goes on: which trials are made, one after the other, and what comes of all."""
+
+    run: RunDirectory
+    record: Trials
+    search: Search
+    options: TrainOptions
+    planned: int
+    started: float
+    limit: float | None
+    """seconds for the whole search; None where trials are bounded by steps"""
+    progress: Silent
+    given: dict[str, Any]
+    """what every trial is trained on"""
+    copied: list[str] = field(default_factory=list)
+    """names of the files of the best trial so far"""
+
+    def __post_init__(self) -> None:
+        self.spent = sum(one.seconds or 0.0 for one in self.record.attempts())
+        """seconds that the trials of earlier commands took"""
+
+    def finish(self) -> dict[str, Any]:
+        """Make the trials that are missing.  Raises RunFailed when none gives a model."""
+        for number in self.record.try_again():
+            self.progress.say(f"trial {number} was interrupted; what it tried is tried again")
+        made = self._make_all()
+        self._save_best(finished=True)
+        best = self.record.best()
+        if best is None:
+            problems = [one.problem for one in self.record.attempts() if one.problem]
+            last = f" The last: {problems[-1]}" if problems else ""
+            raise RunFailed(f"{self.run.path}: none of {len(self.record.settled())} trials gave a model.{last}")
+        if not made:
+            self.progress.say(
+                f"{self.run.path}: this search is complete. More --trials, and --time for them, go on with it; another "
+                "directory with --out begins anew."
+            )
+        return self._result(best)
+
+    def _make_all(self) -> int:
+        """Make trials until there are as many as planned, or the time is over; returns how many."""
+        self.record.first(self.search.preset)
+        made = 0
+        while (done := len(self.record.settled())) < self.planned:
+            left = self._seconds_left()
+            if left is not None and (self.search.seconds or 0.0) > left + ENDING / 2:
+                self.progress.warn(
+                    f"the time is over after {done} of {self.planned} trials; more --time goes on with the search"
+                )
+                break
+            trial = self.record.next(self.search.space, evaluations=self._evaluations, planned=self.planned)
+            before = self.record.best()
+            self._make(trial)
+            made += 1
+            best = self.record.best()
+            if best is not None and best != before:
+                self._save_best(finished=False)
+            self._say(self.record.attempts()[-1], done + 1, best)
+        return made
+
+    @property
+    def _evaluations(self) -> int:
+        return int(self.search.pinned["evaluations"])
+
+    def _seconds_left(self) -> float | None:
+        """What is left for trials."""
+        return None if self.limit is None else self.limit - self.spent - (time.monotonic() - self.started) - ENDING
+
+    def _make(self, trial: Trial) -> None:
+        """Train one trial and record what came of it.  Raises Interrupted."""
+        place = self.run.path / "trials" / f"{trial.number:03}"
+        watching, began = _Watching(self.progress, trial), time.monotonic()
+        try:
+            shared = {name: value for name, value in self.search.pinned.items() if trial.options or name == "time"}
+            chosen = replace(self.options, **{**shared, **trial.options})
+            with out_of_memory("before training or after it"):
+                run = run_training(options=chosen, out=place, progress=watching, **self.given)
+        except Hopeless:
+            RunDirectory(place).log("pruned")
+            trial.prune(seconds=time.monotonic() - began)
+        except Interrupted:
+            self.record.try_again()
+            raise
+        except (RunFailed, InputError) as error:
+            trial.fail(str(error), seconds=time.monotonic() - began)
+        else:
+            known = run.facts["metrics"]
+            metrics = {name: known[name] for name in (*METRICS, *OF_PAIRS) if known.get(name) is not None}
+            trial.complete(watching.least, metrics=metrics, seconds=time.monotonic() - began)
+        finally:
+            shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a trial is not gone on with
+
+    def _say(self, one: Attempt, done: int, best: Attempt | None) -> None:
+        """A line about a trial that is over."""
+        tried = ", ".join(f"{name} {shown(value)}" for name, value in one.options.items())
+        what = "the preset" if one.preset else tried
+        if one.state == "complete":
+            said = ", ".join(f"{name} {value:.4f}" for name, value in self._figures(one).items())
+        else:
+            said = "given up, behind the others" if one.state == "pruned" else f"failed: {one.problem}"
+        left = self._seconds_left()
+        after = f", {duration(max(0.0, left))} left" if left is not None else ""
+        so_far = "" if best is None else f" (best: trial {best.number}, {self.search.measure} {best.value:.4f}{after})"
+        self.progress.say(f"{done} of {self.planned}, trial {one.number}: {what}: {said}{so_far}")
+
+    def _figures(self, one: Attempt) -> dict[str, float]:
+        """The numbers of a complete trial that are said, what trials are compared by first."""
+        known = {self.search.measure: one.value, **{name: one.metrics.get(name) for name in ("accuracy", "val_loss")}}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def _save_best(self, *, finished: bool) -> None:
+        """Make ``out`` the directory of the best trial's model."""
+        best = self.record.best()
+        if best is None:
+            return
+        place = self.run.path / "trials" / f"{best.number:03}"
+        names = copy_run(place, self.run.path)
+        for old in (self.run.path / name for name in set(self.copied) - set(names)):
+            if old.is_dir():
+                shutil.rmtree(old)
+            else:
+                old.unlink(missing_ok=True)
+        self.copied = names
+        facts = json.loads((place / "headway.json").read_text(encoding="utf-8"))
+        tuning = {
+            **{"trial": best.number, "value": best.value, "measure": self.search.measure, "options": best.options},
+            **{"held_out": self.search.held_out, "trials": len(self.record.settled()), "planned": self.planned},
+            **{"space": self.search.plain()["space"], "finished": finished, "files": names},
+        }
+        self.run.facts = {}
+        self.run.update(**facts, tuning=tuning)
+
+    def _result(self, best: Attempt) -> dict[str, Any]:
+        """What the command reports."""
+        attempts = self.record.attempts()
+        complete = sorted((one for one in attempts if one.state == "complete"), key=lambda one: one.value or 0.0)
+        second = next((one for one in complete if one.number != best.number), None)
+        preset = next((one for one in complete if one.preset), None)
+        accuracy, rows = best.metrics.get("accuracy"), _rows(self.run.facts)
+        options = TrainOptions(**self.run.facts["options"])
+        return {
+            **result(self.run),
+            "seconds": self.spent + time.monotonic() - self.started,
+            "measure": self.search.measure,
+            "best": {"trial": best.number, "value": best.value, "options": best.options},
+            "options": {name: getattr(options, name) for name in options.given(list(vars(options)))},
+            "preset": None if preset is None else {"trial": preset.number, "value": preset.value},
+            "noise": {
+                "held_out": self.search.held_out,
+                "second": None if second is None else {"trial": second.number, "value": second.value},
+                "accuracy_error": math.sqrt(accuracy * (1 - accuracy) / rows) if accuracy and rows else None,
+            },
+            "importance": self.record.importance(list(self.search.space)),
+            "space": self.search.plain()["space"],
+            "trials": [one.plain() for one in attempts],
+        }
+
+
+def _rows(facts: dict[str, Any]) -> int | None:
+    """How many rows a classifier was measured on."""
+    confusion = facts.get("metrics", {}).get("confusion")
+    return sum(map(sum, confusion)) if confusion else None
+
+
+def shown(value: object) -> str:
+    """A value of an option for a person."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
