@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from headway.reports.plots import COLOURS, line, plotted
+from headway.reports.plots import COLOURS, plotted
 
 STATES = {"complete": ("complete", 0), "pruned": ("given up", 6)}
 """States that have a value, in words and with a colour."""
@@ -66,6 +66,7 @@ def _importance(found: dict[str, Any], place: Path) -> Path:
         axes.barh([name for name, _ in shares], [100 * share for _, share in shares], color=COLOURS[0])
         axes.set_xlabel(f"share of the differences in {found['measure']} (%), fANOVA")
         axes.grid(axis="y", visible=False)
+        axes.set_axisbelow(True)
     return place
 
 
@@ -74,7 +75,7 @@ def _values(found: dict[str, Any], place: Path) -> Path:
     names = list(found["importance"] or found["space"])[:MOST_OPTIONS]
     rows = -(-len(names) // COLUMNS)
     columns = min(len(names), COLUMNS)
-    with plotted(place, columns=columns, rows=rows, height=2.6 * rows + 0.2) as all_axes:
+    with plotted(place, columns=columns, rows=rows, height=2.6 * rows + 0.5) as all_axes:
         every = all_axes if isinstance(all_axes, list) else [all_axes]
         for number, axes in enumerate(every):
             if number < len(names):
@@ -83,33 +84,40 @@ def _values(found: dict[str, Any], place: Path) -> Path:
                     axes.set_ylabel(_measure(found))
             else:
                 axes.axis("off")
+        every[0].figure.legend(*every[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return place
 
 
 def _against(found: dict[str, Any], name: str, axes: Any) -> None:
-    """The trials' values against one option; the preset and the best are marked."""
+    """The trials' values against one option, over all that is searched; the best and the preset are marked."""
     about = found["space"][name]
     complete = [one for one in found["trials"] if one["state"] == "complete" and name in one["options"]]
     choices = about.get("values")
 
-    def at(value: Any) -> Any:
-        return choices.index(value) if choices else value
+    def points(chosen: list[dict[str, Any]]) -> tuple[list[Any], list[float]]:
+        values = [one["options"][name] for one in chosen]
+        return [choices.index(value) if choices else value for value in values], [one["value"] for one in chosen]
 
+    axes.plot(*points(complete), "o", color=COLOURS[0], markersize=4.5, label="a trial")
+    best = [one for one in complete if one["number"] == found["best"]["trial"]]
+    axes.plot(*points(best), "*", color=COLOURS[1], markersize=11, label="the best")
+    preset = [one for one in complete if one["preset"]]
     axes.plot(
-        [at(one["options"][name]) for one in complete],
-        [one["value"] for one in complete],
-        **{**line(0), "linestyle": "none"},
+        *points(preset), "s", color=COLOURS[2], markersize=11, fillstyle="none", markeredgewidth=1.8, label="preset"
     )
-    for number, colour, marker in ((found["best"]["trial"], 1, "*"), ((found["preset"] or {}).get("trial"), 2, "s")):
-        for one in complete:
-            if one["number"] == number:
-                axes.plot(at(one["options"][name]), one["value"], marker=marker, color=COLOURS[colour], markersize=9)
     if choices:
-        axes.set_xticks(range(len(choices)), [str(value) for value in choices])
+        axes.set_xticks(range(len(choices)), [_short(value) for value in choices])
         axes.set_xlim(-0.5, len(choices) - 0.5)
-    elif about["log"]:
-        axes.set_xscale("log")
+    else:
+        low, high = about["low"], about["high"]
+        axes.set_xscale("log" if about["log"] else "linear")
+        room = (high / low) ** 0.05 if about["log"] else 0.05 * (high - low)
+        axes.set_xlim(*((low / room, high * room) if about["log"] else (low - room, high + room)))
     axes.set_xlabel(name)
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _measure(found: dict[str, Any]) -> str:

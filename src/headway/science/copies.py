@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 from headway.storage import write_whole
@@ -20,5 +21,5 @@ def copy_run(source: Path, target: Path, *, leave: Collection[str] = LEFT) -> li
         if path.is_dir():
             shutil.copytree(path, target / path.name, dirs_exist_ok=True)
         else:
-            write_whole(target / path.name, lambda beside, path=path: shutil.copyfile(path, beside))
+            write_whole(target / path.name, partial(shutil.copyfile, path))
     return names

@@ -19,10 +19,10 @@ MISSING = "headway tune needs Optuna: pip install 'headway[tune]'."
 STUDY = "tune"
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 BY_CHANCE = (4, 10)
-"""So many trials, at least and at most a quarter of all, are drawn evenly before those that gave most guide the draw."""
+"""A quarter of the trials, but at least and at most so many, are drawn evenly; the best of them guide later draws."""
 JUDGED_FROM = 1 / 3
 """The share of a run before which it is not given up: rates that are still high hide what a trial will come to."""
-LEAST_FOR_IMPORTANCE = 6
+LEAST_FOR_IMPORTANCE = 8
 """Complete trials without which no importance is computed."""
 
 
