@@ -1,0 +1,70 @@
+"""``headway tune``: one JSON object, a line for each trial, and a directory that is a model."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import headway
+
+
+@pytest.fixture
+def small(tiny_words: list[str]) -> list[str]:
+    return [*tiny_words, "--steps", "4", "--evaluations", "2", "--trials", "2", "--tokenizer", "word", "--r-drop", "0"]
+
+
+def test_one_json_object_and_a_line_for_each_trial(
+    rows: Path, tmp_path: Path, small: list[str], in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = in_process("tune", rows, *small, "--json")
+    assert status == 0, err
+    found = json.loads(out.splitlines()[-1])
+    place = Path("runs/rows-tuned")
+    assert {"task", "seconds", "best", "trials", "out", "val_loss", "accuracy", "macro_f1"} <= set(found)
+    assert (found["task"], found["out"]) == ("classification", str(place)) and found["seconds"] > 0
+    assert set(found["best"]) == {"trial", "value", "options"}
+    assert [one["number"] for one in found["trials"]] == [0, 1]
+    for one in found["trials"]:
+        assert {"number", "state", "value", "options", "seconds"} <= set(one) and one["state"] == "complete"
+        assert set(one["options"]) == {"learning_rate", "dropout", "label_smoothing", "token_dropout"}
+    assert found["options"]["d_model"] == 16 and found["options"]["steps"] == 4
+    assert found["plots"] and all(Path(plot).is_file() for plot in found["plots"])
+    assert "1 of 2, trial 0: the preset: val_loss" in err and "2 of 2, trial 1: learning_rate" in err
+    assert "searched: --learning-rate, --dropout" in err and (place / "report.html").is_file()
+    assert headway.load(place)("a great cat")["label"] in ("pos", "neg")
+    status, out, err = in_process("tune", rows, *small)
+    lines = out.splitlines()
+    assert status == 0 and "this search is complete" in err
+    assert lines[0].split()[:3] == ["trial", "val_loss", "accuracy"]
+    assert f"`headway evaluate {place} FILE`" in out and "measured on 21 rows" in out
+    assert f"headway train {rows} " in lines[-1] and "--steps 4" in lines[-1] and "--learning-rate" in lines[-1]
+
+
+def test_wrong_input_is_status_two(
+    rows: Path, tmp_path: Path, small: list[str], in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for words, said in (
+        ((tmp_path / "none.csv",), "none.csv"),
+        ((rows, "--seeds", 3), "--seeds is not for tune"),
+        ((rows, "--trials", 1), "--trials is 1"),
+        ((rows, "--steps", 4, "--time", "1m"), "one of them"),
+        ((rows, "--time", "20s"), "is not enough for a search"),
+    ):
+        status, out, err = in_process("tune", *words, "--quiet")
+        assert (status, out) == (2, "") and said in err and err.count("\n") == 1, err
+    assert in_process("tune")[0] == 2
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    status, _, err = in_process("tune", rows, *small, "--quiet")
+    assert status == 2 and err == "headway: headway tune needs Optuna: pip install 'headway[tune]'.\n"
+    assert not Path("runs").exists()
+
+
+def test_help_says_what_time_and_steps_mean_here(in_process: Callable):
+    status, out, _ = in_process("tune", "--help")
+    text = " ".join(out.split())
+    assert status == 0 and "time for the whole search" in text and "optimiser steps of each trial" in text
+    assert "Search the options of training" in in_process("--help")[1]
