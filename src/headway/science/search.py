@@ -45,6 +45,8 @@ class Search:
     """what trials are compared by: val_loss, or the error of a classifier that begins from a pretrained model"""
     held_out: str
     """what they are compared on, in words"""
+    every: int = 1
+    """of a long text, every n-th window of it (Plan.validation_every)"""
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -121,6 +123,8 @@ def decide(
         raise InputError("every option that could be searched was given; leave one of them out.")
     for decision in first.plan.decisions:
         progress.say(f"preset: {decision['what']}: {decision['value']} - {decision['why']}")
+    size = 4 * sum(p.numel() for p in centre.model.parameters()) / 1e6
+    progress.say(f"each trial keeps its model, about {size:,.1f} MB")
     progress.say(f"searched: {', '.join(f'--{flag(name)}' for name in space)}")
     return Search(
         asked=asked,
@@ -129,4 +133,5 @@ def decide(
         preset={} if first.plan.frozen else {name: one.preset for name, one in space.items()},
         measure="error" if getattr(centre.task, "by_accuracy", False) else "val_loss",
         held_out=str(centre.recipe.facts["validation"]),
+        every=centre.plan.validation_every,
     )

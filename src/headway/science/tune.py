@@ -35,6 +35,8 @@ from headway.training.session import result, run_training, validation_input
 from headway.training.trainer import Interrupted
 
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20
+RECORD = "tune.db"
+"""The file of the trials."""
 
 
 class Hopeless(Exception):
@@ -65,29 +67,11 @@ def tune(
     check_installed()
     run = RunDirectory(out)
     copied = _copied_before(run)
-    progress.phase("reading")
-    source, found = read_input(inputs, options)
-    check_for_task(options, found.task, found.reasons)
-    held_out = validation_input(validation, options, found)
-    theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
-    asked = {"options": theirs, "data": fingerprints(source, held_out)}
-
-    def decided(options: TrainOptions) -> Prepared:
-        nowhere = RunDirectory(Path())  # only asked for what an earlier run left
-        return prepare(nowhere, None, [], source, held_out, found, options, time.monotonic(), progress)
-
-    place = out / "tune.db"
     run.create()
     try:
         with run.locked():
-            facts = Trials(place, options.seed).facts if place.exists() else {}
-            if "search" in facts:
-                search = Search.read(facts["search"])
-                check_same(search, asked, out)
-            else:
-                each = None if whole is None else time_of_each(whole, trials, started, progress)
-                search = decide(decided, replace(options, time=each), asked, progress)
-            record = Trials(place, options.seed)
+            search = _search_of(inputs, replace(options, time=whole), validation, trials, out, started, progress)
+            record = Trials(out / RECORD, options.seed)
             record.note(search=search.plain())
             given: dict[str, Any] = {"inputs": inputs, "validation": validation, "command": command}
             limit = None if whole is None else seconds(whole)
@@ -97,12 +81,42 @@ def tune(
         raise
 
 
+def _search_of(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    validation: Sequence[str | Path],
+    trials: int,
+    out: Path,
+    started: float,
+    progress: Silent,
+) -> Search:
+    """The search that is kept in ``out``, or one that is decided now; nothing that was read stays in memory."""
+    progress.phase("reading")
+    source, found = read_input(inputs, options)
+    check_for_task(options, found.task, found.reasons)
+    held_out = validation_input(validation, options, found)
+    theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
+    asked = {"options": theirs, "data": fingerprints(source, held_out)}
+    facts = Trials(out / RECORD, options.seed).facts if (out / RECORD).exists() else {}
+    if "search" in facts:
+        search = Search.read(facts["search"])
+        check_same(search, asked, out)
+        return search
+
+    def decided(options: TrainOptions) -> Prepared:
+        nowhere = RunDirectory(Path())  # only asked for what an earlier run left
+        return prepare(nowhere, None, [], source, held_out, found, options, time.monotonic(), progress)
+
+    each = None if options.time is None else time_of_each(options.time, trials, started, progress)
+    return decide(decided, replace(options, time=each), asked, progress)
+
+
 def _copied_before(run: RunDirectory) -> list[str]:
     """The files that an earlier search copied there.  Raises InputError for a directory of something else."""
     before = run.read()
     if before is not None and "tuning" not in before:
         raise InputError(f"{run.path}: holds another run; name another directory with --out.")
-    record = run.path / "tune.db"
+    record = run.path / RECORD
     if not record.exists() and (before is not None or (run.path / "trials").exists()):
         raise InputError(
             f"{record}: is missing, so the search cannot go on; put it back, or name another directory with --out."
@@ -169,6 +183,9 @@ class _Tuning:
             problems = [one.problem for one in self.record.attempts() if one.problem]
             last = f" The last: {problems[-1]}" if problems else ""
             raise RunFailed(f"{self.run.path}: none of {len(self.record.settled())} trials gave a model.{last}")
+        left = self._seconds_left()
+        if made and left is not None and left > (self.search.seconds or 0.0):
+            self.progress.say(f"{duration(left)} of the time are left; more --trials go on with the search")
         if not made:
             self.progress.say(
                 f"{self.run.path}: this search is complete. More --trials, and --time for them, go on with it; another "
@@ -223,7 +240,10 @@ class _Tuning:
         except (RunFailed, InputError) as error:
             trial.fail(str(error), seconds=time.monotonic() - began)
         else:
-            known = run.facts["metrics"]
+            known, every = run.facts["metrics"], run.facts["plan"].get("validation_every", 1)
+            if every != self.search.every:  # a model that is slower or faster to evaluate
+                what = f"every {every} windows of the held-out text, not every {self.search.every}"
+                self.progress.warn(f"trial {trial.number} was measured on one of {what}: its value is less sure")
             metrics = {name: known[name] for name in (*METRICS, *OF_PAIRS) if known.get(name) is not None}
             trial.complete(watching.least, metrics=metrics, seconds=time.monotonic() - began)
         finally:
