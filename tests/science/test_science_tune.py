@@ -89,7 +89,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stub]:
     return planned
 
 
-def searched(rows: Path, out: Path, trials: int = 9, **more: Any) -> dict[str, Any]:
+def searched(rows: Path, out: Path, trials: int = 7, **more: Any) -> dict[str, Any]:
     progress = more.pop("progress", None)
     options = TrainOptions(**{**SMALL, "evaluations": 4, "d_model": None, "batch_tokens": None, **more})
     return tune([rows], options, trials=trials, out=out, progress=progress)
@@ -105,14 +105,14 @@ def test_the_first_is_the_preset_and_the_best_is_kept(rows: Path, tmp_path: Path
     made, said = stub(), Said()
     found = searched(rows, tmp_path, progress=said)
     assert json.loads(json.dumps(found)) == found
-    assert len(found["trials"]) == len(made.tried) == 9 and found["measure"] == "val_loss"
+    assert len(found["trials"]) == len(made.tried) == 7 and found["measure"] == "val_loss"
     first, preset = made.tried[0], found["trials"][0]
     assert (first.learning_rate, first.dropout, first.d_model, first.layers) == (1e-3, 0.3, 128, 1)
     assert (
         preset["preset"] and preset["options"]["learning_rate"] == 1e-3 and found["preset"]["value"] == preset["value"]
     )
     assert {options.seed for options in made.tried} == {0} and {options.steps for options in made.tried} == {6}
-    assert len({options.learning_rate for options in made.tried}) == 9, "every trial is another one"
+    assert len({options.learning_rate for options in made.tried}) == 7, "every trial is another one"
     complete = {one["number"]: one["value"] for one in found["trials"] if one["state"] == "complete"}
     best, second = sorted(complete, key=complete.__getitem__)[:2]
     assert (found["best"]["trial"], found["best"]["value"]) == (best, complete[best]) and found["out"] == str(tmp_path)
@@ -126,13 +126,13 @@ def test_the_first_is_the_preset_and_the_best_is_kept(rows: Path, tmp_path: Path
     assert facts["tuning"]["trial"] == best and facts["tuning"]["finished"]
     assert facts["options"] == json.loads((tmp_path / f"trials/{best:03}/headway.json").read_text())["options"]
     assert not list(tmp_path.glob("trials/*/checkpoints")) and not (tmp_path / "checkpoints").exists()
-    lines = [line for line in said.lines if " of 9, trial " in line]
-    assert len(lines) == 9 and "the preset: val_loss" in lines[0] and f"(best: trial {best}, val_loss" in lines[-1]
+    lines = [line for line in said.lines if " of 7, trial " in line]
+    assert len(lines) == 7 and "the preset: val_loss" in lines[0] and f"(best: trial {best}, val_loss" in lines[-1]
 
 
 def test_what_is_behind_is_given_up(rows: Path, tmp_path: Path, stub: Callable):
     stub()
-    found = searched(rows, tmp_path, trials=16)
+    found = searched(rows, tmp_path, trials=12)
     pruned = [one for one in found["trials"] if one["state"] == "pruned"]
     assert pruned and pruned[0]["number"] >= 4, "the first four are always trained to their end"
     for one in pruned:
@@ -142,20 +142,20 @@ def test_what_is_behind_is_given_up(rows: Path, tmp_path: Path, stub: Callable):
         ]
         assert [line["event"] for line in events] == ["pruned"] and one["metrics"] == {}
         assert one["number"] != found["best"]["trial"]
-    assert set(found["importance"]) == set(found["space"]) and sum(found["importance"].values()) == pytest.approx(1)
 
 
 def test_importance_finds_what_matters(tmp_path: Path):
     """Of a value that follows from one option alone."""
     trials = Trials(tmp_path / "tune.db", seed=3)
     space = {name: Range(0.5, 0.0, 1.0) for name in ("dropout", "token_dropout", "label_smoothing")}
-    for number in range(31):
+    for number in range(19):
         if number in (LEAST_FOR_IMPORTANCE - 1, LEAST_FOR_IMPORTANCE):
             assert (trials.importance(list(space)) is None) is (number < LEAST_FOR_IMPORTANCE)
-        trial = trials.next(space, evaluations=1, planned=31)
+        trial = trials.next(space, evaluations=1, planned=19)
         trial.complete(float(trial.options["token_dropout"]) ** 2)
     shares = trials.importance(list(space))
-    assert shares is not None and next(iter(shares)) == "token_dropout" and shares["token_dropout"] > 0.8
+    assert shares is not None and set(shares) == set(space) and sum(shares.values()) == pytest.approx(1)
+    assert next(iter(shares)) == "token_dropout" and shares["token_dropout"] > 0.8
 
 
 def test_what_fails_is_not_the_end(rows: Path, tmp_path: Path, stub: Callable):
@@ -164,7 +164,7 @@ def test_what_fails_is_not_the_end(rows: Path, tmp_path: Path, stub: Callable):
     failed = [(one["number"], one["problem"].split(".")[0]) for one in found["trials"] if one["state"] == "failed"]
     assert [number for number, _ in failed] == [1, 2, 3, 4] and failed[0][1].startswith("out of memory at step 3")
     assert [said for _, said in failed[1:]] == ["not finite", "no room", "no model"]
-    assert len(found["trials"]) == 9 and found["best"]["trial"] not in (1, 2, 3, 4)
+    assert len(found["trials"]) == 7 and found["best"]["trial"] not in (1, 2, 3, 4)
 
 
 def test_when_all_fail_there_is_one_message(rows: Path, tmp_path: Path, stub: Callable):
@@ -181,16 +181,16 @@ class Killed(BaseException):
 def test_a_search_that_was_killed_goes_on_as_one_left_alone(rows: Path, tmp_path: Path, stub: Callable):
     stub()
     alone = searched(rows, tmp_path / "alone")
-    killed = stub({0: Killed(), 4: Killed(), 6: Killed()})
+    killed = stub({0: Killed(), 3: Killed(), 5: Killed()})
     said = Said()
     for _ in range(3):
         with pytest.raises(Killed):
             searched(rows, tmp_path / "killed")
     found = searched(rows, tmp_path / "killed", progress=said)
-    assert essence(found) == essence(alone) and len(killed.tried) == 12
-    assert [one["number"] for one in found["trials"] if one["state"] == "interrupted"] == [0, 4, 6]
+    assert essence(found) == essence(alone) and len(killed.tried) == 10
+    assert [one["number"] for one in found["trials"] if one["state"] == "interrupted"] == [0, 3, 5]
     assert found["best"]["options"] == alone["best"]["options"]
-    assert any("trial 6 was interrupted" in line for line in said.lines)
+    assert any("trial 5 was interrupted" in line for line in said.lines)
     seen = [(tmp_path / name / "model.safetensors").read_text() for name in ("alone", "killed")]
     assert seen[0] == seen[1]
 
@@ -339,6 +339,7 @@ def told(*given, **more):
     kill()
 trials.Trial._tell = told
 """
+WITHOUT_PLOTS = "import sys; sys.modules['matplotlib.figure'] = None"
 
 
 def test_killed_within_a_trial_and_between_two(rows: Path, tmp_path: Path, forker: Forker):
@@ -346,8 +347,8 @@ def test_killed_within_a_trial_and_between_two(rows: Path, tmp_path: Path, forke
     for script in (IN_ITS_SECOND, AFTER_ITS_FIRST):  # the first trial, and half of the second; the second again
         killed = forker(*command, script=KILL + script)
         assert killed.returncode == -9, killed.stderr
-    done = forker(*command)
-    assert done.returncode == 0, done.stderr
+    done = forker(*command, script=WITHOUT_PLOTS)
+    assert done.returncode == 0 and "plots" in done.stderr, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     alone = tune([rows], TrainOptions(**SMALL), trials=3, out=tmp_path / "alone")
     assert essence(found) == essence(alone)

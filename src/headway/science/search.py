@@ -108,15 +108,15 @@ def time_of_each(whole: str, trials: int, started: float, progress: Silent) -> s
 
 
 def decide(
-    decided: Callable[[TrainOptions], Prepared], options: TrainOptions, asked: dict[str, Any], progress: Silent
+    decided: Callable[[TrainOptions, Silent], Prepared], options: TrainOptions, asked: dict[str, Any], progress: Silent
 ) -> Search:
     """What is searched and what all trials share, around what the preset makes of ``options``, as ``decided`` tells.
 
     Raises InputError where nothing is left to search.
     """
-    centre = first = decided(options)
+    centre = first = decided(options, progress)
     if first.plan.frozen:  # a linear classifier; beside it the training of the whole model is searched
-        centre = decided(replace(options, learning_rate=first.plan.learning_rate))
+        centre = decided(replace(options, learning_rate=first.plan.learning_rate), Silent())
         options = replace(options, learning_rate=None)
     space = search_space(centre.task.name, options, centre.plan, tokenizer=centre.recipe.tokenizer.kind)
     if not space:

@@ -103,7 +103,7 @@ def _search_of(
         check_same(search, asked, out)
         return search
 
-    def decided(options: TrainOptions) -> Prepared:
+    def decided(options: TrainOptions, progress: Silent) -> Prepared:
         nowhere = RunDirectory(Path())  # only asked for what an earlier run left
         return prepare(nowhere, None, [], source, held_out, found, options, time.monotonic(), progress)
 
