@@ -14,7 +14,18 @@ from headway.training.config import TrainOptions
 from headway.training.dry_run import decided
 from headway.training.ready import Prepared
 
-CASES = ["classifier", "language model", "masked", "embedder", "translator", "decoder", "classifier from", "lm from"]
+CASES = [
+    "classifier",
+    "language model",
+    "masked",
+    "embedder",
+    "translator",
+    "decoder",
+    "classifier from",
+    "lm from",
+    "lstm",
+    "cnn",
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +44,8 @@ def planned(corpus: Path, rows: Path, lm_run: Path, classifier_run: Path, tmp_pa
         "decoder": (pairs, {"vocab": 300, "model": "decoder"}),
         "classifier from": ([rows], {"from_model": str(classifier_run), "epochs": 3, "time": "60s", "lora": 2}),
         "lm from": ([corpus], {"from_model": str(lm_run)}),
+        "lstm": ([corpus], {"model": "lstm"}),
+        "cnn": ([rows], {"model": "cnn"}),
     }
     made: dict[str, tuple[TrainOptions, list[Path], Prepared]] = {}
 
@@ -60,7 +73,8 @@ def test_the_preset_is_one_of_its_points(case: str, planned: Any):
     plans = [replace(prepared.plan, decisions=[], shares=1) for prepared in (first, again)]
     assert plans[0] == plans[1]
     assert "learning_rate" in space and "dropout" in space and "batch_tokens" in space
-    assert ("d_model" in space) is ("layers" in space) is (options.from_model is None)
+    assert ("d_model" in space) is (options.from_model is None)
+    assert ("layers" in space) is (options.from_model is None and case != "cnn")
     for name, one in space.items():
         if isinstance(one, Choice):
             assert one.preset in one.values and len(set(one.values)) == len(one.values) >= 2, name
@@ -86,7 +100,7 @@ class Corner:
 
 
 @pytest.mark.parametrize("greatest", [False, True])
-@pytest.mark.parametrize("case", ["classifier", "language model", "translator", "classifier from"])
+@pytest.mark.parametrize("case", ["classifier", "language model", "translator", "classifier from", "lstm", "cnn"])
 def test_the_corners_can_be_trained(case: str, greatest: bool, planned: Any):
     options, files, first = planned(case)
     chosen = {name: one.suggest(Corner(greatest), name) for name, one in space_of(options, first).items()}
@@ -94,7 +108,7 @@ def test_the_corners_can_be_trained(case: str, greatest: bool, planned: Any):
     assert (plan.learning_rate, plan.batch_tokens) == (chosen["learning_rate"], chosen["batch_tokens"])
     assert plan.config.dropout == chosen["dropout"]
     if "d_model" in chosen:
-        assert (plan.config.d_model, plan.config.n_layers) == (chosen["d_model"], chosen["layers"])
+        assert (plan.config.d_model, plan.config.n_layers) == (chosen["d_model"], chosen.get("layers", 1))
 
 
 def test_what_is_given_is_not_searched(planned: Any):

@@ -21,6 +21,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from headway.nn.recurrent import CELLS
+from headway.training.baselines import baseline_kind
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 
@@ -117,8 +119,9 @@ def _from_scratch(options: TrainOptions, plan: Plan) -> Space:
     space: Space = {"learning_rate": _around(plan.learning_rate, 8.0, most=10.0)}
     if options.preset is None:
         space["d_model"] = Choice(config.d_model, _widths(config.d_model, options.heads))
-        layers = options.layers or config.n_layers
-        space["layers"] = Range(layers, max(1, layers // 2), 2 * layers, whole=True)
+        if baseline_kind(options) in (None, *CELLS):
+            depth = config.n_layers
+            space["layers"] = Range(depth, max(1, depth // 2), 2 * depth, whole=True)
     space["dropout"] = _share(config.dropout, 0.5)
     space["batch_tokens"] = _batches(plan, (0.25, 0.5, 1.0, 2.0, 4.0))
     if plan.epochs is not None:
