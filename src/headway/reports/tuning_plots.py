@@ -113,6 +113,12 @@ def _against(found: dict[str, Any], name: str, axes: Any) -> None:
         axes.set_xscale("log" if about["log"] else "linear")
         room = (high / low) ** 0.05 if about["log"] else 0.05 * (high - low)
         axes.set_xlim(*((low / room, high * room) if about["log"] else (low - room, high + room)))
+        if about["log"]:
+            at = [low, about["preset"], high]
+            axes.set_xticks(at, [f"{value:.2g}" for value in at])
+            axes.minorticks_off()
+        elif about["whole"]:
+            axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(name)
 
 
