@@ -44,7 +44,9 @@ def command(
     from headway.training.progress import shown_to
 
     if run is None and not (lengths or widths):
-        raise InputError("name a RUN whose speed is measured, or give --lengths 128..8192 for the curves of small models.")
+        raise InputError(
+            "name a RUN whose speed is measured, or give --lengths 128..8192 for the curves of small models."
+        )
     if out and not (lengths or widths):
         raise InputError("--out is for the curves of --lengths and --widths; speed alone is printed, or --json.")
     left = None if limit is None else seconds(limit) - (clock.monotonic() - STARTED)
@@ -141,7 +143,9 @@ def _written(found: dict[str, Any], folder: Path) -> Path:
 
 def _curve_lines(found: dict[str, Any]) -> list[str]:
     """A table for a person, and the exponents in words."""
-    lines = [f"{'kind':12}{'length':>8}{'width':>7}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}"]
+    lines = [
+        f"{'kind':12}{'length':>8}{'width':>7}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}"
+    ]
     for row in found["rows"]:
         times = "".join(f"{value:>11.5f}" for value in (row["seconds"], *row["spread"]))
         lines.append(
@@ -151,7 +155,9 @@ def _curve_lines(found: dict[str, Any]) -> list[str]:
     lines.append("")
     lines += [fit_in_words(fit) for fit in found["fits"]]
     for entry in found["left_out"]:
-        lines.append(f"Left out for want of time: {entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}.")
+        lines.append(
+            f"Left out for want of time: {entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}."
+        )
     lines += [
         "",
         "Seconds are the median of one forward pass, with the least and the most; peak MB is what torch allocates",

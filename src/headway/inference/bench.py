@@ -184,7 +184,9 @@ def widened(config: TransformerConfig, width: int) -> TransformerConfig:
     """
     head, readers = config.head_width, config.n_heads // config.kv_heads
     if width % (head * readers):
-        raise InputError(f"--widths: {width} is no multiple of {head * readers}, the width of a head or group of heads.")
+        raise InputError(
+            f"--widths: {width} is no multiple of {head * readers}, the width of a head or group of heads."
+        )
     n_heads, d_ff = width // head, config.d_ff and config.d_ff * width // config.d_model
     return config.but(d_model=width, n_heads=n_heads, n_kv_heads=n_heads // readers, d_head=head, d_ff=d_ff)
 
@@ -207,7 +209,7 @@ def _fit(cases: Sequence[Case], floor: float) -> dict[str, Any]:
 
 
 def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None = None) -> list[dict[str, Any]]:
-    """Rows of how fast the model of a pipeline reads, at a few batch sizes and lengths, and, of a language model, writes.
+    """Rows of how fast a pipeline's model reads, at a few batch sizes and lengths, and, of a language model, writes.
 
     "read" is a forward pass over texts of ``length`` tokens; "write" is ``length`` tokens one after the other, with the
     cache, after a prompt of ``LENGTHS[0]``.  Within ``limit`` seconds, cases that would take too long are left out.
@@ -234,7 +236,13 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None
         middle = statistics.median(times)
         found.append(
             {
-                **{"kind": kind, "batch": batch, "length": length, "seconds": middle, "spread": [min(times), max(times)]},
+                **{
+                    "kind": kind,
+                    "batch": batch,
+                    "length": length,
+                    "seconds": middle,
+                    "spread": [min(times), max(times)],
+                },
                 **{"bytes": peak, "tokens_per_second": batch * length / middle},
             }
         )

@@ -1,7 +1,7 @@
 """With which power of the length, or of the width, a measurement grows: a line through points on log-log axes.
 
-    fit = power([128, 256, 512], [[0.010, 0.011], [0.021, 0.020], [0.041, 0.043]])
-    fit["exponent"], fit["interval"]
+fit = power([128, 256, 512], [[0.010, 0.011], [0.021, 0.020], [0.041, 0.043]])
+fit["exponent"], fit["interval"]
 """
 
 import random

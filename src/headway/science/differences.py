@@ -38,7 +38,7 @@ def with_normalised_residuals(model: nn.Module) -> nn.Module:
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is Residual:
-                setattr(module, name, NormalisedResidual(child.layer, child.norm, "pre", child.dropout.probability))
+                setattr(module, name, NormalisedResidual(child.layer, child.norm, "pre", child.dropout.p))
     return model
 
 
@@ -74,8 +74,8 @@ def along_depth(model: Any, ids: Tensor) -> list[dict[str, float]]:
 def sinusoids_shifted(positions: Tensor, width: int, shift: int = 1) -> Tensor:
     """sin(p / 10000^(2i/D)) at 2i and cos(p / 10000^((2i + shift)/D)) at 2i + 1: (T,) -> (T, D) float64, D even.
 
-    With ``shift`` 0 it is the paper's table; with 1 the cosine has the exponent of its own place, and with 2 that of the
-    next pair.
+    With ``shift`` 0 it is the paper's table; with 1 the cosine has the exponent of its own place, and with 2 that of
+    the next pair.
     """
     at = positions.double()[:, None]
     even = torch.arange(0, width, 2).double()
@@ -122,7 +122,7 @@ def with_averaged_heads(layer: Attention) -> Attention:
     return layer
 
 
-def rank(outputs: Tensor, tolerance: float = 1e-4) -> int:
+def rank(outputs: Tensor, tolerance: float = 1e-6) -> int:
     """In how many directions vectors (N, D) spread, down to ``tolerance`` of the widest."""
     sizes = torch.linalg.svdvals(outputs.double())
     return int((sizes > tolerance * sizes[0]).sum())
