@@ -66,7 +66,7 @@ def command(
 
 def sizes(text: str, name: str) -> list[int]:
     """ "128..1024" doubles from the first to the last; "128,300" names each.  Raises InputError for anything else."""
-    doubling = re.fullmatch(r"\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*", text)
+    doubling = re.fullmatch(r"\s*(\d{1,7})\s*\.\.\s*(\d{1,7})\s*", text)
     if doubling:
         size, last = int(doubling[1]), int(doubling[2])
         found = []
@@ -75,7 +75,7 @@ def sizes(text: str, name: str) -> list[int]:
             size *= 2
     else:
         words = [word.strip() for word in text.split(",")]
-        found = [int(word) for word in words if re.fullmatch(r"\d{1,9}", word)]
+        found = [int(word) for word in words if re.fullmatch(r"\d{1,7}", word)]
         found = sorted(set(found)) if len(found) == len(words) else []
     if not found or found[0] < 1:
         raise InputError(
@@ -91,23 +91,27 @@ def _curves(
     """What is measured, with the machine and the sizes of the models."""
     from dataclasses import asdict
 
+    from torch import nn
+
     from headway.inference.bench import SMALL, WINDOW, cost_curves
     from headway.inference.load import load
-    from headway.models.transformer import Decoder, Encoder
+    from headway.models.ensemble import Ensemble
+    from headway.models.transformer import Decoder
     from headway.training.run_directory import clock as date
     from headway.training.run_directory import machine, versions
 
-    config, wiring, task = SMALL, Decoder, "cost"
+    config, task = SMALL, "cost"
+    wiring: type[nn.Module] = Decoder
     if run is not None:
         pipe = load(run)
-        wiring = Encoder if isinstance(pipe.model, Encoder) else type(pipe.model)
-        config, task = pipe.model.config, pipe.task
+        model = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
+        config, wiring, task = pipe.model.config, type(model), pipe.task
     given = {"lengths": lengths, "widths": widths}
     found = cost_curves(
         config,
         wiring,
         **{name: sizes(text, name) if text else () for name, text in given.items()},
-        kinds=[kind.strip() for kind in kinds.split(",")],
+        kinds=list(dict.fromkeys(kind.strip() for kind in kinds.split(","))),
         limit=limit,
         progress=progress,
     )
@@ -155,14 +159,13 @@ def _curve_lines(found: dict[str, Any]) -> list[str]:
     lines.append("")
     lines += [fit_in_words(fit) for fit in found["fits"]]
     for entry in found["left_out"]:
-        lines.append(
-            f"Left out for want of time: {entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}."
-        )
+        what = f"{entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}"
+        lines.append(f"Left out for want of {entry['for_want_of']}: {what}.")
     lines += [
         "",
         "Seconds are the median of one forward pass, with the least and the most; peak MB is what torch allocates",
-        "during it beyond what it held.  The exponents are least squares on logarithms; in brackets, 95 % of those that",
-        "come out when the repeats are drawn anew.",
+        "during it beyond what it held.  The exponents are least squares on logarithms; in brackets, 95 % of those",
+        "that come out when the repeats are drawn anew.",
         f"Results and pictures: {found['out']}",
     ]
     return lines

@@ -28,6 +28,7 @@ from headway.inference.load import Pipeline
 from headway.models.config import TransformerConfig
 from headway.models.size import Wiring, forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.training.memory import SIGNS
 from headway.training.progress import Silent
 
 SMALL = TransformerConfig(256, d_model=128, n_layers=2, n_heads=4)
@@ -39,7 +40,7 @@ REPEATS = 5
 LEAST = 0.02
 """Seconds that one measurement lasts at least; short calls are made several times."""
 FLOOR = 4
-"""A size is part of a fit when its time is so many times that of a single token, or of the least width."""
+"""A size is part of a fit when its time is so many times that of a single token: below, the cost of calling counts."""
 BATCHES, LENGTHS, WRITTEN = (1, 8, 32), (32, 128, 512), 32
 """``speed``: texts in a batch, tokens of each that are read, tokens of each that are written."""
 
@@ -103,8 +104,9 @@ def cost_curves(
 
     ``rows`` has one entry for each case, as ``Case.plain``; ``fits`` the exponents of time and memory, as ``power``,
     for each axis and kind (with those of the FLOPs beside them), over the sizes whose time is above the floor.  Against
-    D, texts have the least of the lengths, or 256 tokens.  Within ``limit`` seconds, cases that would take too long are
-    left out and named in ``left_out``.  Raises InputError for a kind that is not known.
+    D, texts have the least of the lengths, or 256 tokens; an encoder-decoder reads a source as long as its target.
+    Cases that would take longer than ``limit`` seconds allow, or more memory than there is, are left out, and named in
+    ``left_out`` with what is wanting.  Raises InputError for a kind that is not known.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
@@ -119,19 +121,29 @@ def cost_curves(
         before = [c for c in cases if (c.axis, c.kind) == key]
         expected = before[-1].seconds[0] * (case.size / before[-1].size) ** 2 if before else 0.0
         another_round = sum(max(LEAST, c.seconds[0]) for c in cases)
-        stopped = any((entry["axis"], entry["kind"]) == key for entry in left_out)
-        if end is not None and before and (stopped or time.monotonic() + another_round + 4 * expected > end):
-            left_out.append({"axis": case.axis, "kind": case.kind, "length": case.length, "width": case.width})
+        left = {"axis": case.axis, "kind": case.kind, "length": case.length, "width": case.width}
+        stopped = [entry["for_want_of"] for entry in left_out if (entry["axis"], entry["kind"]) == key]
+        if end is not None and before and time.monotonic() + 2 * another_round + 4 * expected > end:
+            stopped.append("time")
+        if stopped:
+            left_out.append({**left, "for_want_of": stopped[0]})
             continue
         progress.phase(f"{case.kind}: {case.length:,} tokens, width {case.width}")
-        if not before:
-            case.one_token()  # warms it up
-            floors[key] = FLOOR * seconds(case.one_token)
-        case.bytes = peak_bytes(case.call)  # which also warms it up
-        case.seconds.append(seconds(case.call))
+        try:
+            if not before:
+                case.one_token()  # warms it up
+                floors[key] = FLOOR * seconds(case.one_token)
+            case.bytes = peak_bytes(case.call)  # which also warms it up
+            case.seconds.append(seconds(case.call))
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and not any(sign in str(error).lower() for sign in SIGNS):
+                raise
+            left_out.append({**left, "for_want_of": "memory"})
+            continue
         cases.append(case)
     _repeat(cases, end, progress)
-    fits = [_fit([c for c in cases if (c.axis, c.kind) == key], floor) for key, floor in floors.items()]
+    series = {key: [c for c in cases if (c.axis, c.kind) == key] for key in floors}
+    fits = [_fit(measured, floors[key]) for key, measured in series.items() if measured]
     return {"rows": [case.plain() for case in cases], "fits": fits, "left_out": left_out}
 
 
@@ -172,7 +184,7 @@ def _new(kind: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Mo
 
 
 def _case(axis: str, kind: str, config: TransformerConfig, model: nn.Module, length: int) -> Case:
-    own = getattr(model, "config", None)
+    own: Any = getattr(model, "config", None)
     flops = forward_flops(own, 1, length, wiring=WIRINGS[type(model)]) if type(model) in WIRINGS else None
     return Case(axis, kind, length, config.d_model, flops, _reading(model, 1, length), _reading(model, 1, 1))
 
