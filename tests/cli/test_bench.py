@@ -64,11 +64,11 @@ def test_speed_of_a_run(lm_run: Path, in_process: Callable):
 
 
 def test_an_exponent_in_words():
-    power = {"exponent": 1.5, "interval": [1.4, 1.6], "sizes": [512, 2048]}
+    power = {"exponent": 1.5, "interval": [1.4, 1.6], "sizes": [512, 1024, 2048], "last": 1.8}
     flat = {**power, "exponent": 1.0}
     fit = {"axis": "length", "kind": "full", "floor_seconds": 0.004, "seconds": power, "bytes": flat, "flops": None}
-    words = "full: time grows as T^1.50 [1.40, 1.60], memory as T^1.00 over 512..2,048, all that take over 0.0040 s."
-    assert fit_in_words(fit) == words
+    words = "full: time grows as T^1.50 [1.40, 1.60] (1.80 between the last two), memory as T^1.00 over 512..2,048"
+    assert fit_in_words(fit) == f"{words}, all that take over 0.0040 s."
     nothing = {**fit, "axis": "width", "seconds": None, "bytes": None}
     assert "no exponent in D: fewer than two sizes take over 0.0040 s" in fit_in_words(nothing)
 

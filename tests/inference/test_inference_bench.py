@@ -54,7 +54,8 @@ def test_the_interval_tells_noise_and_the_one_without_a_size_tells_a_bend():
     assert low < 0.9 and high > 1.1
     assert low >= math.log(3.0 / 1.2) / math.log(4) - 1e-9 and high <= math.log(5.0 / 0.9) / math.log(4) + 1e-9
     bent = power([16, 64, 256], [[1.0], [4.0], [64.0]])
-    assert bent["interval"] == pytest.approx([1.5, 1.5]) and bent["without_one"] == pytest.approx([1.0, 2.0])
+    assert bent["last"] == pytest.approx(2.0) and bent["interval"] == pytest.approx([1.5, 1.5])
+    assert bent["without_one"] == pytest.approx([1.0, 2.0])
     assert slope([0, 1, 2], [5, 3, 1]) == -2
 
 

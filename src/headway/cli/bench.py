@@ -179,6 +179,7 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     low, high = fit["seconds"]["interval"]
     tops = fit["seconds"]["sizes"]
     words = f"{fit['kind']}: time grows as {letter}^{fit['seconds']['exponent']:.2f} [{low:.2f}, {high:.2f}]"
+    words += f" ({fit['seconds']['last']:.2f} between the last two)" if len(tops) > 2 else ""
     words += f", memory as {letter}^{fit['bytes']['exponent']:.2f}" if fit["bytes"] else ""
     words += f" (FLOPs: {letter}^{fit['flops']['exponent']:.2f})" if fit["flops"] else ""
     return f"{words} over {tops[0]:,}..{tops[-1]:,}, all that take over {fit['floor_seconds']:.4f} s."

@@ -25,8 +25,9 @@ def power(sizes: Sequence[int], repeats: Sequence[Sequence[float]], seed: int = 
     """The exponent e and factor c of c sizeᵉ through the medians of the repeated measurements at each size.
 
     ``interval`` holds 95 % of the exponents that come out when the repeats at each size are drawn anew, with
-    replacement: how far noise moves the exponent.  ``without_one`` is the least and the greatest exponent when one size
-    is left out (None below three sizes): how far the points are from a straight line.
+    replacement: how far noise moves the exponent.  Whether the points are on a straight line is told by the other two:
+    ``without_one`` is the least and the greatest exponent when one size is left out (None below three sizes), ``last``
+    the exponent between the last two sizes.
     """
     x = [log(size) for size in sizes]
     draw = random.Random(seed)
@@ -37,13 +38,13 @@ def power(sizes: Sequence[int], repeats: Sequence[Sequence[float]], seed: int = 
     exponent = through(repeats)
     drawn = sorted(through([draw.choices(group, k=len(group)) for group in repeats]) for _ in range(SAMPLES))
     outer = SAMPLES // 40  # 2.5 % on either side
-    middle = statistics.fmean(log(statistics.median(group)) for group in repeats)
     y = [log(statistics.median(group)) for group in repeats]
     left_out = [slope([*x[:i], *x[i + 1 :]], [*y[:i], *y[i + 1 :]]) for i in range(len(x))] if len(x) > 2 else []
     return {
         "exponent": exponent,
-        "factor": exp(middle - exponent * statistics.fmean(x)),
+        "factor": exp(statistics.fmean(y) - exponent * statistics.fmean(x)),
         "interval": [drawn[outer], drawn[-1 - outer]],
         "without_one": [min(left_out), max(left_out)] if left_out else None,
+        "last": slope(x[-2:], y[-2:]),
         "sizes": list(sizes),
     }
