@@ -47,8 +47,8 @@ def test_curves_of_a_runs_sizes_as_a_table(classifier_run: Path, in_process: Cal
     status, out, err = in_process("bench", classifier_run, "--lengths", "8,64", "--out", tmp_path, "--time", "1m")
     lines = out.splitlines()
     assert status == 0 and lines[0].split()[:4] == ["kind", "length", "width", "seconds"]
-    assert [line.split()[:3] for line in lines[1:5]] == [
-        [kind, length, "16"] for kind in ("full", "windowed") for length in ("8", "64")
+    assert [line.split()[:3] for line in lines[1:7]] == [
+        [kind, length, "16"] for kind in ("full", "windowed", "lstm") for length in ("8", "64")
     ]
     assert "full: 8 tokens, width 16" in err and lines[-1].endswith(str(tmp_path))
     assert json.loads((tmp_path / "cost.json").read_text())["model"]["n_layers"] == 2
@@ -76,7 +76,7 @@ def test_an_exponent_in_words():
 @pytest.mark.parametrize(("words", "said"), [
     ([], "name a RUN"),
     (["--lengths", "8..4"], "--lengths is '8..4'; it must be two numbers"),
-    (["--lengths", "8", "--kinds", "full,other"], "'other' is not known; there are full, windowed"),
+    (["--lengths", "8", "--kinds", "full,other"], "'other' is not known; there are full, windowed, rnn, lstm, gru"),
     (["--widths", "33"], "33 is no multiple of 32"),
     (["--lengths", "8", "--time", "soon"], "--time is 'soon'"),
     (["nowhere", "--out", "x"], "--out is for the curves"),

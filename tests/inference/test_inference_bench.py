@@ -16,6 +16,7 @@ from headway.models.config import TransformerConfig
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
+KINDS = ("full", "windowed", "gru")
 TINY = TransformerConfig(
     31, d_model=24, n_layers=2, n_heads=6, n_kv_heads=3, d_ff=48, max_length=7, positions="learned"
 )
@@ -110,10 +111,10 @@ def test_peak_bytes_are_those_of_the_tensors_that_live_at_once():
 @pytest.mark.parametrize("wiring", [Decoder, Encoder, EncoderDecoder])
 def test_rows_of_real_models(wiring: type, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bench, "LEAST", 0.0)
-    found = bench.cost_curves(TINY, wiring, lengths=[5, 11], widths=[24, 48], kinds=["full", "windowed"])
+    found = bench.cost_curves(TINY, wiring, lengths=[5, 11], widths=[24, 48], kinds=KINDS)
     assert {(row["axis"], row["kind"], row["length"], row["width"]) for row in found["rows"]} == {
-        *(("length", kind, length, 24) for kind in ("full", "windowed") for length in (5, 11)),
-        *(("width", kind, 5, width) for kind in ("full", "windowed") for width in (24, 48)),
+        *(("length", kind, length, 24) for kind in KINDS for length in (5, 11)),
+        *(("width", kind, 5, width) for kind in KINDS for width in (24, 48)),
     }
     for row in found["rows"]:
         low, high = row["spread"]
@@ -121,6 +122,7 @@ def test_rows_of_real_models(wiring: type, monkeypatch: pytest.MonkeyPatch):
         assert row["tokens_per_second"] == pytest.approx(row["length"] / row["seconds"])
     name = {Decoder: "decoder", Encoder: "encoder", EncoderDecoder: "encoder-decoder"}[wiring]
     assert found["rows"][1]["flops"] == forward_flops(TINY, 1, 11, wiring=name)
+    assert found["rows"][-1]["kind"] == "gru" and found["rows"][-1]["flops"] is None
 
 
 def test_a_wider_model_has_heads_of_the_same_width():
@@ -131,7 +133,7 @@ def test_a_wider_model_has_heads_of_the_same_width():
 
 
 def test_an_unknown_kind_is_named():
-    with pytest.raises(InputError, match=r"'recurent' is not known; there are full, windowed"):
+    with pytest.raises(InputError, match=r"'recurent' is not known; there are full, windowed, rnn, lstm, gru"):
         bench.cost_curves(TINY, lengths=[5], kinds=["full", "recurent"])
 
 

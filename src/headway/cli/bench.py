@@ -18,7 +18,7 @@ SAVING = 3.0
 @click.argument("run", required=False)
 @click.option("--lengths", help="Draw the cost against these lengths, such as 128..8192 (doubling) or 128,300,1024.")
 @click.option("--widths", help="Draw the cost against these widths of the model, such as 64..512.")
-@click.option("--kinds", default="full,windowed", show_default=True, help="Kinds of models for --lengths and --widths.")
+@click.option("--kinds", default="full,windowed,lstm", show_default=True, help="Of full, windowed, rnn, lstm, gru.")
 @click.option("--time", "limit", help="Time for the whole command, such as 90s or 5m; what takes longer is left out.")
 @click.option("--out", help="Folder for the results and pictures of --lengths and --widths.  [default: runs/bench]")
 @threads_option
@@ -36,8 +36,8 @@ def command(
     """Measure how fast the model in RUN (a run, a Hugging Face directory or a hub id) reads and writes here.
 
     With --lengths or --widths, draw instead how time and memory of one forward pass grow, for models with attention
-    to every key (full) and to near ones (windowed), and fit the exponents: new models with the sizes of RUN's, or,
-    without RUN, small decoders.
+    to every key (full), to near ones (windowed) and for recurrent ones, and fit the exponents: new models with the
+    sizes of RUN's, or, without RUN, small decoders.
     """
     from headway.cli.main import STARTED
     from headway.training.config import seconds
@@ -95,6 +95,7 @@ def _curves(
 
     from headway.inference.bench import SMALL, WINDOW, cost_curves
     from headway.inference.load import load
+    from headway.models.baselines import BaselineConfig
     from headway.models.ensemble import Ensemble
     from headway.models.transformer import Decoder
     from headway.training.run_directory import clock as date
@@ -105,6 +106,11 @@ def _curves(
     if run is not None:
         pipe = load(run)
         model = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
+        if isinstance(pipe.model.config, BaselineConfig):
+            raise InputError(
+                f"{run}: this is a model of kind {pipe.model.config.kind}, and the curves begin from a Transformer's "
+                "sizes: name a Transformer, or none, and the recurrent kinds with --kinds."
+            )
         config, wiring, task = pipe.model.config, type(model), pipe.task
     given = {"lengths": lengths, "widths": widths}
     found = cost_curves(

@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,9 +26,11 @@ from headway.errors import InputError
 from headway.inference.exponents import power
 from headway.inference.generator import Generator
 from headway.inference.load import Pipeline
+from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder
 from headway.models.config import TransformerConfig
 from headway.models.size import Wiring, forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.nn.recurrent import CELLS
 from headway.training.memory import SIGNS
 from headway.training.progress import Silent
 
@@ -56,8 +59,22 @@ def _windowed(config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
     return wiring(config.but(window=WINDOW))
 
 
-KINDS: dict[str, Kind] = {"full": _full, "windowed": _windowed}
-"""How each kind of model of a configuration is built; it takes ids (B, T)."""
+def _recurrent(cell: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
+    sizes = {"d_model": config.d_model, "n_layers": config.n_layers, "max_length": config.max_length}
+    return RECURRENT[wiring](BaselineConfig(cell, config.vocab_size, **sizes))
+
+
+RECURRENT: dict[type, Callable[[BaselineConfig], nn.Module]] = {
+    Decoder: RecurrentDecoder,
+    Encoder: BaselineEncoder,
+    EncoderDecoder: RecurrentEncoderDecoder,
+}
+KINDS: dict[str, Kind] = {
+    "full": _full,
+    "windowed": _windowed,
+    **{cell: partial(_recurrent, cell) for cell in CELLS},
+}
+"""How each kind of model with the sizes of a configuration is built; it takes ids (B, T)."""
 
 
 @dataclass
@@ -96,11 +113,11 @@ def cost_curves(
     *,
     lengths: Sequence[int] = (),
     widths: Sequence[int] = (),
-    kinds: Sequence[str] = ("full", "windowed"),
+    kinds: Sequence[str] = ("full", "windowed", "lstm"),
     limit: float | None = None,
     progress: Silent | None = None,
 ) -> dict[str, Any]:
-    """Time and memory of new models of a configuration against T (``lengths``) and D (``widths``).
+    """Time and memory of new models with the sizes of a configuration against T (``lengths``) and D (``widths``).
 
     ``rows`` has one entry for each case, as ``Case.plain``; ``fits`` the exponents of time and memory, as ``power``,
     for each axis and kind (with those of the FLOPs beside them), over the sizes whose time is above the floor.  Against
