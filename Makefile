@@ -27,6 +27,8 @@ bench: .venv/installed  ## what README reports; DATA is the folder with the data
 	$(BIN)/python benchmarks/spine.py $(DATA) language
 	$(BIN)/python benchmarks/spine.py $(DATA) classify
 	$(BIN)/python benchmarks/cost.py
+	$(BIN)/python benchmarks/differences.py
+	$(BIN)/headway bench --lengths 128..8192 --widths 64..1024 --threads 1 --out benchmarks/results/bench
 	$(BIN)/python benchmarks/length.py $(DATA)/shakespeare.txt
 
 faults: .venv/installed  ## kill runs 200 times at random and save 500 times: benchmarks/results/faults.json

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from machine import PICTURES, RESULTS, facts, interleaved, spread, write
-from torch.profiler import ProfilerActivity, profile
 
+from headway.inference.bench import peak_bytes
+from headway.inference.exponents import slope
 from headway.models.config import TransformerConfig
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder
@@ -75,18 +76,6 @@ def _calls(case: dict[str, Any]) -> dict[str, Callable[[], object]]:
     return {"forward": forward, "training_step": training_step}
 
 
-def peak_bytes(call: Callable[[], object]) -> int:
-    """The most that torch's allocations during a call exceed those before it."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        call()
-    held = highest = 0
-    for event in watched.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            highest = max(highest, held)
-    return highest
-
-
 def exponents(rows: list[dict[str, Any]], last: int = 4) -> list[dict[str, Any]]:
     """The slope of log time and of log memory against log T or log D, over the ``last`` sizes of each series."""
     found = []
@@ -99,13 +88,6 @@ def exponents(rows: list[dict[str, Any]], last: int = 4) -> list[dict[str, Any]]
             entry["bytes"] = slope(x, [math.log(max(1, row[kind]["bytes"])) for row in series])
             found.append(entry)
     return found
-
-
-def slope(x: list[float], y: list[float]) -> float:
-    """Of the line through the points with the least squares."""
-    middle_x, middle_y = sum(x) / len(x), sum(y) / len(y)
-    products = sum((a - middle_x) * (b - middle_y) for a, b in zip(x, y, strict=True))
-    return products / sum((a - middle_x) ** 2 for a in x)
 
 
 def draw(result: dict[str, Any], path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SMALLER = {
@@ -98,7 +98,10 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=named)
 def test_every_page_is_in_the_index(page):
-    assert f"({page.name})" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8") or page.name == "index.md"
+    """A page in a folder is in the index of that folder: docs/x/y.md in docs/x.md."""
+    docs = ROOT / "docs"
+    index = docs / "index.md" if page.parent == docs else page.parent.with_suffix(".md")
+    assert f"({page.relative_to(index.parent).as_posix()})" in index.read_text(encoding="utf-8") or page == index
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=named)
@@ -154,3 +157,16 @@ def test_benchmarks_of_the_model(name, folder, monkeypatch):
         assert refused == {("learned", 2), ("learned", 4)}
     else:
         assert all(row["forward"]["bytes"] > 0 and row["training_step"]["seconds"]["min"] > 0 for row in result["rows"])
+
+
+def test_the_benchmark_of_texts_and_papers(folder, monkeypatch):
+    monkeypatch.setattr(
+        sys, "argv", ["benchmarks/differences.py", "--quick", "--results", str(folder), "--pictures", str(folder)]
+    )
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    runpy.run_path(str(ROOT / "benchmarks" / "differences.py"), run_name="__main__")
+    found = json.loads((folder / "differences.json").read_text())
+    parts = {"layer_norm", "residual", "sinusoids", "heads", "memory"}
+    assert parts <= set(found) and all(found[part]["rows"] for part in parts)
+    pages = {page.stem for page in (ROOT / "docs" / "differences").glob("*.md")}
+    assert {picture.stem for picture in folder.glob("*.svg")} == pages and len(pages) == 5

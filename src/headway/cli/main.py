@@ -33,6 +33,7 @@ VERBS = {
     "verify": "Check that a saved model keeps its promises, on this machine.",
     "export": "Write a saved model for other programs, and prove that they read the same model.",
     "compare": "Train several kinds of model on your file, side by side.",
+    "bench": "Measure how fast a model is here, and how its cost grows.",
     "demo": "Train small models on text that Python carries, and show what they learn.",
 }
 

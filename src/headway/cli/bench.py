@@ -1,0 +1,206 @@
+"""``headway bench``: how fast a model is here, and how time and memory grow with the length and the width."""
+
+import re
+import time as clock
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options, threads_option
+from headway.errors import InputError
+
+SAVING = 3.0
+"""Seconds of ``--time`` that are kept for drawing and writing."""
+
+
+@click.command(short_help="Measure how fast a model is here, and how its cost grows.")
+@click.argument("run", required=False)
+@click.option("--lengths", help="Draw the cost against these lengths, such as 128..8192 (doubling) or 128,300,1024.")
+@click.option("--widths", help="Draw the cost against these widths of the model, such as 64..512.")
+@click.option("--kinds", default="full,windowed,lstm", show_default=True, help="Of full, windowed, rnn, lstm, gru.")
+@click.option("--time", "limit", help="Time for the whole command, such as 90s or 5m; what takes longer is left out.")
+@click.option("--out", help="Folder for the results and pictures of --lengths and --widths.  [default: runs/bench]")
+@threads_option
+@output_options
+def command(
+    run: str | None,
+    lengths: str | None,
+    widths: str | None,
+    kinds: str,
+    limit: str | None,
+    out: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Measure how fast the model in RUN (a run, a Hugging Face directory or a hub id) reads and writes here.
+
+    With --lengths or --widths, draw instead how time and memory of one forward pass grow, for models with attention
+    to every key (full), to near ones (windowed) and for recurrent ones, and fit the exponents: new models with the
+    sizes of RUN's, or, without RUN, small decoders.
+    """
+    from headway.cli.main import STARTED
+    from headway.training.config import seconds
+    from headway.training.progress import shown_to
+
+    if run is None and not (lengths or widths):
+        raise InputError(
+            "name a RUN whose speed is measured, or give --lengths 128..8192 for the curves of small models."
+        )
+    if out and not (lengths or widths):
+        raise InputError("--out is for the curves of --lengths and --widths; speed alone is printed, or --json.")
+    left = None if limit is None else seconds(limit) - (clock.monotonic() - STARTED)
+    progress = shown_to(quiet)
+    try:
+        if lengths or widths:
+            found = _curves(run, lengths, widths, kinds, None if left is None else left - SAVING, progress)
+            found["out"] = str(_written(found, Path(out or "runs/bench")))
+            lines = _curve_lines(found)
+        else:
+            found = _speed(str(run), left, progress)
+            lines = _speed_lines(str(run), found)
+    finally:
+        progress.close()
+    emit({"task": found.pop("task"), "seconds": clock.monotonic() - STARTED, **found}, as_json, lines)
+
+
+def sizes(text: str, name: str) -> list[int]:
+    """ "128..1024" doubles from the first to the last; "128,300" names each.  Raises InputError for anything else."""
+    doubling = re.fullmatch(r"\s*(\d{1,7})\s*\.\.\s*(\d{1,7})\s*", text)
+    if doubling:
+        size, last = int(doubling[1]), int(doubling[2])
+        found = []
+        while 0 < size <= last:
+            found.append(size)
+            size *= 2
+    else:
+        words = [word.strip() for word in text.split(",")]
+        found = [int(word) for word in words if re.fullmatch(r"\d{1,7}", word)]
+        found = sorted(set(found)) if len(found) == len(words) else []
+    if not found or found[0] < 1:
+        raise InputError(
+            f"--{name} is {text!r}; it must be two numbers such as 128..8192, which doubles from the first up to the "
+            "last, or numbers such as 128,300,1024."
+        )
+    return found
+
+
+def _curves(
+    run: str | None, lengths: str | None, widths: str | None, kinds: str, limit: float | None, progress: Any
+) -> dict[str, Any]:
+    """What is measured, with the machine and the sizes of the models."""
+    from dataclasses import asdict
+
+    from torch import nn
+
+    from headway.inference.bench import SMALL, WINDOW, cost_curves
+    from headway.inference.load import load
+    from headway.models.baselines import BaselineConfig
+    from headway.models.ensemble import Ensemble
+    from headway.models.transformer import Decoder
+    from headway.training.run_directory import clock as date
+    from headway.training.run_directory import machine, versions
+
+    config, task = SMALL, "cost"
+    wiring: type[nn.Module] = Decoder
+    if run is not None:
+        pipe = load(run)
+        model = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
+        if isinstance(pipe.model.config, BaselineConfig):
+            raise InputError(
+                f"{run}: this is a model of kind {pipe.model.config.kind}, and the curves begin from a Transformer's "
+                "sizes: name a Transformer, or none, and the recurrent kinds with --kinds."
+            )
+        config, wiring, task = pipe.model.config, type(model), pipe.task
+    given = {"lengths": lengths, "widths": widths}
+    found = cost_curves(
+        config,
+        wiring,
+        **{name: sizes(text, name) if text else () for name, text in given.items()},
+        kinds=list(dict.fromkeys(kind.strip() for kind in kinds.split(","))),
+        limit=limit,
+        progress=progress,
+    )
+    facts = {"model": asdict(config), "window": WINDOW, "machine": machine(), "versions": versions(), "date": date()}
+    return {"task": task, **found, **facts}
+
+
+def _speed(run: str, limit: float | None, progress: Any) -> dict[str, Any]:
+    from headway.inference.bench import speed
+    from headway.inference.load import load
+    from headway.training.run_directory import machine
+
+    pipe = load(run)
+    return {"task": pipe.task, "rows": speed(pipe, limit=limit, progress=progress), "machine": machine()}
+
+
+def _written(found: dict[str, Any], folder: Path) -> Path:
+    """The folder, with cost.json and, where matplotlib is there, a picture for each axis."""
+    from headway.reports.costs import draw_costs
+    from headway.storage import write_json
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "cost.json", found)
+    except OSError as error:
+        raise InputError(f"--out {folder}: cannot be written ({error.strerror}).") from None
+    try:
+        draw_costs(found, folder)
+    except InputError as error:  # numbers are there without pictures
+        click.echo(f"headway: warning: {error}", err=True)
+    return folder
+
+
+def _curve_lines(found: dict[str, Any]) -> list[str]:
+    """A table for a person, and the exponents in words."""
+    lines = [
+        f"{'kind':12}{'length':>8}{'width':>7}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}"
+    ]
+    for row in found["rows"]:
+        times = "".join(f"{value:>11.5f}" for value in (row["seconds"], *row["spread"]))
+        lines.append(
+            f"{row['kind']:12}{row['length']:>8,}{row['width']:>7,}{times}"
+            f"{row['bytes'] / 1e6:>10.2f}{row['tokens_per_second']:>12,.0f}"
+        )
+    lines.append("")
+    lines += [fit_in_words(fit) for fit in found["fits"]]
+    for entry in found["left_out"]:
+        what = f"{entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}"
+        lines.append(f"Left out for want of {entry['for_want_of']}: {what}.")
+    lines += [
+        "",
+        "Seconds are the median of one forward pass, with the least and the most; peak MB is what torch allocates",
+        "during it beyond what it held.  The exponents are least squares on logarithms; in brackets, 95 % of those",
+        "that come out when the repeats are drawn anew.",
+        f"Results and pictures: {found['out']}",
+    ]
+    return lines
+
+
+def fit_in_words(fit: dict[str, Any]) -> str:
+    """ "full: time grows as T^1.53 [1.51, 1.55], memory as T^1.00 (FLOPs: T^1.60) over 512..8192"."""
+    letter = "T" if fit["axis"] == "length" else "D"
+    if fit["seconds"] is None:
+        return f"{fit['kind']}: no exponent in {letter}: fewer than two sizes take over {fit['floor_seconds']:.4f} s."
+    low, high = fit["seconds"]["interval"]
+    tops = fit["seconds"]["sizes"]
+    words = f"{fit['kind']}: time grows as {letter}^{fit['seconds']['exponent']:.2f} [{low:.2f}, {high:.2f}]"
+    words += f" ({fit['seconds']['last']:.2f} between the last two)" if len(tops) > 2 else ""
+    words += f", memory as {letter}^{fit['bytes']['exponent']:.2f}" if fit["bytes"] else ""
+    words += f" (FLOPs: {letter}^{fit['flops']['exponent']:.2f})" if fit["flops"] else ""
+    return f"{words} over {tops[0]:,}..{tops[-1]:,}, all that take over {fit['floor_seconds']:.4f} s."
+
+
+def _speed_lines(run: str, found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{run}: the speed of its model here, with {found['machine']['threads']} threads",
+        "",
+        f"{'':8}{'batch':>6}{'tokens':>8}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}",
+    ]
+    for row in found["rows"]:
+        times = "".join(f"{value:>11.5f}" for value in (row["seconds"], *row["spread"]))
+        lines.append(
+            f"{row['kind']:8}{row['batch']:>6}{row['length']:>8,}{times}"
+            f"{row['bytes'] / 1e6:>10.2f}{row['tokens_per_second']:>12,.0f}"
+        )
+    return lines

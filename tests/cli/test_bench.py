@@ -1,0 +1,95 @@
+"""``headway bench``: curves and speed, as a table or one JSON object, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.cli.bench import fit_in_words, sizes
+from headway.errors import InputError
+from headway.inference import bench
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "LEAST", 0.0)
+    monkeypatch.setattr(bench, "BATCHES", (1, 2))
+
+
+def test_sizes():
+    assert sizes("128..1024", "lengths") == [128, 256, 512, 1024] and sizes("48..100", "widths") == [48, 96]
+    assert sizes("300, 128,128", "lengths") == [128, 300] and sizes("7", "lengths") == [7]
+    for wrong in ("", "0..8", "9..8", "128-512", "1,x", "1,,2", "0", "-3", "1.5", "99999999"):
+        with pytest.raises(InputError, match="two numbers such as"):
+            sizes(wrong, "lengths")
+
+
+def test_curves_of_a_small_model(in_process: Callable, tmp_path: Path):
+    words = ["--lengths", "8..32", "--widths", "32,64", "--kinds", "full,windowed", "--out", tmp_path / "curves"]
+    status, out, err = in_process("bench", *words, "--json", "--quiet")
+    found = json.loads(out.splitlines()[-1])
+    assert (status, err) == (0, "") and {"task", "seconds", "rows", "fits", "left_out", "out"} <= set(found)
+    assert len(found["rows"]) == 2 * (3 + 2)
+    keys = {"kind", "length", "width", "seconds", "spread", "bytes", "tokens_per_second"}
+    assert all(keys <= set(row) for row in found["rows"])
+    assert {(fit["axis"], fit["kind"]) for fit in found["fits"]} == {
+        (axis, kind) for axis in ("length", "width") for kind in ("full", "windowed")
+    }
+    assert {path.name for path in (tmp_path / "curves").iterdir()} == {
+        *("cost.json", "cost-length.png", "cost-length.svg", "cost-width.png", "cost-width.svg"),
+    }
+    assert json.loads((tmp_path / "curves" / "cost.json").read_text())["rows"] == found["rows"]
+    assert ">length T (tokens)<" in (tmp_path / "curves" / "cost-length.svg").read_text()
+
+
+def test_curves_of_a_runs_sizes_as_a_table(classifier_run: Path, in_process: Callable, tmp_path: Path):
+    status, out, err = in_process("bench", classifier_run, "--lengths", "8,64", "--out", tmp_path, "--time", "1m")
+    lines = out.splitlines()
+    assert status == 0 and lines[0].split()[:4] == ["kind", "length", "width", "seconds"]
+    assert [line.split()[:3] for line in lines[1:7]] == [
+        [kind, length, "16"] for kind in ("full", "windowed", "lstm") for length in ("8", "64")
+    ]
+    assert "full: 8 tokens, width 16" in err and lines[-1].endswith(str(tmp_path))
+    assert json.loads((tmp_path / "cost.json").read_text())["model"]["n_layers"] == 2
+
+
+def test_speed_of_a_run(lm_run: Path, in_process: Callable):
+    status, out, err = in_process("bench", lm_run, "--json", "--quiet")
+    found = json.loads(out.splitlines()[-1])
+    assert (status, err) == (0, "") and found["task"] == "language_modeling"
+    assert {row["kind"] for row in found["rows"]} == {"read", "write"}
+    status, out, _ = in_process("bench", lm_run, "--quiet", "--time", "30s")
+    assert status == 0 and len(out.splitlines()) == 3 + len(found["rows"])
+
+
+def test_an_exponent_in_words():
+    power = {"exponent": 1.5, "interval": [1.4, 1.6], "sizes": [512, 1024, 2048], "last": 1.8}
+    flat = {**power, "exponent": 1.0}
+    fit = {"axis": "length", "kind": "full", "floor_seconds": 0.004, "seconds": power, "bytes": flat, "flops": None}
+    words = "full: time grows as T^1.50 [1.40, 1.60] (1.80 between the last two), memory as T^1.00 over 512..2,048"
+    assert fit_in_words(fit) == f"{words}, all that take over 0.0040 s."
+    nothing = {**fit, "axis": "width", "seconds": None, "bytes": None}
+    assert "no exponent in D: fewer than two sizes take over 0.0040 s" in fit_in_words(nothing)
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ([], "name a RUN"),
+    (["--lengths", "8..4"], "--lengths is '8..4'; it must be two numbers"),
+    (["--lengths", "8", "--kinds", "full,other"], "'other' is not known; there are full, windowed, rnn, lstm, gru"),
+    (["--widths", "33"], "33 is no multiple of 32"),
+    (["--lengths", "8", "--time", "soon"], "--time is 'soon'"),
+    (["nowhere", "--out", "x"], "--out is for the curves"),
+    (["nowhere"], "no such model directory"),
+])  # fmt: skip
+def test_wrong_input_is_one_message(in_process: Callable, tmp_path: Path, words: list[str], said: str, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = in_process("bench", *words, "--quiet")
+    assert status == 2 and said in err and "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written(in_process: Callable, tmp_path: Path):
+    (tmp_path / "taken").write_text("")
+    status, _, err = in_process("bench", "--lengths", "8", "--out", tmp_path / "taken", "--quiet")
+    assert status == 2 and "cannot be written" in err
