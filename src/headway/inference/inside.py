@@ -17,6 +17,7 @@ from headway.generation.targets import write_targets
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
+from headway.models.baselines import BaselineConfig
 from headway.models.ensemble import Ensemble
 from headway.models.head_statistics import head_statistics, induction_scores
 from headway.models.inspect import attention_maps, fused_difference
@@ -73,6 +74,8 @@ def look_inside(pipe: Pipeline, text: str, target: str | None = None) -> Inside:
     """
     if target is not None and not isinstance(pipe, Translator):
         raise InputError(f"a target is for models that translate; this one is for {pipe.task.replace('_', ' ')}.")
+    if isinstance(pipe.model.config, BaselineConfig):
+        raise InputError(f"this is a baseline ({pipe.model.config.kind}): it has no attention heads to be shown.")
     if isinstance(pipe, Translator):
         return _translation(pipe, text, target)
     members = len(pipe.model.members) if isinstance(pipe.model, Ensemble) else 1

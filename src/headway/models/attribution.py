@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.models.transformer import Decoder, Embeddings, Encoder, EncoderDecoder
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
 
 def gradient_times_input(
@@ -43,16 +43,17 @@ def gradient_times_input(
 def _tables(model: nn.Module) -> dict[str, nn.Module]:
     """The tables of token vectors, by kind."""
     if isinstance(model, EncoderDecoder):
-        stacks = {"source": model.encoder, "target": model.decoder}
+        stacks: dict[str, nn.Module] = {"source": model.encoder, "target": model.decoder}
     elif isinstance(model, Encoder | Decoder):
         stacks = {"self": model.stack}
     else:
         raise TypeError(f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder")
     tables: dict[str, nn.Module] = {}
     for kind, stack in stacks.items():
-        if not isinstance(stack.embedding, Embeddings):
+        table = getattr(stack.embedding, "tokens", None)
+        if not isinstance(table, nn.Embedding):
             raise TypeError("the model reads images, which have no tokens that could be looked up")
-        tables[kind] = stack.embedding.tokens
+        tables[kind] = table
     return tables
 
 

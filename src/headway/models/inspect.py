@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
 from headway.nn.attention import Attention
 
 
@@ -48,16 +48,16 @@ def fused_difference(model: nn.Module, *inputs: Any, **given: Any) -> float:
 
 def _attentions(model: nn.Module) -> dict[str, list[Attention]]:
     """The attention layers of a model, by kind, in the order in which they run."""
-    if isinstance(model, Encoder | Decoder):
+    if isinstance(model, Encoder | Decoder) and isinstance(model.stack, Stack):
         return {"self": _within(model.stack)}
-    if isinstance(model, EncoderDecoder):
+    if isinstance(model, EncoderDecoder) and isinstance(model.decoder, Stack):
         decoder = _within(model.decoder)
         return {
             "encoder": _within(model.encoder),
             "decoder": [layer for layer in decoder if not layer.cross],
             "cross": [layer for layer in decoder if layer.cross],
         }
-    raise TypeError(f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder")
+    raise TypeError(f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder of Transformer blocks")
 
 
 def _within(module: nn.Module) -> list[Attention]:

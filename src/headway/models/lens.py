@@ -37,9 +37,12 @@ def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
 
 
 def _stack_and_head(model: nn.Module) -> tuple[Stack, nn.Module]:
-    if not isinstance(model, Encoder | Decoder | EncoderDecoder):
-        raise TypeError(f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder")
+    stack = model.decoder if isinstance(model, EncoderDecoder) else getattr(model, "stack", None)
+    if not isinstance(model, Encoder | Decoder | EncoderDecoder) or not isinstance(stack, Stack):
+        raise TypeError(
+            f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder of Transformer blocks"
+        )
     if not isinstance(model.head, TokenHead | MaskedTokenHead | ClassificationHead):
         found = "no head" if model.head is None else f"a {type(model.head).__name__}"
         raise ValueError(f"the model has {found}; the logit lens needs one that gives logits")
-    return (model.decoder if isinstance(model, EncoderDecoder) else model.stack), model.head
+    return stack, model.head

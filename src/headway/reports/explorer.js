@@ -17,8 +17,8 @@ function buildHeads() {
     grid.append(element);
     return element;
   };
-  put("div", "corner", "");
-  for (let head = 0; head < n; head++) put("div", "column", head ? String(head + 1) : "head 1");
+  put("div", "row", "head");
+  for (let head = 0; head < n; head++) put("div", "column", String(head + 1));
   kind.maps.forEach((row, layer) => {
     put("div", "row", layer ? String(layer + 1) : "layer 1");
     row.forEach((_, head) => {
