@@ -13,6 +13,7 @@ Letters: L layers, H heads, T queries, S keys, c tokens along a side of a cell.
 
 import base64
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,8 +37,10 @@ FINENESS = (
 """The values of q that are tried."""
 CELLS = 64
 """Cells along a side of a map, at most."""
-ALL_CELLS = 250_000
-"""Cells of all maps together, roughly."""
+CELL_SHARE = 8
+"""Of so many characters one is for a cell."""
+AROUND = 3
+"""Characters around a text in JSON: quotation marks and a comma."""
 SAMPLE = 4
 """Maps of each kind by which their size is judged before all are written."""
 
@@ -52,23 +55,22 @@ class Stored:
     maps: list[list[str]]
     """by layer and head"""
     rests: list[list[str]]
-    """by layer and head, empty where no cells are kept"""
+    """by layer and head; empty texts where no cells are kept"""
     shape: tuple[int, int]
     causal: bool
 
     @property
     def characters(self) -> int:
         """How much text it is."""
-        return sum(len(text) + 3 for rows in (*self.maps, *self.rests) for text in rows)
+        return sum(len(text) + AROUND for rows in (*self.maps, *self.rests) for text in rows)
 
 
 def store(kinds: dict[str, tuple[np.ndarray, bool]], most: int) -> dict[str, Stored] | None:
     """Maps (L, H, T, S) by kind, each with whether it is causal, in at most ``most`` characters; None if impossible."""
     n_maps = sum(maps.shape[0] * maps.shape[1] for maps, _ in kinds.values())
-    side = max(4, min(CELLS, int((ALL_CELLS / n_maps) ** 0.5)))
-    for q in FINENESS:
-        if _expected(kinds, q) > 1.2 * most:
-            continue
+    side = max(1, min(CELLS, int((max(0, most) / CELL_SHARE / n_maps) ** 0.5)))
+    begin = bisect_left(FINENESS, True, key=lambda q: _expected(kinds, q, side) <= most)
+    for q in FINENESS[begin:]:
         found: dict[str, Stored] = {}
         room = most
         for name, (maps, causal) in kinds.items():
@@ -82,35 +84,45 @@ def store(kinds: dict[str, tuple[np.ndarray, bool]], most: int) -> dict[str, Sto
     return None
 
 
-def _expected(kinds: dict[str, tuple[np.ndarray, bool]], q: int) -> float:
+def _expected(kinds: dict[str, tuple[np.ndarray, bool]], q: int, side: int) -> float:
     """How many characters the maps would have at one fineness, judged by a few of them."""
     total = 0.0
-    for maps, _ in kinds.values():
+    for maps, causal in kinds.values():
         every = maps.reshape(-1, *maps.shape[2:])
         some = every[:: -(-len(every) // SAMPLE)]
-        total += len(every) / len(some) * sum(len(_text(_bytes(_levels(weights, q), q))) for weights in some)
+        cell = _cell(maps, q, side)
+        total += len(every) / len(some) * sum(_size(_written(weights, causal, q, cell)) for weights in some)
     return total
 
 
 def _stored(maps: np.ndarray, causal: bool, q: int, side: int, room: int) -> Stored | None:
     """The maps at one fineness; None as soon as there is no more room."""
-    shape = maps.shape[-2:]
-    cell = 0 if q == FINENESS[0] else -(-max(shape) // side)
-    texts: list[list[str]] = []
-    rests: list[list[str]] = []
+    cell = _cell(maps, q, side)
+    rows: list[list[tuple[str, str]]] = []
     for layer in maps:
-        texts.append([])
-        rests.append([])
+        rows.append([])
         for weights in layer:
-            levels = _levels(weights, q)
-            texts[-1].append(_text(_bytes(levels, q)))
-            room -= len(texts[-1][-1]) + 3
-            if cell:
-                rests[-1].append(_text(_rest(weights, levels, q, cell, causal).tobytes()))
-                room -= len(rests[-1][-1]) + 3
+            rows[-1].append(_written(weights, causal, q, cell))
+            room -= _size(rows[-1][-1])
             if room < 0:
                 return None
-    return Stored(q, cell, texts, rests, shape, causal)
+    texts, rests = ([[pair[part] for pair in row] for row in rows] for part in (0, 1))
+    return Stored(q, cell, texts, rests, maps.shape[-2:], causal)
+
+
+def _cell(maps: np.ndarray, q: int, side: int) -> int:
+    return 0 if q == FINENESS[0] else -(-max(maps.shape[-2:]) // side)
+
+
+def _written(weights: np.ndarray, causal: bool, q: int, cell: int) -> tuple[str, str]:
+    """One map, and the means of its cells where they are kept."""
+    levels = np.rint(weights * np.float64(q)).astype(np.uint16)
+    rest = _text(_rest(weights, levels, q, cell, causal).tobytes()) if cell else ""
+    return _text(_bytes(levels, q)), rest
+
+
+def _size(pair: tuple[str, str]) -> int:
+    return sum(len(text) + AROUND for text in pair)
 
 
 def restore(stored: Stored, layer: int, head: int) -> np.ndarray:
@@ -153,10 +165,6 @@ def _sums(values: np.ndarray, cell: int) -> np.ndarray:
     """The sums of cells: (T, S) -> (T / c, S / c), rounded up."""
     by_row = np.add.reduceat(values, np.arange(0, values.shape[0], cell), axis=0, dtype=np.float64)
     return np.add.reduceat(by_row, np.arange(0, values.shape[1], cell), axis=1)
-
-
-def _levels(weights: np.ndarray, q: int) -> np.ndarray:
-    return np.rint(weights * np.float64(q)).astype(np.uint16)
 
 
 def _bytes(levels: np.ndarray, q: int) -> bytes:
