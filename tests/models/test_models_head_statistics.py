@@ -1,6 +1,9 @@
 """Statistics of heads: against heads made by hand, slow sums, and texts without their padding."""
 
 import math
+import runpy
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -109,3 +112,14 @@ def test_induction_scores_of_a_model(monkeypatch):
         induction_scores(Encoder(model.config))
     with pytest.raises(ValueError, match="nothing can be repeated"):
         induction_scores(Decoder(model.config.but(max_length=3)))
+
+
+def test_induction_heads_appear(monkeypatch, capsys):
+    """What docs/inside.md says of the example: heads for the token before in layer 1, induction heads in layer 2."""
+    monkeypatch.setattr(sys, "argv", ["induction_heads.py", "--steps", "250"])
+    found = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "induction_heads.py"))
+    assert "step 250" in capsys.readouterr().out
+    assert found["loss"] < 0.5
+    assert found["before"][0].max() > 0.5 > 0.3 > found["before"][1].max()
+    scores = induction_scores(found["model"])
+    assert scores[1].max() > 0.7 > 0.2 > scores[0].max()
