@@ -37,6 +37,7 @@ def test_rotary_wavelengths():
 
 def test_biases():
     alibi = table("alibi", Decoder)
+    assert alibi.causal and not table("alibi").causal
     assert alibi.kind == "alibi" and alibi.values.shape == (H, 2 * T - 1)
     assert alibi.values[:, T - 1].tolist() == [0] * H
     torch.testing.assert_close(alibi.values[:, T - 1 - 3], 3 * alibi.values[:, T - 2])

@@ -17,8 +17,9 @@ def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
     """The final norm and the head on what every layer leaves in the residual stream: (L + 1, B, T, V).
 
     Row 0 is that of the embeddings, row l that after block l, and the last equals ``model(*inputs, **given)`` exactly,
-    as both are without gradients.  Of an encoder-decoder it is the decoder's; of a classifier the rows are (B, C).  Raises
-    TypeError for a module that is none of the three wirings, and ValueError for one without a head that gives logits.
+    as both are without gradients.  Of an encoder-decoder it is the decoder's; of a classifier the rows are (B, C).
+    Raises TypeError for a module that is none of the three wirings, and ValueError for one without a head that gives
+    logits.
     """
     stack, head = _stack_and_head(model)
     streams: list[Tensor] = []

@@ -23,6 +23,8 @@ class PositionTable:
     """sinusoidal and learned: (T, D), what is added to the vector at each position; rotary: (R,), tokens in which each
     pair turns once; alibi and relative: (H, 2 T - 1), what is added to the scores of keys from T - 1 tokens before the
     query to T - 1 after it"""
+    causal: bool = False
+    """whether keys after the query are not seen, whatever is added to their scores"""
 
 
 def position_tables(model: nn.Module, length: int = 64) -> dict[str, PositionTable]:
@@ -59,7 +61,7 @@ def _table(stack: Stack, length: int) -> PositionTable:
     ahead = torch.arange(1 - length, length)  # key minus query
     query = torch.tensor([[length - 1]])
     if stack.slopes is not None:
-        return PositionTable("alibi", alibi_bias(query, query + ahead, stack.slopes)[0, :, 0])
+        return PositionTable("alibi", alibi_bias(query, query + ahead, stack.slopes)[0, :, 0], stack.causal)
     if stack.relative is not None:
-        return PositionTable("relative", stack.relative(query, query + ahead)[0, :, 0].detach())
+        return PositionTable("relative", stack.relative(query, query + ahead)[0, :, 0].detach(), stack.causal)
     raise ValueError("the model is told no positions: there is nothing to show")

@@ -49,13 +49,13 @@ def draw_maps(place: Path, maps: Any, queries: Sequence[str] = (), keys: Sequenc
         figure = axes[0].figure
         figure.supxlabel("token attended to; each map is layer.head", fontsize=9)
         figure.supylabel("token that attends", fontsize=9)
-        bar = figure.colorbar(image, ax=axes, shrink=0.8, label="weight")
+        bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, fraction=0.04, pad=0.01, label="weight")
         bar.set_ticks([0, 0.1**0.5, 0.25**0.5, 0.5**0.5, 1], labels=["0", "0.1", "0.25", "0.5", "1"])
 
 
 def draw_statistics(place: Path, statistics: Mapping[str, Any]) -> None:
     """Statistics (L, H) by name, as ``head_statistics`` has them: one panel each, layers down and heads across."""
-    columns = min(3, len(statistics))
+    columns = 2 if len(statistics) == 4 else min(3, len(statistics))
     rows = -(-len(statistics) // columns)
     with plotted(place, rows=rows, columns=columns, width=max(3.4, 2.5 * columns), height=2.3 * rows) as found:
         axes = found if isinstance(found, list) else [found]
@@ -91,8 +91,9 @@ def draw_positions(place: Path, tables: Mapping[str, PositionTable]) -> None:
                 axis.set(title=f"{prefix}rotary wavelengths", xlabel="pair of entries", ylabel="tokens in one turn")
             else:
                 ahead = np.arange(values.shape[1]) - values.shape[1] // 2
+                seen = ahead <= 0 if table.causal else ahead > -len(ahead)
                 for head, bias in enumerate(values[:8]):
-                    axis.plot(ahead, bias, color=line(head)["color"], label=f"head {head + 1}")
+                    axis.plot(ahead[seen], bias[seen], color=line(head)["color"], label=f"head {head + 1}")
                 kind = "ALiBi" if table.kind == "alibi" else "T5 (relative)"
                 axis.set(title=f"{prefix}{kind} biases", xlabel="key minus query (tokens)", ylabel="added to the score")
                 axis.legend(fontsize=7)
@@ -125,6 +126,7 @@ def draw_attribution(place: Path, values: Any, tokens: Sequence[str], what: str 
     parts = np.asarray(values)
     with plotted(place, height=max(2.2, 0.22 * len(parts) + 1.0), width=6) as axis:
         colours = [line(0)["color"] if part >= 0 else line(1)["color"] for part in parts]
+        axis.set_axisbelow(True)
         axis.barh(range(len(parts)), parts, color=colours)
         axis.axvline(0, color="#595959", linewidth=0.8)
         _ticks(axis.set_yticks, tokens, most=200)
