@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from headway.models.attribution import gradient_times_input
+from headway.models.baselines import BaselineConfig, RecurrentDecoder
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.patches import Patches
@@ -70,6 +71,13 @@ def test_of_a_linear_model_they_add_up_to_the_logit():
     parts = model.stack.embedding.tokens(inputs[0]) @ model.head.out.weight[3] / T  # (B, T)
     torch.testing.assert_close(found, parts)
     torch.testing.assert_close(found.sum(dim=1), model(*inputs)[:, 3])
+
+
+def test_a_baseline_has_attributions_too():
+    torch.manual_seed(0)
+    model = RecurrentDecoder(BaselineConfig("lstm", V, d_model=20)).eval()
+    found = gradient_times_input(model, torch.randint(V, (B, T)), logit=(4, 13))["self"]
+    assert found.shape == (B, T) and (found[:, :5] != 0).all() and (found[:, 5:] == 0).all()
 
 
 def test_what_cannot_be_seen_has_no_part():

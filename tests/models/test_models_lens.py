@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from headway.models.baselines import BaselineConfig, RecurrentDecoder
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, VectorHead
 from headway.models.lens import logit_lens
@@ -57,6 +58,8 @@ def test_hooks_are_taken_away_and_others_are_refused():
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     with pytest.raises(TypeError, match="Linear is not an Encoder, a Decoder or an EncoderDecoder"):
         logit_lens(torch.nn.Linear(3, 5), torch.zeros(3))
+    with pytest.raises(TypeError, match=r"RecurrentDecoder is not .* of Transformer blocks"):
+        logit_lens(RecurrentDecoder(BaselineConfig("lstm", V, d_model=20)), *inputs)
     with pytest.raises(ValueError, match="the model has no head"):
         logit_lens(Encoder(CONFIG), *inputs)
     with pytest.raises(ValueError, match="a PoolingHead"):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.nn.patches import PatchEmbedding
 
 
 def gradient_times_input(
@@ -43,17 +44,16 @@ def gradient_times_input(
 def _tables(model: nn.Module) -> dict[str, nn.Module]:
     """The tables of token vectors, by kind."""
     if isinstance(model, EncoderDecoder):
-        stacks: dict[str, nn.Module] = {"source": model.encoder, "target": model.decoder}
+        stacks: dict[str, Any] = {"source": model.encoder, "target": model.decoder}
     elif isinstance(model, Encoder | Decoder):
         stacks = {"self": model.stack}
     else:
         raise TypeError(f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder")
     tables: dict[str, nn.Module] = {}
     for kind, stack in stacks.items():
-        table = getattr(stack.embedding, "tokens", None)
-        if not isinstance(table, nn.Embedding):
+        if isinstance(stack.embedding, PatchEmbedding):
             raise TypeError("the model reads images, which have no tokens that could be looked up")
-        tables[kind] = table
+        tables[kind] = stack.embedding.tokens
     return tables
 
 
