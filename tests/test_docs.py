@@ -114,6 +114,7 @@ EXAMPLE_INPUTS = {
     "train_and_generate": ["notes.txt", "--steps", "12"],
     "classify": ["reviews.csv", "--steps", "12"],
     "look_at_attention": ["--steps", "20"],
+    "induction_heads": ["--steps", "3"],
     "toy_translation": ["copy", "--pairs", "300", "--time", "5s"],
     "swap_positions": ["notes.txt", "--steps", "3"],
 }

@@ -19,11 +19,13 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from headway.models.attribution import gradient_times_input
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead
 from headway.models.inspect import attention_maps
+from headway.models.lens import logit_lens
 from headway.models.size import cache_bytes, forward_flops
-from headway.models.transformer import Encoder
+from headway.models.transformer import Decoder, Encoder
 from headway.nn.attention import attend_oracle
 from headway.nn.masks import attention_mask, source_mask
 from headway.nn.positions import RelativeBias, alibi_slopes, rotate, rotation, sinusoids
@@ -87,6 +89,58 @@ def attention() -> Figure:
         axis.set_xlabel("letter attended to")
     axes[0].set_ylabel("letter to be written")
     figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
+    return figure
+
+
+def inside() -> Figure:
+    """Inside a decoder that has learned to go on with what it has read before (examples/induction_heads.py)."""
+    torch.manual_seed(0)
+    config = TransformerConfig(32, d_model=64, n_layers=2, n_heads=2, max_length=48, positions="rotary", tied=False)
+    model = Decoder(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(400):
+        length = int(torch.randint(8, 25, ()))
+        once = torch.stack([torch.randperm(32)[:length] for _ in range(32)])
+        ids = torch.cat([once, once], dim=1)
+        loss = F.cross_entropy(model(ids)[:, length:-1].flatten(0, 1), ids[:, length + 1 :].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    letters = "abcdefghijklmnopqrstuvwxyz012345"
+    ids = torch.tensor([[letters.index(c) for c in "quartzquart"]])
+    names = [letters[i] for i in ids[0].tolist()]
+    maps = attention_maps(model, ids)["self"]
+    panels = [["1.1", "1.2", "2.1", "2.2"], ["lens", "lens", "parts", "parts"]]
+    figure, axes = plt.subplot_mosaic(panels, figsize=(8.6, 4.9), height_ratios=(1.25, 1))
+    for name in panels[0]:
+        layer, head = (int(part) - 1 for part in name.split("."))
+        axes[name].imshow(maps[layer][0, head], cmap="Blues", vmin=0, vmax=1)
+        axes[name].set_title(f"layer {layer + 1}, head {head + 1}")
+        axes[name].set_xticks(range(len(names)), names, fontsize=7)
+        axes[name].set_yticks([])
+        axes[name].set_xlabel("token attended to")
+    axes["1.1"].set_yticks(range(len(names)), names, fontsize=7)
+    axes["1.1"].set_ylabel("token that attends")
+    sure, best = logit_lens(model, ids)[:, 0].softmax(-1).max(-1)  # (L + 1, T)
+    axes["lens"].imshow(sure, cmap="Blues", vmin=0, vmax=1, aspect="auto", origin="lower")
+    for layer, row in enumerate(best.tolist()):
+        for at, token in enumerate(row):
+            colour = "white" if sure[layer, at] > 0.55 else "black"
+            axes["lens"].text(at, layer, letters[token], ha="center", va="center", fontsize=8, color=colour)
+    axes["lens"].set_xticks(range(len(names)), names)
+    axes["lens"].set_yticks(range(3), ["embedding", "layer 1", "layer 2"])
+    axes["lens"].set(title="logit lens: likeliest next token", xlabel="token read")
+    wanted = (-1, letters.index("z"))
+    parts = gradient_times_input(model.eval(), ids, logit=wanted)["self"][0]
+    axes["parts"].bar(range(len(names)), parts, color=[BLUE if part > 0 else RED for part in parts.tolist()])
+    axes["parts"].set_xticks(range(len(names)), names)
+    axes["parts"].axhline(0, color=GREY, lw=0.8)
+    axes["parts"].set(title="what speaks for 'z' as the next token", xlabel="token read", ylabel="gradient × input")
+    for axis in axes.values():
+        for image in axis.images:
+            image.set_interpolation("none")  # the weights themselves are in the file, not a picture of them
+    for text in figure.findobj(plt.Text):
+        text.set_family("DejaVu Sans")  # one name in place of the whole list of fonts, for each of many letters
     return figure
 
 
@@ -357,7 +411,21 @@ def _tower(axis, x: float, ids: str, middle: str, head: str | None, out: str, co
     axis.text(x, 10.5, out, ha="center", va="bottom", fontsize=8.5)
 
 
-PICTURES = (masks, attention, positions, block, wirings, links, flops, memory, schedules, tokens, data, sampling)
+PICTURES = (
+    masks,
+    attention,
+    inside,
+    positions,
+    block,
+    wirings,
+    links,
+    flops,
+    memory,
+    schedules,
+    tokens,
+    data,
+    sampling,
+)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headway.models.config import Positions, TransformerConfig
-from headway.models.inspect import attention_maps
+from headway.models.inspect import attention_maps, fused_difference
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.attention import Attention
 
@@ -58,6 +58,16 @@ def test_maps_give_the_layers_own_output():
     x, y = seen[0]
     values = layer.qkv(x)[..., -10:]  # (B, T, K), the one key-value head's
     torch.testing.assert_close(layer.out((weights @ values[:, None]).transpose(1, 2).flatten(2)), y)
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 1, "positions": "alibi"}, {"window": 3, "qk_norm": True}])
+@pytest.mark.parametrize("wiring", SHAPES)
+def test_maps_are_what_the_fused_kernel_weighs_by(wiring, changes, monkeypatch):
+    model, inputs = make(wiring, **changes)
+    assert 0 < fused_difference(model, *inputs) < 1e-6
+    wrong = "headway.nn.attention.attention_weights"
+    monkeypatch.setattr(wrong, lambda q, k, mask, causal: torch.full((*q.shape[:3], k.shape[2]), 1 / k.shape[2]))
+    assert fused_difference(model, *inputs) > 1e-3
 
 
 @torch.no_grad()

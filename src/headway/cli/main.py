@@ -30,6 +30,7 @@ VERBS = {
     "fill": "Fill in what a text leaves open.",
     "embed": "Turn texts into vectors, compare them, or find the nearest.",
     "explain": "Show a saved model block by block.",
+    "attention": "Show who attends to whom in a saved model, as one page.",
     "verify": "Check that a saved model keeps its promises, on this machine.",
     "export": "Write a saved model for other programs, and prove that they read the same model.",
     "compare": "Train several kinds of model on your file, side by side.",

@@ -62,12 +62,20 @@ class MaskFiller:
         """Whether a text has an open place."""
         return self._spellings.search(text) is not None
 
+    def ids_of(self, text: str) -> list[int]:
+        """The ids of a text, with or without open places, and the frame around them."""
+        front, back = self._around
+        return [*front, *self._ids(text), *back]
+
     def _encode(self, text: str, number: int) -> list[int]:
         """Ids without the frame.  What spells another special token is text."""
         if not isinstance(text, str):
             raise InputError(f"text {number} is {type(text).__name__}; expected a text with [MASK] in it.")
         if not self.is_open(text):
             raise InputError(f"{shown(text)}: {NOTHING_OPEN}")
+        return self._ids(text)
+
+    def _ids(self, text: str) -> list[int]:
         pieces = self._spellings.split(text)
         if self._spaced:  # the space before a word is part of its token
             pieces = [piece.rstrip(" ") for piece in pieces[:-1]] + pieces[-1:]

@@ -1,0 +1,111 @@
+"""``headway attention``: who attends to whom in a saved model, as one page."""
+
+import time
+from pathlib import Path, PurePath
+from typing import Any
+
+import click
+
+from headway.cli.common import check_not_path, emit, is_file, output_options, standard_input, threads_option
+from headway.cli.results import write_output
+from headway.errors import InputError
+
+DEFAULT = "attention.html"
+
+
+@click.command(short_help="Show who attends to whom in a saved model, as one page.")
+@click.argument("run")
+@click.argument("text")
+@click.option("--target", help="What a translator is to have written; by default what it writes.")
+@click.option("--source-language", help="Language of the text, for a model of many (M2M-100).")
+@click.option("--target-language", help="Language to write, for a model of many (M2M-100, some of Marian).")
+@click.option("--out", default=DEFAULT, show_default=True, help="The page to write (.html).")
+@threads_option
+@output_options
+def command(
+    run: str,
+    text: str,
+    target: str | None,
+    source_language: str | None,
+    target_language: str | None,
+    out: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write a page that shows what the model in RUN attends to when it reads TEXT: every layer, every head.
+
+    RUN is a run, a Hugging Face directory or a hub id.  TEXT is a text, a file of text, or "-" for standard input.  The
+    page needs no network and no other file.  A page that this command wrote before is overwritten, no other file is.
+    """
+    started = time.monotonic()
+    _check_out(out)
+    read = _text(text)
+    from headway.inference.inside import look_inside
+    from headway.inference.load import load
+    from headway.inference.translator import Translator
+    from headway.reports.explorer import attention_page
+    from headway.training.progress import shown_to
+
+    progress = shown_to(quiet)
+    pipe = load(run)
+    if source_language is not None or target_language is not None:
+        if not isinstance(pipe, Translator):
+            raise InputError(
+                f"{run}: holds a model for {pipe.task.replace('_', ' ')}; only translators have languages."
+            )
+        pipe = pipe.between(source_language, target_language)
+    inside = look_inside(pipe, read, target)
+    progress.say(f"read {', '.join(f'{len(names):,} tokens of the {axis}' for axis, names in inside.tokens.items())}")
+    page = attention_page(inside, PurePath(run).name or "the model")
+    write_output(out, page)
+    found: dict[str, Any] = {
+        "task": pipe.task,
+        "seconds": time.monotonic() - started,
+        "out": out,
+        "bytes": len(page.encode()),
+        "tokens": {axis: len(names) for axis, names in inside.tokens.items()},
+        "kinds": {name: [*kind.maps.shape[:2]] for name, kind in inside.kinds.items()},
+        "difference": inside.difference,
+        "target": inside.target,
+    }
+    emit(found, as_json, [f"{out}: {_said(found)}"])
+
+
+def _said(found: dict[str, Any]) -> str:
+    maps = ", ".join(f"{name} {layers} x {heads}" for name, (layers, heads) in found["kinds"].items())
+    return f"maps of {maps} heads; {found['bytes'] / 1e6:.2f} MB. Open it in a browser."
+
+
+def _check_out(out: str) -> None:
+    """Raise InputError when the page cannot go to ``out``, above all where a file of the user's is."""
+    from headway.reports.explorer import MARK
+
+    path = Path(out)
+    if path.suffix not in (".html", ".htm"):
+        raise InputError(f"--out {out}: a page is written; name it so, as in {DEFAULT}.")
+    if path.is_dir():
+        raise InputError(f"--out {out}: is a folder; name a file.")
+    if path.exists():
+        try:
+            with path.open("rb") as file:
+                ours = MARK.encode() in file.read(500)
+        except OSError as error:
+            raise InputError(f"--out {out}: cannot be read ({error.strerror or error}).") from None
+        if not ours:
+            raise InputError(f"--out {out}: this file is there already, and is no page of this command; name another.")
+
+
+def _text(argument: str) -> str:
+    """The text that an argument stands for."""
+    if argument == "-":
+        return standard_input()
+    if not is_file(argument):
+        check_not_path(argument)
+        return argument
+    from headway.data.corpus import file_chunks
+    from headway.data.files import kind
+
+    path = Path(argument)
+    if kind(path) != "text":
+        raise InputError(f"{argument}: is a table; give one text, or a file of text.")
+    return "".join(file_chunks(path, None))

@@ -1,0 +1,49 @@
+"""The logit lens: what a model would answer if it stopped after each of its layers (nostalgebraist 2020).
+
+Letters: B batch, T length, V vocabulary, C classes, D width, L layers.
+"""
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenHead
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
+
+
+def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
+    """The final norm and the head on what every layer leaves in the residual stream: (L + 1, B, T, V).
+
+    Row 0 is that of the embeddings, row l that after block l, and the last equals ``model(*inputs, **given)`` exactly,
+    as both are without gradients.  Of an encoder-decoder it is the decoder's; of a classifier the rows are (B, C).
+    Raises TypeError for a module that is none of the three wirings, and ValueError for one without a head that gives
+    logits.
+    """
+    stack, head = _stack_and_head(model)
+    streams: list[Tensor] = []
+    more: list[tuple[Any, ...]] = []  # what the head is given behind the vectors: a mask
+
+    def keep(_module: nn.Module, _given: Any, result: Tensor) -> None:
+        streams.append(result)
+
+    with torch.no_grad():
+        with ExitStack() as hooks:
+            for part in (stack.embedding, *stack.blocks):
+                hooks.callback(part.register_forward_hook(keep).remove)
+            hooks.callback(head.register_forward_pre_hook(lambda _module, found: more.append(found[1:])).remove)
+            model(*inputs, **given)
+        return torch.stack([head(stack.norm(x), *more[0]) for x in streams])
+
+
+def _stack_and_head(model: nn.Module) -> tuple[Stack, nn.Module]:
+    stack = model.decoder if isinstance(model, EncoderDecoder) else getattr(model, "stack", None)
+    if not isinstance(model, Encoder | Decoder | EncoderDecoder) or not isinstance(stack, Stack):
+        raise TypeError(
+            f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder of Transformer blocks"
+        )
+    if not isinstance(model.head, TokenHead | MaskedTokenHead | ClassificationHead):
+        found = "no head" if model.head is None else f"a {type(model.head).__name__}"
+        raise ValueError(f"the model has {found}; the logit lens needs one that gives logits")
+    return stack, model.head

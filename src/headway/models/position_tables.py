@@ -1,0 +1,67 @@
+"""What a model knows of positions, as arrays that can be drawn.
+
+Letters: T positions, D width, H heads, R pairs that are turned.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
+from headway.nn.positions import alibi_bias, sinusoids
+
+
+@dataclass(frozen=True)
+class PositionTable:
+    """One way to tell positions: ``values`` mean what ``kind`` says."""
+
+    kind: str
+    """sinusoidal, learned, rotary, alibi or relative"""
+    values: Tensor
+    """sinusoidal and learned: (T, D), what is added to the vector at each position; rotary: (R,), tokens in which each
+    pair turns once; alibi and relative: (H, 2 T - 1), what is added to the scores of keys from T - 1 tokens before the
+    query to T - 1 after it"""
+    causal: bool = False
+    """whether keys after the query are not seen, whatever is added to their scores"""
+
+
+def position_tables(model: nn.Module, length: int = 64) -> dict[str, PositionTable]:
+    """How a model tells its first ``length`` positions: by "self", or "encoder" and "decoder" of an encoder-decoder.
+
+    Of a rotary model whose layers have different bases, the first layer's.  A learned table ends with the model's.
+    Raises TypeError for a module that is none of the three wirings, ValueError for one that is told no positions.
+    """
+    if isinstance(model, EncoderDecoder):
+        stacks = {"encoder": model.encoder, "decoder": model.decoder}
+    elif isinstance(model, Encoder | Decoder):
+        stacks = {"self": model.stack}
+    else:
+        stacks = {}
+    if not stacks or not all(isinstance(stack, Stack) for stack in stacks.values()):
+        raise TypeError(
+            f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder of Transformer blocks"
+        )
+    with torch.no_grad():
+        return {name: _table(stack, length) for name, stack in stacks.items()}
+
+
+def _table(stack: Stack, length: int) -> PositionTable:
+    position, width = stack.config.position, stack.config.d_model
+    places = torch.arange(length)
+    if position.kind == "sinusoidal":
+        return PositionTable("sinusoidal", sinusoids(places + position.start, width, position.sinusoids))
+    if position.kind == "learned":
+        learned: nn.Module = stack.embedding.learned  # type: ignore[union-attr, assignment]
+        return PositionTable("learned", learned(places[: stack.config.max_length]).detach())
+    if position.kind == "rotary":
+        cos, sin = stack._rotation(torch.tensor([[1]]), stack.bases[0])  # (1, 1, 1, R) each: the angles of one step
+        return PositionTable("rotary", 2 * math.pi / torch.atan2(sin, cos).flatten())
+    ahead = torch.arange(1 - length, length)  # key minus query
+    query = torch.tensor([[length - 1]])
+    if stack.slopes is not None:
+        return PositionTable("alibi", alibi_bias(query, query + ahead, stack.slopes)[0, :, 0], stack.causal)
+    if stack.relative is not None:
+        return PositionTable("relative", stack.relative(query, query + ahead)[0, :, 0].detach(), stack.causal)
+    raise ValueError("the model is told no positions: there is nothing to show")

@@ -1,0 +1,142 @@
+"""``headway attention``: a page for every kind of model, and one message for what cannot be shown."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import headway
+from headway.inference.inside import look_inside
+from headway.inference.load import load
+from headway.models.head_statistics import entropy
+from headway.models.inspect import attention_maps
+from headway.reports.explorer import MARK
+
+TINY = {"steps": 2, "d_model": 16, "layers": 3, "heads": 2, "length": 32, "precision": "float32", "quiet": True}
+KEYS = {"task", "seconds", "out", "bytes", "tokens", "kinds", "difference", "target"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A translator of each wiring, a baseline and an ensemble, all of two steps."""
+    place = tmp_path_factory.mktemp("attention")
+    pairs = "".join(f"word {i} of many\tviele worte {i}\n" for i in range(61))
+    (place / "pairs.tsv").write_text(f"source\ttarget\n{pairs}")
+    (place / "rows.csv").write_text("text,label\n" + "".join(f"word {i} of many,{'ab'[i % 2]}\n" for i in range(31)))
+    options = {**TINY, "task": "translation", "tokenizer": "char"}
+    headway.train(place / "pairs.tsv", out=place / "both", **options)
+    headway.train(place / "pairs.tsv", out=place / "alone", model="decoder", **{**options, "length": 64})
+    headway.train(place / "rows.csv", out=place / "several", seeds=2, **TINY)
+    headway.train(place / "rows.csv", out=place / "lstm", model="lstm", steps=2, d_model=16, layers=1, quiet=True)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def data_of(path: str | Path) -> dict:
+    page = Path(path).read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+
+
+@pytest.mark.parametrize(("run", "kind"), [("lm_run", "language_modeling"), ("classifier_run", "classification")])
+def test_a_decoder_and_an_encoder(run, kind, request, in_process):
+    status, out, err = in_process("attention", request.getfixturevalue(run), "the old cat sat", "--json")
+    assert status == 0, err
+    found = json.loads(out.splitlines()[-1])
+    assert set(found) == KEYS and out.count("\n") == 1
+    assert found["task"] == kind and found["out"] == "attention.html" and found["kinds"] == {"self": [2, 2]}
+    assert found["difference"] < 1e-5 and found["bytes"] == Path("attention.html").stat().st_size
+    data = data_of("attention.html")
+    assert len(data["tokens"]["text"]) == found["tokens"]["text"] == data["kinds"][0]["shape"][0]
+    assert (data["tokens"]["text"][0] == "[CLS]") == (kind == "classification")
+    assert ("induction" in data["kinds"][0]["statistics"]) == (kind == "language_modeling")
+
+
+def test_a_translator_shows_its_own_translation_or_the_one_that_is_given(runs, in_process):
+    status, _, err = in_process("attention", runs / "both", "word 7", "--out", "own.html", "--quiet")
+    assert status == 0 and not [line for line in err.splitlines() if "broken off" not in line]
+    pipe = load(runs / "both")
+    assert look_inside(pipe, "word 7").target == pipe("word 7", beam=1)
+    status, out, _ = in_process("attention", runs / "both", "word 7", "--target", "viele", "--out", "t.html", "--json")
+    found = json.loads(out.splitlines()[-1])
+    assert found["kinds"] == {"encoder": [3, 2], "decoder": [3, 2], "cross": [3, 2]} and found["target"] == "viele"
+    data = data_of("t.html")
+    assert [kind["shape"] for kind in data["kinds"]] == [[7, 7], [6, 6], [6, 7]]  # with an end, and a start
+    assert data["tokens"]["target"][1:] == list("viele") == data["next"][:-1]
+    assert data["tokens"]["source"][:-1] == list("word·7")
+
+
+def test_a_decoder_that_translates(runs, in_process):
+    status, _, err = in_process("attention", runs / "alone", "word 7", "--target", "viele")
+    assert status == 0, err
+    data = data_of("attention.html")
+    assert data["tokens"]["text"][-5:] == list("viele") and data["next"][:-1] == data["tokens"]["text"][1:]
+    assert data["kinds"][0]["causal"]
+
+
+@torch.no_grad()
+def test_maps_and_statistics_are_the_models(runs):
+    pipe = load(runs / "both")
+    inside = look_inside(pipe, "word 7", "viele")
+    source = pipe.tokenizer.encode("word 7", special=True)
+    before = [*pipe.rules.start, *pipe.tokenizer.target.encode("viele")]
+    maps = attention_maps(pipe.model, torch.tensor([source]), torch.tensor([before]))
+    for name, kind in inside.kinds.items():
+        np.testing.assert_array_equal(kind.maps, torch.cat(maps[name]).numpy())
+        np.testing.assert_array_equal(kind.statistics["entropy"][2], entropy(maps[name][2])[0].numpy())
+    assert "distance" not in inside.kinds["cross"].statistics and "distance" in inside.kinds["decoder"].statistics
+
+
+def test_texts_from_files_and_pipes(lm_run, in_process, monkeypatch):
+    Path("text.txt").write_text("the old cat\nsat")
+    assert in_process("attention", lm_run, "text.txt", "--out", "a.html")[0] == 0
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the old cat\nsat")))
+    assert in_process("attention", lm_run, "-", "--out", "b.html")[0] == 0
+    assert data_of("a.html")["tokens"] == data_of("b.html")["tokens"]
+
+
+def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
+    for _ in range(2):
+        assert in_process("attention", lm_run, "the cat")[0] == 0
+    Path("mine.html").write_text("<p>mine</p>")
+    status, _, err = in_process("attention", lm_run, "the cat", "--out", "mine.html")
+    assert status == 2 and "is no page of this command; name another" in err
+    assert Path("mine.html").read_text() == "<p>mine</p>"
+    assert MARK in Path("attention.html").read_text()[:500]
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "said"),
+    [
+        ("lm_run", ["the cat", "--target", "x"], "a target is for models that translate; this one is for lang"),
+        ("lm_run", ["the cat " * 40], "tokens, and the model reads 32; give less of it"),
+        ("lm_run", [""], "the text has no tokens"),
+        ("lm_run", ["the cat", "--out", "page.txt"], "--out page.txt: a page is written; name it so"),
+        ("lm_run", ["the cat", "--out", "no/such/page.html"], "no/such/page.html: cannot be written"),
+        ("lm_run", ["missing.txt"], "there is no such file"),
+        ("lm_run", ["rows.csv"], "is a table; give one text"),
+        ("lm_run", ["the cat", "--target-language", "de"], "only translators have languages"),
+        ("both", [" "], "the text has no tokens"),
+        ("both", ["word", "--target", "viele " * 20], "the target has 1"),
+        ("lstm", ["word"], "this is a baseline (lstm): it has no attention heads to be shown"),
+        ("no-run", ["word"], "no such model directory"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_shown(run, words, said, runs, request, in_process):
+    Path("rows.csv").write_text("text,label\na,b\n")
+    place = request.getfixturevalue(run) if run == "lm_run" else runs / run
+    status, out, err = in_process("attention", place, *words)
+    assert status == 2 and out == "" and said in err and "Traceback" not in err
+    assert not list(Path().glob("*.html"))
+
+
+def test_the_first_of_several_models(runs, in_process):
+    assert in_process("attention", runs / "several", "word 7")[0] == 0
+    assert "The first of 2 models whose answers are averaged." in Path("attention.html").read_text()

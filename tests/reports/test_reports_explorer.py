@@ -1,0 +1,152 @@
+"""The attention explorer's page: whole, closed to the outside, small, and true to the maps."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+from headway.errors import InputError
+from headway.inference.inside import Inside, _look, visible
+from headway.models.config import TransformerConfig
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.reports import explorer
+from headway.reports.attention_store import Stored, restore
+from headway.reports.explorer import MARK, attention_page
+
+WIRINGS = {"encoder": Encoder, "decoder": Decoder, "encoder-decoder": EncoderDecoder}
+HOSTILE = ["</script><script>alert(1)</script>", "<!--", "\u202eabc", "\u200b", "&lt;", "שלום", '"', "\x00", "e\u0301"]
+
+
+def look(wiring: str, n: int, names: list[str] | None = None, **changes: object) -> Inside:
+    torch.manual_seed(0)
+    config = TransformerConfig(97, **{"d_model": 32, "n_layers": 3, "n_heads": 2, "max_length": 1024, **changes})
+    ids, other = torch.randint(97, (n,)).tolist(), torch.randint(97, (n + 4,)).tolist()
+    words = names or [f"word{i}" for i in ids]
+    if wiring == "encoder-decoder":
+        tokens = {"source": [f"source{i}" for i in other], "target": words}
+        return _look("translation", EncoderDecoder(config).eval(), [other, ids], tokens, words, target="<b>done</b>")
+    return _look("masked_lm", WIRINGS[wiring](config).eval(), [ids], {"text": words}, [])
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+
+
+@pytest.mark.parametrize("wiring", WIRINGS)
+def test_the_page_holds_the_maps(wiring: str):
+    inside = look(wiring, 13)
+    data = data_of(attention_page(inside, "a run"))
+    kinds = {"encoder-decoder": ["encoder", "decoder", "cross"]}.get(wiring, ["self"])
+    assert list(inside.kinds) == kinds and len(data["kinds"]) == len(kinds)
+    assert data["tokens"] == inside.tokens
+    for name, found in zip(kinds, data["kinds"], strict=True):
+        maps = inside.kinds[name].maps
+        stored = Stored(*(found[key] for key in ("q", "cell", "maps", "rests", "shape", "causal")))
+        assert maps.shape == (3, 2, len(data["tokens"][found["queries"]]), len(data["tokens"][found["keys"]]))
+        for layer in range(3):
+            for head in range(2):
+                np.testing.assert_allclose(restore(stored, layer, head), maps[layer, head], atol=1e-5)
+        assert found["causal"] == (name == "decoder" or wiring == "decoder")
+        for values in found["statistics"].values():
+            assert np.array(values).shape == (3, 2)
+    statistics = {"entropy", "confidence", "distance", "previous_token"}
+    assert set(data["kinds"][0]["statistics"]) == statistics | ({"induction"} if wiring == "decoder" else set())
+    assert inside.difference < 1e-5
+
+
+def test_512_tokens_of_six_layers_with_eight_heads_are_under_2_mb():
+    inside = look("encoder", 512, n_layers=6, n_heads=8)
+    page = attention_page(inside, "a run")
+    assert 1_000_000 < len(page.encode()) < 2_000_000
+    found = data_of(page)["kinds"][0]
+    stored = Stored(*(found[key] for key in ("q", "cell", "maps", "rests", "shape", "causal")))
+    errors = [np.abs(restore(stored, layer, 5) - inside.kinds["self"].maps[layer, 5]).max() for layer in range(6)]
+    said = float(re.search(r"the largest difference is ([0-9.e-]+)\.</p>", page)[1])
+    assert max(errors) <= 1.05 * said <= 1.1 * 0.5 / stored.q
+    assert f"multiple of 1/{stored.q}" in page and "cells of 8 × 8 tokens" in page
+
+
+class Reader(HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_nothing_is_fetched_and_only_these_scripts_and_styles_are_allowed():
+    page = attention_page(look("encoder-decoder", 7), "a run")
+    reader = Reader(page)
+    policy = next(
+        found["content"] for tag, found in reader.tags if found.get("http-equiv") == "Content-Security-Policy"
+    )
+    style = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert len(style) == len(script) == 1
+    for kind, text in (("style", style[0]), ("script", script[0])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy
+    for tag, found in reader.tags:
+        assert tag not in ("link", "img", "iframe", "object", "base", "form")
+        assert not {"src", "href", "style", "action"} & set(found), (tag, found)
+        assert not any(name.startswith("on") for name in found)
+    assert not re.search(r"https?:|url\(|@import|innerHTML|eval\(|fetch\(", page)
+    assert page.startswith("<!DOCTYPE html>") and MARK in page[:200]
+
+
+def test_hostile_names_stay_text():
+    names = [visible(name) for name in HOSTILE]
+    assert names[2:4] == ["U+202Eabc", "U+200B"] and names[7] == "U+0000"
+    page = attention_page(look("encoder", len(HOSTILE), names), "<img src=x>")
+    reader = Reader(page)
+    assert [tag for tag, _ in reader.tags].count("script") == 2
+    assert not any(tag in ("b", "img") for tag, _ in reader.tags)
+    assert data_of(page)["tokens"]["text"] == names
+    assert not re.search("[\u200b-\u200f\u202a-\u202e\u2066-\u2069]", page)
+    assert "What <img src=x> attends to" in reader.text
+    assert "<b>done</b>" in "".join(Reader(attention_page(look("encoder-decoder", 5), "x")).text)
+
+
+def test_names_of_what_has_no_shape():
+    assert visible(" a\tb\n") == "·a⇥b⏎"
+    assert visible("\u0301") == "◌\u0301"
+    assert visible("\xa0\u2028\ufeff") == "U+00A0U+2028U+FEFF"
+    assert visible("é日本😀") == "é日本😀"
+
+
+def test_without_a_script_the_numbers_are_there():
+    inside = look("encoder-decoder", 7)
+    reader = Reader(attention_page(inside, "a run"))
+    tags = [tag for tag, _ in reader.tags]
+    assert tags.count("noscript") == 1 and tags.count("table") == 3
+    entropy = inside.kinds["cross"].statistics["entropy"]
+    for value in entropy.flatten():
+        assert f"{value:.3f}" in reader.text
+
+
+def test_the_direction_of_a_text():
+    inside = look("encoder", 5, ["[CLS]", "שלום", "a", ".", "[SEP]"])
+    assert data_of(attention_page(inside, "x"))["direction"] == {"text": "ltr"}  # most letters are Latin
+    inside = replace(inside, tokens={"text": ["שלום", "עולם", "טוב", ".", "a"]})
+    assert data_of(attention_page(inside, "x"))["direction"] == {"text": "rtl"}
+
+
+def test_what_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(explorer, "MOST_BYTES", 30_000)
+    with pytest.raises(InputError, match="too many for one page; give a shorter text"):
+        attention_page(look("encoder", 211), "x")
