@@ -60,8 +60,9 @@ def _windowed(config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
 
 
 def _recurrent(cell: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
-    sizes = {"d_model": config.d_model, "n_layers": config.n_layers, "max_length": config.max_length}
-    return RECURRENT[wiring](BaselineConfig(cell, config.vocab_size, **sizes))
+    return RECURRENT[wiring](
+        BaselineConfig(cell, config.vocab_size, config.d_model, config.n_layers, config.max_length)
+    )
 
 
 RECURRENT: dict[type, Callable[[BaselineConfig], nn.Module]] = {
