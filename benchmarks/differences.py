@@ -65,7 +65,7 @@ def layer_norm(quick: bool) -> dict[str, Any]:
         root, outside = norm(row * sigma), layer_norm_outside(row * sigma, EPS)
         sizes = {"root": float(root.detach().std(correction=0)), "outside": float(outside.std(correction=0))}
         rows.append({"sigma": sigma, **sizes, "ratio": sizes["outside"] / sizes["root"]})
-    return {"eps": EPS, "rows": rows, "published": _published_norms()}
+    return {"eps": EPS, "rows": rows, "published": None if quick else _published_norms()}
 
 
 def _published_norms() -> dict[str, Any] | None:
@@ -170,7 +170,7 @@ def heads(quick: bool) -> dict[str, Any]:
         matrix = width * (width if name == "concatenated" else width // n_heads)
         found = {"heads": name, "rank": rank(outputs.flatten(0, 1)), "output_weights": matrix}
         rows.append({**found, "sizes": (sizes / sizes[0]).tolist()})
-    return {"width": width, "n_heads": n_heads, "rows": rows, "published": _published_heads()}
+    return {"width": width, "n_heads": n_heads, "rows": rows, "published": None if quick else _published_heads()}
 
 
 def _published_heads() -> dict[str, Any] | None:

@@ -60,8 +60,9 @@ def _windowed(config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
 
 
 def _recurrent(cell: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
-    sizes = BaselineConfig(cell, config.vocab_size, config.d_model, config.n_layers, config.max_length)
-    return RECURRENT[wiring](sizes)
+    return RECURRENT[wiring](
+        BaselineConfig(cell, config.vocab_size, config.d_model, config.n_layers, config.max_length)
+    )
 
 
 RECURRENT: dict[type, Callable[[BaselineConfig], nn.Module]] = {
