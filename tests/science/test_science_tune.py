@@ -26,6 +26,7 @@ from headway.training.checkpoint import SaveFailed
 from headway.training.config import TrainOptions
 from headway.training.memory import OutOfMemory
 from headway.training.progress import Silent
+from headway.training.recipes import classification
 from headway.training.run_directory import RunDirectory
 from headway.training.trainer import Interrupted
 from headway.training.watch import Diverged
@@ -79,7 +80,8 @@ class Stub:
 
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stub]:
-    """Let trials end as planned, without training."""
+    """Let trials end as planned, without training, and without the baselines that are reported beside them."""
+    monkeypatch.setattr(classification, "classification_baselines", lambda *given: [])
 
     def planned(plan: dict[int, BaseException] | None = None) -> Stub:
         made = Stub(plan)
@@ -300,9 +302,16 @@ def test_short_times_have_fewer_trials_or_are_refused(monkeypatch: pytest.Monkey
     assert time_of_each("32s", 20, clock.now, said)
 
 
-def test_the_model_is_that_of_its_options(rows: Path, tmp_path: Path):
+@pytest.fixture(scope="module")
+def real(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a search of three real trials gives; look, but do not write."""
+    return tune([rows], TrainOptions(**SMALL), trials=3, out=tmp_path_factory.mktemp("real") / "tuned")
+
+
+def test_the_model_is_that_of_its_options(real: dict[str, Any], rows: Path, tmp_path: Path):
     """Nothing stubbed: the saved model is what ``train`` makes with the same options, to the last bit."""
-    found = tune([rows], TrainOptions(**SMALL), trials=3, out=tmp_path / "tuned")
+    found = real
+    shutil.copytree(real["out"], tmp_path / "tuned")
     assert found["accuracy"] is not None and set(found["space"]) == {
         *("learning_rate", "dropout", "label_smoothing", "token_dropout"),
     }
@@ -342,7 +351,7 @@ trials.Trial._tell = told
 WITHOUT_PLOTS = "import sys; sys.modules['matplotlib.figure'] = None"
 
 
-def test_killed_within_a_trial_and_between_two(rows: Path, tmp_path: Path, forker: Forker):
+def test_killed_within_a_trial_and_between_two(real: dict[str, Any], rows: Path, tmp_path: Path, forker: Forker):
     command = ("tune", rows, "--trials", 3, *words(SMALL), "--quiet", "--json", "--out", tmp_path / "killed")
     for script in (IN_ITS_SECOND, AFTER_ITS_FIRST):  # the first trial, and half of the second; the second again
         killed = forker(*command, script=KILL + script)
@@ -350,10 +359,9 @@ def test_killed_within_a_trial_and_between_two(rows: Path, tmp_path: Path, forke
     done = forker(*command, script=WITHOUT_PLOTS)
     assert done.returncode == 0 and "plots" in done.stderr, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    alone = tune([rows], TrainOptions(**SMALL), trials=3, out=tmp_path / "alone")
-    assert essence(found) == essence(alone)
+    assert essence(found) == essence(real)
     assert [one["state"] for one in found["trials"]].count("interrupted") == 1 and len(found["trials"]) == 4
-    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "killed")]
+    models = [(Path(place) / "model.safetensors").read_bytes() for place in (real["out"], found["out"])]
     assert models[0] == models[1]
 
 
