@@ -30,6 +30,7 @@ VERBS = {
     "embed": "Turn texts into vectors, compare them, or find the nearest.",
     "explain": "Show a saved model block by block.",
     "verify": "Check that a saved model keeps its promises, on this machine.",
+    "scale": "Train sizes of a language model, fit a scaling law and foretell a larger run.",
     "export": "Write a saved model for other programs, and prove that they read the same model.",
     "compare": "Train several kinds of model on your file, side by side.",
     "demo": "Train small models on text that Python carries, and show what they learn.",

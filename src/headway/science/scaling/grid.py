@@ -35,6 +35,8 @@ LEFT_OUT_TIMES = 2.1
 """The compute of the run that is left out, over that of the largest other: 2 at least, however N is counted."""
 LEFT_OUT_SIZE = math.sqrt(2.0)
 """Its parameters over those of the largest other, about; the rest comes from more tokens."""
+LARGEST_BATCH = 4096
+"""Tokens of a step at most."""
 LEAST_STEPS = 150
 """Of the shortest run: fewer would be warm-up and decay alone."""
 USED = 0.85
@@ -138,6 +140,7 @@ def plan_grid(
     *,
     length: int,
     precision: str = "float32",
+    batch_tokens: int | None = None,
 ) -> Grid:
     """The grid that fits ``seconds``; ``speed`` says how many tokens a second a size is trained on here.
 
@@ -149,7 +152,7 @@ def plan_grid(
     for largest in choices[4:]:
         if largest.parameters * LEAST_WANTED > most_tokens:
             break
-        grid = _filled(text, USED * seconds, speed, choices, largest, length, precision)
+        grid = _filled(text, USED * seconds, speed, choices, largest, length, precision, batch_tokens)
         if grid is None:
             continue
         of_largest = max(cell.tokens for cell in grid.cells if not cell.held_out) / largest.parameters
@@ -181,6 +184,7 @@ def _filled(
     largest: Shape,
     length: int,
     precision: str,
+    batch_tokens: int | None,
 ) -> Grid | None:
     """The grid with that largest size, on as many tokens as the time allows; None where that is no good grid."""
     sizes = _halves(choices, largest)
@@ -188,17 +192,14 @@ def _filled(
     if len(sizes) < 4 or not above:
         return None
     left_out = min(above, key=lambda shape: abs(math.log(shape.parameters / largest.parameters / LEFT_OUT_SIZE)))
-    growth = max(
-        LEFT_OUT_TIMES * largest.parameters / left_out.parameters,
-        LEFT_OUT_TIMES * largest.blocks / left_out.blocks,
-        1.0,
-    )
+    ratio = min(left_out.parameters / largest.parameters, left_out.blocks / largest.blocks)
+    growth = max(LEFT_OUT_TIMES / ratio, 1.0)  # of tokens
     low, high = LEAST_WANTED, min(MOST_WANTED, PASSES * text.tokens / growth / largest.parameters)
     if high < low:
         return None
 
     def at(ratio: float) -> Grid:
-        return _grid(text, speed, sizes, left_out, growth, ratio * largest.parameters, length, precision)
+        return _grid(text, speed, sizes, left_out, growth, ratio * largest.parameters, length, precision, batch_tokens)
 
     if at(low).seconds > seconds:
         return None
@@ -214,7 +215,8 @@ def _halves(choices: list[Shape], largest: Shape) -> list[Shape]:
     for i in range(1, SIZES):
         wanted = largest.parameters / 2**i
         one = min(choices, key=lambda shape: abs(math.log(shape.parameters / wanted)))
-        if one not in found and abs(math.log(one.parameters / wanted)) < math.log(1.6):
+        apart = one.parameters < found[-1].parameters / 1.5
+        if apart and abs(math.log(one.parameters / wanted)) < math.log(1.6):
             found.append(one)
     return found[::-1]
 
@@ -228,9 +230,10 @@ def _grid(
     most: float,
     length: int,
     precision: str,
+    batch_tokens: int | None,
 ) -> Grid:
     shortest = most / 2 ** (LENGTHS - 1)
-    batch = int(min(4096, max(4 * length, shortest / LEAST_STEPS)) // length * length)
+    batch = batch_tokens or int(min(LARGEST_BATCH, max(4 * length, shortest / LEAST_STEPS)) // length * length)
     lengths = [most / 2**i for i in range(LENGTHS)][::-1]
 
     def cell(shape: Shape, tokens: float, held_out: bool) -> Cell:
