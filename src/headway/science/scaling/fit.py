@@ -21,7 +21,7 @@ from headway.science.scaling.law import Law
 
 DELTA = 1e-3
 """Huber's: differences in ln L below it count by their square, those above by their size."""
-POLISHED = 8
+POLISHED = 4
 """How many of the starts that went best are followed by L-BFGS."""
 LEAST_E = np.log(1e-4)
 """ln E is not taken below this: there E is nothing beside the other two."""
@@ -70,18 +70,21 @@ class Fit:
 def fit_law(n: np.ndarray, d: np.ndarray, loss: np.ndarray) -> Fit:
     """The law that goes best through runs of N parameters and D tokens with these losses, float64 (n,) each.
 
-    All starts are followed at once by Gauss-Newton steps (``refit``), the best POLISHED by L-BFGS to the end.
+    All starts are followed at once by a few Gauss-Newton steps (``refit``), the better ones further, and the best
+    POLISHED by L-BFGS to the end.
     """
     from scipy.optimize import minimize
 
     frame, target = Frame.of(n, d), np.log(loss)
     x, y = np.log(n) - frame.n, np.log(d) - frame.d
     begun = starts(x, y, loss)
-    found = refit(x, y, np.broadcast_to(target, (len(begun), len(target))), begun, rounds=30)
-    order = np.argsort(objective(found, x, y, target))[:POLISHED]
+    found = begun
+    for rounds, kept in ((8, len(begun) // 6), (30, POLISHED)):  # few steps of all, more of those that go well
+        found = refit(x, y, np.broadcast_to(target, (len(found), len(target))), found, rounds=rounds)
+        found = found[np.argsort(objective(found, x, y, target))[:kept]]
     bounds = [(None, None), (None, None), (LEAST_E, None), (0.0, STEEPEST), (0.0, STEEPEST)]
     best: Any = None
-    for theta in found[order]:
+    for theta in found:
         one = minimize(
             objective_and_gradient, theta, args=(x, y, target), jac=True, method="L-BFGS-B", bounds=bounds,
             options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-10},

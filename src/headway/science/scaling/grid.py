@@ -14,7 +14,7 @@ The learning rate follows the width by ``rate``.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headway.errors import InputError
@@ -42,7 +42,7 @@ LEAST_STEPS = 150
 USED = 0.85
 """The share of the time that is planned for runs; the rest is for what takes longer here than was measured, and the
 fit."""
-WIDTHS = range(32, 2049, 16)
+WIDTHS = (*range(16, 64, 8), *range(64, 2049, 16))
 OVERHEAD = 2.0
 """Seconds of each run beside its steps: reading, the baselines, saving."""
 
@@ -149,7 +149,7 @@ def plan_grid(
     choices = shapes(text.vocab_size, length)
     most_tokens = PASSES * text.tokens
     best: tuple[float, Grid] | None = None
-    for largest in choices[4:]:
+    for largest in choices[SIZES - 1 :]:
         if largest.parameters * LEAST_WANTED > most_tokens:
             break
         grid = _filled(text, USED * seconds, speed, choices, largest, length, precision, batch_tokens)
@@ -161,8 +161,12 @@ def plan_grid(
         if best is None or cost < best[0]:
             best = cost, grid
     if best is None:
-        raise InputError(_too_little(text, seconds, speed, choices[4]))
-    return best[1]
+        raise InputError(_too_little(text, seconds, speed, choices[SIZES - 1]))
+    grid = best[1]
+    if grid.seconds < 0.75 * USED * seconds:
+        why = f"about {grid.seconds:.0f} s are used: more would be more passes over the text, or too few tokens"
+        return replace(grid, notes=(*grid.notes, why))
+    return grid
 
 
 def _too_little(text: Text, seconds: float, speed: Callable[[Shape], float], smallest: Shape) -> str:

@@ -19,10 +19,9 @@ from headway.errors import InputError
 from headway.science.scaling.grid import Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
-from headway.science.scaling.speed import measured_speed
+from headway.science.scaling.speed import faster_steps, measured_speed
 from headway.storage import write_json, write_whole
 from headway.training.config import TrainOptions
-from headway.training.precision import faster_precision
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
 from headway.training.recipes.language_modeling import LanguageModelRecipe
@@ -30,7 +29,7 @@ from headway.training.recipes.recipe import Ingredients
 from headway.training.session import validation_input
 
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
-TIMED = (0, 2, 6, 10)
+TIMED = (0, 3, 6, 8, 11)
 """The sizes, by number, of which a few steps are timed."""
 SHORT, LONG = 128, 256
 """Tokens of a sequence: of studies below LONG_TIME, and of longer ones."""
@@ -73,9 +72,9 @@ def decide(
     recipe = LanguageModelRecipe(Ingredients(source, held_out, found, options, None, None, progress))
     text = Text(recipe.n_tokens, len(recipe.validation), recipe.tokenizer.vocab_size)
     length = options.length or (SHORT if wanted < LONG_TIME else LONG)
-    precision = options.precision or faster_precision(SHORT)[0]
     progress.phase("timing")
     choices = shapes(text.vocab_size, length)
+    precision = options.precision or faster_steps(choices[TIMED[2]], text.vocab_size, length)
     speed = measured_speed([choices[i] for i in TIMED], text.vocab_size, length, precision)
     left = wanted - (time.monotonic() - started) - ENDING
     grid = plan_grid(text, left, speed, length=length, precision=precision, batch_tokens=options.batch_tokens)
@@ -100,9 +99,7 @@ def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
     others = [name for name, value in asked.items() if before.get(name) != value]
     if others:
         what = "text" if others[0] == "fingerprint" else others[0]
-        raise InputError(
-            f"{out}: holds a study with another {what}; give the same to go on with it, or another --out."
-        )
+        raise InputError(f"{out}: holds a study with another {what}; give the same to go on with it, or another --out.")
     return grid
 
 
