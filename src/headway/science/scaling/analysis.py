@@ -43,7 +43,7 @@ def analyse(
         "held_out": None if left_out is None else _held_out(fit, drawn, left_out, fitted),
         "curves": _curves(fitted, seed),
         "optimal": [planned(fit.law, drawn, times * largest) for times in BUDGETS],
-        "rows": [_row(run, fit) for run in sorted(runs, key=lambda run: run.compute)],
+        "rows": [_row(run, fit, run is left_out) for run in sorted(runs, key=lambda run: run.compute)],
     }
     if budgets:
         n, d, loss = arrays(runs)
@@ -110,7 +110,7 @@ def _curves(runs: Sequence[Run], seed: int) -> dict[str, Any]:
     }
 
 
-def _row(run: Run, fit: Fit) -> dict[str, Any]:
+def _row(run: Run, fit: Fit, left_out: bool) -> dict[str, Any]:
     """One run of the table."""
     return {
         **run.more,
@@ -120,5 +120,5 @@ def _row(run: Run, fit: Fit) -> dict[str, Any]:
         "compute": run.compute,
         "loss": run.loss,
         "fitted": float(fit.law.loss(run.parameters, run.tokens)),
-        "held_out": run.held_out,
+        "held_out": left_out,
     }
