@@ -253,5 +253,6 @@ def test_a_header_whose_length_looks_like_a_pickle(length: int, tmp_path: Path):
     header = b'{"w":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}'
     data = struct.pack("<3f", 2, 3, 5)
     (tmp_path / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header.ljust(length) + data)
-    with SafetensorsFile(tmp_path / "model.safetensors") as stored:
-        assert stored["w"].tolist() == [2, 3, 5]
+    stored = SafetensorsFile(tmp_path / "model.safetensors")
+    assert stored["w"].tolist() == [2, 3, 5]
+    stored.close()
