@@ -93,35 +93,39 @@ def run_queue(
     after Ctrl-C.
     """
     progress = progress or Silent()
-    last = grid.cells[-1]
+    *cells, last = grid.cells
     known = TRUSTED * grid.seconds
-    taken, expected, notes, runs = 0.0, 0.0, [], []
-    waiting = sum(finished(out / cell.name) is None for cell in grid.cells)
-    number = 0
-    for cell in grid.cells:
-        facts = finished(out / cell.name)
-        if facts is None:
-            pace = max(0.5, (taken + known) / (expected + known))
-            kept = 0.0 if cell is last or finished(out / last.name) else RESERVE * pace * last.seconds
-            if cell is not last and now() + pace * cell.seconds + kept > end:
-                notes.append(f"{cell.name} was left out: the time was too short for it; the same command makes it")
-                progress.warn(notes[-1])
-                continue
-            number += 1
-            progress.say(
-                f"run {number} of {waiting}: {cell.parameters / 1e6:.3f} M parameters on {cell.tokens / 1e6:.2f} M "
-                f"tokens, about {duration(pace * cell.seconds)}"
-            )
-            began = now()
-            done = train(
-                inputs, options_of(cell, grid, options), out=out / cell.name, validation=validation,
-                progress=Within(progress, cell.name),
-            )  # fmt: skip
-            taken, expected = taken + now() - began, expected + cell.seconds
-            facts = done.facts
-            progress.say(f"  val_loss {facts['metrics']['val_loss']:.4f} in {duration(facts['seconds'])}")
-        runs.append(run_of(cell, facts))
-    return runs, notes
+    taken, expected, number = 0.0, 0.0, 0
+    made = {cell.name: facts for cell in grid.cells if (facts := finished(out / cell.name)) is not None}
+    missing = len(grid.cells) - len(made)
+    for cell in (*cells, last, *cells):  # again those for which there was no time, if some is left at the end
+        if cell.name in made:
+            continue
+        pace = max(0.5, (taken + known) / (expected + known))
+        kept = 0.0 if last.name in made else RESERVE * pace * last.seconds
+        if cell is not last and now() + pace * cell.seconds + kept > end:
+            continue
+        number += 1
+        progress.say(
+            f"run {number} of {missing}: {cell.parameters / 1e6:.3f} M parameters on {cell.tokens / 1e6:.2f} M "
+            f"tokens, about {duration(pace * cell.seconds)}"
+        )
+        began = now()
+        done = train(
+            inputs, options_of(cell, grid, options), out=out / cell.name, validation=validation,
+            progress=Within(progress, cell.name),
+        )  # fmt: skip
+        taken, expected = taken + now() - began, expected + cell.seconds
+        made[cell.name] = done.facts
+        progress.say(f"  val_loss {done.facts['metrics']['val_loss']:.4f} in {duration(now() - began)}")
+    notes = [
+        f"{cell.name} was left out: the time was too short for it; the same command makes it"
+        for cell in cells
+        if cell.name not in made
+    ]
+    for note in notes:
+        progress.warn(note)
+    return [run_of(cell, made[cell.name]) for cell in grid.cells if cell.name in made], notes
 
 
 def run_of(cell: Cell, facts: dict[str, Any]) -> Run:
