@@ -68,7 +68,7 @@ def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
         if last is not None:
             _held_out(panel, last["compute"], last)
             panel.axhline(last["naive"], color=GREY, linewidth=0.8, linestyle=":", label="the largest run of the fit")
-        _logarithmic(panel)
+        _logarithmic(panel, words=False)
         panel.set_xlabel("compute C = 6 N D, FLOPs")
         panel.set_ylabel("loss, nats per token")
         panel.legend(title="parameters N", fontsize=8, title_fontsize=8, ncols=2)
@@ -87,7 +87,7 @@ def _optimal(place: Path, found: dict[str, Any], law: Law) -> None:
             right.plot(budgets, budgets / 6 / sizes**2, **style)
         for panel in (left, right):
             panel.axvspan(*measured, color="#d5dae0", alpha=0.6, linewidth=0)
-            _logarithmic(panel, both=True)
+            _logarithmic(panel, both=True, words=False)
             panel.set_xlabel("compute C, FLOPs (grey: measured here)")
         left.set_ylabel("best parameters N")
         right.set_ylabel("tokens for each parameter, D / N")
@@ -108,10 +108,13 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
                 panel.plot([row["tokens"] for row in own], values, **line(i), label=_count(size))
             if name == "induction":
                 panel.axhline(0.0, color=GREY, linewidth=0.8, linestyle=":")
+                low, high = panel.get_ylim()
+                panel.set_ylim(min(-1.0, low), max(0.5, high))  # else noise would look like an ability
                 panel.set_ylabel("loss on the repetition less that before, nats")
             else:
                 shown = max(probes[0][name], key=int)
                 panel.axhline(0.25, color=GREY, linewidth=0.8, linestyle=":")
+                panel.set_ylim(0, 1)
                 panel.set_ylabel(f"right answers of 4, each pair shown {shown} times")
             _logarithmic(panel)
             panel.set_xlabel("tokens D")
@@ -128,11 +131,19 @@ def _held_out(panel: Any, x: float, last: dict[str, Any]) -> None:
     panel.plot([x], [last["measured"]], color="#d55e00", marker="*", markersize=11, linestyle="", label="measured")
 
 
-def _logarithmic(panel: Any, *, both: bool = False) -> None:
-    """Powers of ten on the axis, and no numbers between them where that is crowded."""
+def _logarithmic(panel: Any, *, both: bool = False, words: bool = True) -> None:
+    """Round numbers on a logarithmic axis, also where it spans less than a power of ten; with ``words`` as 200 k."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     panel.set_xscale("log")
     if both:
         panel.set_yscale("log")
+    low, high = panel.get_xlim()
+    decades = np.log10(high / low)
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=9))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    if words:
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
 
 
 def _groups(values: list[float]) -> list[float]:

@@ -27,7 +27,7 @@ from headway.models.transformer import Decoder
 from headway.science.scaling.points import Run
 from headway.text.tokenizer import Tokenizer
 
-SEQUENCES = 128
+SEQUENCES = 256
 """How many are measured: of copying, and for each number of examples."""
 LONGEST = 32
 """Tokens of a random sequence that is repeated, at most."""
