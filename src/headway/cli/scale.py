@@ -8,10 +8,12 @@ import click
 
 from headway.cli.common import emit, output_options, threads_option
 from headway.cli.plan import quantity
-from headway.errors import InputError
+from headway.errors import InputError, RunFailed
 
 HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
 TIME = "1h"
+PROBING = 0.5
+"""Seconds that are kept for each probe of each model."""
 
 
 @click.command(short_help="Train sizes of a language model, fit a scaling law and foretell a larger run.")
@@ -174,8 +176,11 @@ def _of_text(
     grid = decide(inputs, chosen, limit, started=started, **given)
     for note in grid.notes:
         progress.say(note)
+    end = started + limit - PROBING * len(names) * len(grid.cells)
     try:
-        runs, notes = run_study(inputs, grid, chosen, end=started + limit, **given)
+        runs, notes = run_study(inputs, grid, chosen, end=end, **given)
+    except RunFailed as error:
+        raise click.ClickException(f"{error} The same command goes on with the study in {place}.") from None
     except Interrupted:
         raise KeyboardInterrupt(f"stopped and saved in {place}; the same command goes on with it") from None
     found = analyse(counted(runs, count), count, budgets=budgets, seed=options["seed"])
