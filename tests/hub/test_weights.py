@@ -1,6 +1,7 @@
 """Weights are read as they were written, from one file, from shards and from pickles; each name one tensor."""
 
 import json
+import struct
 import sys
 import time
 from pathlib import Path
@@ -244,3 +245,14 @@ def test_files_are_closed_when_a_header_is_wrong(tmp_path):
     with pytest.raises(InputError):
         SafetensorsFile(tmp_path / "a")
     assert len(list(descriptors.iterdir())) == before
+
+
+@pytest.mark.parametrize("length", [0x0280, 0x0480, 0x0580])
+def test_a_header_whose_length_looks_like_a_pickle(length: int, tmp_path: Path):
+    """A pickle begins with 0x80 and its protocol, 2 to 5; the length of a header may too."""
+    header = b'{"w":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}}'
+    data = struct.pack("<3f", 2, 3, 5)
+    (tmp_path / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header.ljust(length) + data)
+    stored = SafetensorsFile(tmp_path / "model.safetensors")
+    assert stored["w"].tolist() == [2, 3, 5]
+    stored.close()

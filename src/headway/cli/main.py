@@ -32,6 +32,7 @@ VERBS = {
     "explain": "Show a saved model block by block.",
     "attention": "Show who attends to whom in a saved model, as one page.",
     "verify": "Check that a saved model keeps its promises, on this machine.",
+    "scale": "Train sizes of a language model, fit a scaling law and foretell a larger run.",
     "export": "Write a saved model for other programs, and prove that they read the same model.",
     "compare": "Train several kinds of model on your file, side by side.",
     "bench": "Measure how fast a model is here, and how its cost grows.",

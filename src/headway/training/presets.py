@@ -70,10 +70,12 @@ REACHED = 0.5
 def decoder_shape(wanted: float) -> tuple[int, int]:
     """Width and layers of a decoder with about ``wanted`` parameters in its blocks: 12 D² for each layer."""
     widths = range(32, 2049, 32)
-    return min(((d, _layers(d)) for d in widths), key=lambda s: abs(math.log(12 * s[0] ** 2 * s[1] / max(wanted, 1.0))))
+    shapes = ((d, decoder_layers(d)) for d in widths)
+    return min(shapes, key=lambda s: abs(math.log(12 * s[0] ** 2 * s[1] / max(wanted, 1.0))))
 
 
-def _layers(width: int) -> int:
+def decoder_layers(width: int) -> int:
+    """How many layers suit a decoder of that width: one for every 40."""
     return max(2, round(width / 40))
 
 

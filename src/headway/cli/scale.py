@@ -1,0 +1,283 @@
+"""``headway scale``: a grid of language models in the time there is, the law of their losses, and what it foretells."""
+
+import time as clock
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.common import emit, output_options, threads_option
+from headway.cli.plan import quantity
+from headway.errors import InputError, RunFailed
+
+HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
+TIME = "1h"
+PROBING = 0.5
+"""Seconds that are kept for each probe of each model."""
+
+
+@click.command(short_help="Train sizes of a language model, fit a scaling law and foretell a larger run.")
+@click.argument("inputs", nargs=-1, metavar="INPUT...")
+@click.option("--time", help=HELP_TIME)
+@click.option("--plan", "planning", is_flag=True, help="Print the grid of runs and train nothing.")
+@click.option("--points", type=click.Path(path_type=Path), help="Fit the runs of a CSV file: parameters, tokens, loss.")
+@click.option("--predict", multiple=True, metavar="FLOPS", help="Also answer for this compute, such as 1e18.")
+@click.option("--probe", help="Also measure abilities of each model: induction, fewshot.")
+@click.option("--count", type=click.Choice(["total", "blocks"]), help="N with embeddings, or the blocks alone. [total]")
+@click.option("--validation", multiple=True, metavar="INPUT", help="What to validate on, not a part of the text.")
+@click.option("--tokenizer", type=click.Choice(["char", "word", "bpe"]), help="How text is cut. [default: char]")
+@click.option("--vocab", type=int, help="How many tokens the tokenizer may have.")
+@click.option("--length", type=int, help="Tokens of a sequence.")
+@click.option("--batch-tokens", type=int, help="Tokens of a step, the same for all runs.")
+@click.option("--seed", type=int, default=0, help="All randomness follows from it.", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Where results are kept. [default: runs/scale-NAME]")
+@threads_option
+@output_options
+def command(
+    inputs: tuple[str, ...],
+    time: str | None,
+    planning: bool,
+    points: Path | None,
+    predict: tuple[str, ...],
+    probe: str | None,
+    count: str | None,
+    validation: tuple[str, ...],
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Train language models of several sizes on several numbers of tokens of INPUT, and fit
+    L = E + A / N^alpha + B / D^beta to their losses, each constant with an interval. The largest run is left out,
+    foretold and compared.
+
+    INPUT may also be the directory of an earlier study; with --predict it answers for a larger budget. --points fits
+    the runs of others. A study that was stopped goes on with the same command.
+    """
+    from headway.cli.main import STARTED
+    from headway.science.scaling.probes import wanted_probes
+    from headway.training.progress import shown_to
+
+    if bool(inputs) == (points is not None):
+        raise InputError("name a text to train on, the directory of an earlier study, or a CSV file with --points.")
+    if seed < 0:
+        raise InputError(f"--seed is {seed}; it must be 0 or more.")
+    budgets = [_flops(text) for text in predict]
+    names = wanted_probes(probe)
+    place = points or (Path(inputs[0]) if len(inputs) == 1 else None)
+    progress = shown_to(quiet)
+    try:
+        if points is not None or (place is not None and (place / "results.csv").is_file()):
+            if planning:
+                raise InputError("--plan is for a text; these runs are made already.")
+            found = _of_points(place or Path(), count, budgets, names, seed, out, STARTED, points is None)
+        elif planning:
+            found = _planned(inputs, validation, time or TIME, {**options, "seed": seed}, out, progress, STARTED)
+            emit(found, as_json, _plan_lines(found))
+            return
+        else:
+            found = _of_text(
+                inputs, validation, time or TIME, {**options, "seed": seed}, out, count or "total", budgets, names,
+                progress, STARTED,
+            )  # fmt: skip
+    finally:
+        progress.close()
+    emit(found, as_json, _lines(found))
+
+
+def _flops(text: str) -> float:
+    """``--predict``: FLOPs as 1e18 or 5T."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = quantity(text, "predict") if text[-1:].upper() in tuple("KMGBT") else 0.0
+    if not 0 < value < 1e40:
+        raise InputError(f"--predict is {text!r}; it must be FLOPs above 0, such as 1e18.")
+    return value
+
+
+def _planned(
+    inputs: tuple[str, ...],
+    validation: tuple[str, ...],
+    time: str,
+    options: dict[str, Any],
+    out: Path | None,
+    progress: Any,
+    started: float,
+) -> dict[str, Any]:
+    from headway.science.scaling.study import PLAN, decide
+    from headway.training.config import TrainOptions, seconds
+
+    kept = out if out is not None and (out / PLAN).is_file() else None
+    chosen = TrainOptions(**options)
+    grid = decide(inputs, chosen, seconds(time), out=kept, validation=validation, started=started, progress=progress)
+    rows = [vars(cell) for cell in grid.cells]
+    return {
+        "task": "language_modeling",
+        "seconds": clock.monotonic() - started,
+        "planned_seconds": grid.seconds,
+        "length": grid.length,
+        "batch_tokens": grid.batch_tokens,
+        "precision": grid.precision,
+        "notes": list(grid.notes),
+        "rows": rows,
+    }
+
+
+def _of_points(
+    place: Path,
+    count: str | None,
+    budgets: list[float],
+    names: list[str],
+    seed: int,
+    out: Path | None,
+    started: float,
+    study: bool,
+) -> dict[str, Any]:
+    """The fit to runs that are made already; written to ``out`` where that is named."""
+    from headway.science.scaling.analysis import analyse
+    from headway.science.scaling.probes import probe_runs
+    from headway.science.scaling.study import RUNS, points_of
+
+    if names and not study:
+        raise InputError("--probe needs the models: name the directory of a study instead of --points.")
+    runs, kind = points_of(place, count)
+    found = analyse(runs, kind, budgets=budgets, seed=seed)
+    if names:
+        found["probes"] = probe_runs(place / RUNS, runs, names, seed=seed)
+    return _finished(found, out, [], started)
+
+
+def _of_text(
+    inputs: tuple[str, ...],
+    validation: tuple[str, ...],
+    time: str,
+    options: dict[str, Any],
+    out: Path | None,
+    count: str,
+    budgets: list[float],
+    names: list[str],
+    progress: Any,
+    started: float,
+) -> dict[str, Any]:
+    """The runs made, fitted and drawn."""
+    from headway.cli.train import default_out
+    from headway.science.scaling.analysis import analyse
+    from headway.science.scaling.probes import probe_runs
+    from headway.science.scaling.study import RUNS, counted, decide, run_study
+    from headway.training.config import TrainOptions, seconds
+    from headway.training.trainer import Interrupted
+
+    named = default_out(inputs)
+    place = out if out is not None else named.with_name(f"scale-{named.name}")
+    chosen, limit = TrainOptions(**options), seconds(time)
+    given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress}
+    grid = decide(inputs, chosen, limit, started=started, **given)
+    for note in grid.notes:
+        progress.say(note)
+    end = started + limit - PROBING * len(names) * len(grid.cells)
+    try:
+        runs, notes = run_study(inputs, grid, chosen, end=end, **given)
+    except RunFailed as error:
+        raise click.ClickException(f"{error} The same command goes on with the study in {place}.") from None
+    except Interrupted:
+        raise KeyboardInterrupt(f"stopped and saved in {place}; the same command goes on with it") from None
+    found = analyse(counted(runs, count), count, budgets=budgets, seed=options["seed"])
+    if names:
+        progress.phase("probing")
+        found["probes"] = probe_runs(place / RUNS, runs, names, seed=options["seed"])
+    return _finished(found, place, [*grid.notes, *notes], started)
+
+
+def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started: float) -> dict[str, Any]:
+    """The result, with its pictures where it is kept."""
+    from headway.reports.plots import MISSING
+    from headway.reports.scaling_plots import draw_study
+    from headway.storage import write_json
+
+    found = {"task": "language_modeling", "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            try:
+                found["plots"] = [f"{path}.png" for path in draw_study(found, out)]
+            except InputError as error:
+                if str(error) != MISSING:
+                    raise
+                found["plots"], found["notes"] = [], [*notes, MISSING]
+            found["seconds"] = clock.monotonic() - started
+            write_json(out / "scaling.json", found)
+        except OSError as error:
+            raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
+    found["seconds"] = clock.monotonic() - started
+    return found
+
+
+def _plan_lines(found: dict[str, Any]) -> list[str]:
+    """The grid for a person."""
+    header = ("parameters", "width", "layers", "tokens", "tokens/par.", "rate", "seconds")
+    rows = [
+        (
+            f"{row['parameters']:,}",
+            str(row["width"]),
+            str(row["layers"]),
+            f"{row['tokens']:,}",
+            f"{row['tokens'] / row['parameters']:.1f}",
+            f"{row['learning_rate']:.2g}",
+            f"{row['seconds']:.0f}" + ("  left out of the fit" if row["held_out"] else ""),
+        )
+        for row in found["rows"]
+    ]
+    return [
+        f"{len(rows)} runs of {found['batch_tokens']:,} tokens a step in sequences of {found['length']}, "
+        f"{found['precision']}: about {found['planned_seconds']:.0f} s",
+        "  ".join(f"{name:>11}" for name in header),
+        *("  ".join(f"{cell:>11}" for cell in row) for row in rows),
+        *found["notes"],
+    ]
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    """The results for a person."""
+    fit, last = found["fit"], found["held_out"]
+    lines = [
+        "L = E + A / N^alpha + B / D^beta, nats per token; N: " + fit["counted"],
+        *(
+            f"  {name:5} {fit[name]:>11.4g}   ({low:.4g} to {high:.4g})"
+            for name, (low, high) in fit["intervals"].items()
+        ),
+        f"  {fit['level']:.0%} intervals, {fit['runs']} runs, which differ from the law by {fit['spread']:.2%}",
+    ]
+    for name, curve in found["curves"].items():
+        if curve is not None:
+            low, high = curve["exponent_interval"]
+            lines.append(f"  L({name}) alone falls with {name}^-{curve['exponent']:.3f} ({low:.3f} to {high:.3f})")
+    if last is not None:
+        lines.append(
+            f"left out: {last['name']}, {last['times_compute']:.1f} times the compute of any other: foretold "
+            f"{last['predicted']:.4f} ({last['interval'][0]:.4f} to {last['interval'][1]:.4f}), measured "
+            f"{last['measured']:.4f}: {last['error']:.2%} off; the largest run of the fit has {last['naive']:.4f}, "
+            f"{last['naive_error']:.2%} off"
+        )
+        if not last["far_enough"]:
+            lines.append("  less than twice the compute of another: that it is foretold says little")
+    for one in [*found["optimal"], *found.get("predicted", [])]:
+        if one["parameters"] is None:
+            lines.append(f"{one['compute']:.2e} FLOPs: no best size; one of the two terms is not in these losses")
+            continue
+        far = f" ({one['times_largest']:.0f} times the largest run)" if one.get("times_largest", 0) > 1 else ""
+        lines.append(
+            f"{one['compute']:.2e} FLOPs{far}: best {one['parameters']:.3g} parameters on {one['tokens']:.3g} tokens, "
+            f"loss {one['loss']:.3f} ({one['loss_interval'][0]:.3f} to {one['loss_interval'][1]:.3f})"
+        )
+    for row in found.get("probes", []):
+        said = [f"{row['name']}:"]
+        if "induction" in row:
+            said.append(f"repeated {row['induction']['second']:.2f} nats, before {row['induction']['first']:.2f}")
+        if "fewshot" in row:
+            said.append(
+                "right " + ", ".join(f"{share:.0%} of {shots} shots" for shots, share in row["fewshot"].items())
+            )
+        lines.append("  ".join(said))
+    return [*lines, *found["notes"], *([f"saved in {found['out']}"] if found["out"] else [])]

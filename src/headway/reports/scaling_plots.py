@@ -1,0 +1,167 @@
+"""A scaling study as pictures: loss by parameters, tokens and compute, the best sizes for a budget, and abilities.
+
+They are drawn from what ``headway scale --json`` prints.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.reports.plots import COLOURS, line, plotted
+from headway.science.scaling.frontier import optimal, published_optima
+from headway.science.scaling.law import CONSTANTS, Law
+
+GREY = "#595959"
+
+
+def draw_study(found: dict[str, Any], folder: Path) -> list[Path]:
+    """Write the pictures into ``folder``: their paths without endings.  Raises InputError without matplotlib."""
+    law = Law(**{name: found["fit"][name] for name in CONSTANTS})
+    drawn = [folder / "loss", folder / "compute", folder / "optimal"]
+    _loss(drawn[0], found, law)
+    _compute(drawn[1], found, law)
+    _optimal(drawn[2], found, law)
+    if found.get("probes"):
+        drawn.append(folder / "abilities")
+        _abilities(drawn[-1], found["probes"])
+    return drawn
+
+
+def _loss(place: Path, found: dict[str, Any], law: Law) -> None:
+    """The loss against N for each D, and against D for each N."""
+    rows = [row for row in found["rows"] if not row["held_out"]]
+    last = found["held_out"]
+    sides = (("N", "tokens", "parameters N", "tokens D"), ("tokens", "N", "tokens D", "parameters N"))
+    with plotted(place, columns=2, width=8.6, height=4.2) as axes:
+        for panel, (x, other, x_label, legend) in zip(axes, sides, strict=True):
+            for i, value in enumerate(_groups([row[other] for row in rows])):
+                own = sorted((row for row in rows if _near(row[other], value)), key=lambda row: row[x])
+                style = line(i)
+                panel.plot([r[x] for r in own], [r["loss"] for r in own], **style, linestyle="", label=_count(value))
+                reach = np.geomspace(min(row[x] for row in rows), max(row[x] for row in rows), 60)
+                fitted = law.loss(reach, value) if x == "N" else law.loss(value, reach)
+                panel.plot(reach, fitted, color=style["color"], linewidth=1.2)
+            if last is not None:
+                _held_out(panel, last["parameters"] if x == "N" else last["tokens"], last)
+            _logarithmic(panel)
+            panel.set_xlabel(x_label)
+            panel.legend(title=legend, fontsize=8, title_fontsize=8)
+        axes[0].set_ylabel("loss, nats per token")
+
+
+def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
+    """The loss against C, with the least that the law allows for each C and the run that was left out."""
+    rows = [row for row in found["rows"] if not row["held_out"]]
+    last = found["held_out"]
+    with plotted(place, width=7.5, height=4.4) as panel:
+        for i, value in enumerate(_groups([row["N"] for row in rows])):
+            own = sorted((row for row in rows if _near(row["N"], value)), key=lambda row: row["compute"])
+            panel.plot(
+                [r["compute"] for r in own], [r["loss"] for r in own], **line(i), linewidth=1.0, label=_count(value)
+            )
+        ends = [row["compute"] for row in found["rows"]]
+        budgets = np.geomspace(min(ends), 3 * max(ends), 60)
+        panel.plot(
+            budgets, law.loss(*optimal(law, budgets)), color="#000000", linestyle="--", label="best N and D, by the law"
+        )
+        if last is not None:
+            _held_out(panel, last["compute"], last)
+            panel.axhline(last["naive"], color=GREY, linewidth=0.8, linestyle=":", label="the largest run of the fit")
+        _logarithmic(panel, words=False)
+        panel.set_xlabel("compute C = 6 N D, FLOPs")
+        panel.set_ylabel("loss, nats per token")
+        panel.legend(title="parameters N", fontsize=8, title_fontsize=8, ncols=2)
+
+
+def _optimal(place: Path, found: dict[str, Any], law: Law) -> None:
+    """The best N for a budget, by this law and by the published ones, and the tokens for each parameter."""
+    ends = [row["compute"] for row in found["rows"]]
+    budgets = np.geomspace(min(ends), max(max(ends) * 100, 1e24), 100)
+    lines = {"this study": optimal(law, budgets)[0], **published_optima(budgets)}
+    measured = np.array([min(ends), max(ends)])
+    with plotted(place, columns=2, width=8.6, height=4.0) as (left, right):
+        for i, (name, sizes) in enumerate(lines.items()):
+            style = {"color": COLOURS[i], "linestyle": ("-", "--", "-.", ":")[i], "linewidth": 2.4 if i == 0 else 1.6}
+            left.plot(budgets, sizes, **style, label=name)
+            right.plot(budgets, budgets / 6 / sizes**2, **style)
+        for panel in (left, right):
+            panel.axvspan(*measured, color="#d5dae0", alpha=0.6, linewidth=0)
+            _logarithmic(panel, both=True, words=False)
+            panel.set_xlabel("compute C, FLOPs (grey: measured here)")
+        left.set_ylabel("best parameters N")
+        right.set_ylabel("tokens for each parameter, D / N")
+        left.legend(fontsize=8)
+
+
+def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
+    """What each size can do, by the tokens that it was trained on."""
+    wanted = [name for name in ("induction", "fewshot") if name in probes[0]]
+    with plotted(place, columns=len(wanted), width=4.3 * len(wanted) + 0.6, height=4.2) as axes:
+        for panel, name in zip([axes] if len(wanted) == 1 else axes, wanted, strict=True):
+            for i, size in enumerate(sorted({row["parameters"] for row in probes})):
+                own = sorted((row for row in probes if row["parameters"] == size), key=lambda row: row["tokens"])
+                if name == "induction":
+                    values = [row[name]["second"] - row[name]["first"] for row in own]
+                else:
+                    values = [row[name][max(row[name], key=int)] for row in own]
+                panel.plot([row["tokens"] for row in own], values, **line(i), label=_count(size))
+            if name == "induction":
+                panel.axhline(0.0, color=GREY, linewidth=0.8, linestyle=":")
+                low, high = panel.get_ylim()
+                panel.set_ylim(min(-1.0, low), max(0.5, high))  # else noise would look like an ability
+                panel.set_ylabel("loss on the repetition less that before, nats")
+            else:
+                shown = max(probes[0][name], key=int)
+                panel.axhline(0.25, color=GREY, linewidth=0.8, linestyle=":")
+                panel.set_ylim(0, 1)
+                panel.set_ylabel(f"right answers of 4, each pair shown {shown} times")
+            _logarithmic(panel)
+            panel.set_xlabel("tokens D")
+            panel.legend(title="parameters N", fontsize=8, title_fontsize=8)
+
+
+def _held_out(panel: Any, x: float, last: dict[str, Any]) -> None:
+    """The run that was left out: what was foretold, with its interval, and what was measured."""
+    low, high = last["interval"]
+    reach = [[max(0.0, last["predicted"] - low)], [max(0.0, high - last["predicted"])]]
+    panel.errorbar(
+        [x], [last["predicted"]], yerr=reach, color="#000000", marker="_", markersize=11, capsize=4, label="foretold",
+    )  # fmt: skip
+    panel.plot([x], [last["measured"]], color="#d55e00", marker="*", markersize=11, linestyle="", label="measured")
+
+
+def _logarithmic(panel: Any, *, both: bool = False, words: bool = True) -> None:
+    """Round numbers on a logarithmic axis, also where it spans less than a power of ten; with ``words`` as 200 k."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    panel.set_xscale("log")
+    if both:
+        panel.set_yscale("log")
+    low, high = panel.get_xlim()
+    decades = np.log10(high / low)
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=9))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    if words:
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
+
+
+def _groups(values: list[float]) -> list[float]:
+    """Distinct values, those within a hundredth taken as one."""
+    found: list[float] = []
+    for value in sorted(values):
+        if not found or not _near(value, found[-1]):
+            found.append(value)
+    return found
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one / other - 1) < 0.01
+
+
+def _count(value: float) -> str:
+    """1,200,000 as 1.2 M."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"

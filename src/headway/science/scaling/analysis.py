@@ -1,0 +1,124 @@
+"""What a set of runs says: the law with its intervals, the run that was left out, the best sizes for a budget."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.errors import InputError
+from headway.science.scaling.bootstrap import LEVEL, Draws, bootstrap
+from headway.science.scaling.curves import fit_curve, lowest
+from headway.science.scaling.fit import Fit, fit_law, variable_projection
+from headway.science.scaling.frontier import planned
+from headway.science.scaling.points import COUNTED, Run, arrays, check_varied
+
+FARTHER = 2.0
+"""The run that is left out should take this many times the compute of any other: else nothing is foretold."""
+BUDGETS = (1.0, 10.0, 100.0)
+"""Times the compute of the largest run: the budgets for which the best sizes are always given."""
+
+
+def analyse(
+    runs: Sequence[Run], count: str, *, budgets: Sequence[float] = (), seed: int = 0, draws: int | None = None
+) -> dict[str, Any]:
+    """The results of a scaling study as ``--json`` gives them.  Raises InputError where no exponent can be given.
+
+    The run that is marked as held out, else the one with the most compute, is left out of ``fit``, foretold by it and
+    compared.  ``predicted`` answers for ``budgets`` in FLOPs, by a fit to all runs.
+    """
+    left_out = _left_out(runs)
+    fitted = [run for run in runs if run is not left_out]
+    try:
+        check_varied(fitted)
+    except InputError:
+        check_varied(runs)  # raises where all of them do not suffice
+        left_out, fitted = None, list(runs)
+    more = {} if draws is None else {"draws": draws}
+    n, d, loss = arrays(fitted)
+    fit = fit_law(n, d, loss)
+    drawn = bootstrap(fit, n, d, loss, seed=seed, **more)
+    largest = max(run.compute for run in runs)
+    found: dict[str, Any] = {
+        "fit": _fit_facts(fit, drawn, fitted, count),
+        "held_out": None if left_out is None else _held_out(fit, drawn, left_out, fitted),
+        "curves": _curves(fitted, seed),
+        "optimal": [planned(fit.law, drawn, times * largest) for times in BUDGETS],
+        "rows": [_row(run, fit, run is left_out) for run in sorted(runs, key=lambda run: run.compute)],
+    }
+    if budgets:
+        n, d, loss = arrays(runs)
+        fit = fit_law(n, d, loss)
+        drawn = bootstrap(fit, n, d, loss, seed=seed, **more)
+        found["predicted"] = [
+            {**planned(fit.law, drawn, flops), "times_largest": flops / largest, "runs": len(runs)} for flops in budgets
+        ]
+    return found
+
+
+def _left_out(runs: Sequence[Run]) -> Run | None:
+    marked = [run for run in runs if run.held_out]
+    return max(marked or runs, key=lambda run: run.compute, default=None)
+
+
+def _fit_facts(fit: Fit, drawn: Draws, runs: Sequence[Run], count: str) -> dict[str, Any]:
+    check = variable_projection(*arrays(runs))
+    return {
+        **fit.law.plain(),
+        "intervals": drawn.intervals(),
+        "level": LEVEL,
+        "runs": len(runs),
+        "spread": fit.spread,
+        "starts": fit.starts,
+        "check": check.plain(),
+        "counted": COUNTED[count],
+    }
+
+
+def _held_out(fit: Fit, drawn: Draws, run: Run, fitted: Sequence[Run]) -> dict[str, Any]:
+    """The run that was left out: what the law foretold, what was measured, and what guessing would have said."""
+    predicted = float(fit.law.loss(run.parameters, run.tokens))
+    nearest = max(fitted, key=lambda other: other.compute)
+    error, naive_error = (abs(guess / run.loss - 1) for guess in (predicted, nearest.loss))
+    low, high = drawn.of_a_run(run.parameters, run.tokens)
+    return {
+        "name": run.name,
+        "parameters": run.parameters,
+        "tokens": run.tokens,
+        "compute": run.compute,
+        "times_compute": run.compute / nearest.compute,
+        "far_enough": run.compute >= FARTHER * nearest.compute * (1 - 1e-9),
+        "predicted": predicted,
+        "interval": [low, high],
+        "measured": run.loss,
+        "error": error,
+        "naive": nearest.loss,
+        "naive_error": naive_error,
+        "better_than_naive": error < naive_error,
+        "inside": low <= run.loss <= high,
+    }
+
+
+def _curves(runs: Sequence[Run], seed: int) -> dict[str, Any]:
+    """L(N) with a floor for each D, L(D) with a floor for each N, and L(C) along the runs that no other beats."""
+    n, d, loss = arrays(runs)
+    compute = np.array([run.compute for run in runs])
+    best = lowest(compute, loss)
+    return {
+        "N": fit_curve(n, loss, d, seed=seed),
+        "D": fit_curve(d, loss, n, seed=seed),
+        "C": fit_curve(compute[best], loss[best], seed=seed),
+    }
+
+
+def _row(run: Run, fit: Fit, left_out: bool) -> dict[str, Any]:
+    """One run of the table."""
+    return {
+        **run.more,
+        "name": run.name,
+        "N": run.parameters,
+        "tokens": run.tokens,
+        "compute": run.compute,
+        "loss": run.loss,
+        "fitted": float(fit.law.loss(run.parameters, run.tokens)),
+        "held_out": left_out,
+    }

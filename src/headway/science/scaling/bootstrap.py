@@ -1,0 +1,62 @@
+"""How sure a fit is: the Bayesian bootstrap by run (Rubin 1981).
+
+Each run gets a weight drawn from the exponential distribution, the law is fitted again, and so on: what 90 of 100 such
+laws say lies in the 90 % interval.  No shape of the noise is supposed.  Drawing runs with replacement, the usual way,
+may draw no second size or no second number of tokens where runs are few; weights are never 0.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.science.scaling.fit import Fit, Frame, predicted, refit
+from headway.science.scaling.law import CONSTANTS, Law
+
+DRAWS = 400
+LEVEL = 0.9
+"""Of the intervals."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The laws of all draws, and what a single run differs from its law by."""
+
+    laws: np.ndarray
+    """(k, 5), in the order of CONSTANTS"""
+    noise: np.ndarray
+    """differences in ln L that single runs may have, (k,)"""
+
+    def intervals(self) -> dict[str, list[float]]:
+        """The interval of each constant by name."""
+        return {name: interval(self.laws[:, i]) for i, name in enumerate(CONSTANTS)}
+
+    def losses(self, n: Any, d: Any) -> np.ndarray:
+        """The loss by each law: (k,) and the shape of n and d."""
+        law = Law(*(column.reshape(-1, *[1] * np.ndim(n)) for column in self.laws.T))
+        return np.asarray(law.loss(n, d))
+
+    def of_a_run(self, n: float, d: float) -> list[float]:
+        """Where the loss of one more run lies: by the laws, and by what runs differ from them by."""
+        return interval(self.losses(n, d) * np.exp(self.noise))
+
+
+def interval(values: np.ndarray, level: float = LEVEL) -> list[float]:
+    """The middle part of some values, as its two ends."""
+    ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return [float(end) for end in ends]
+
+
+def bootstrap(fit: Fit, n: np.ndarray, d: np.ndarray, loss: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Draws:
+    """Fit again ``draws`` times to runs weighed at random, beginning from the law that was found."""
+    random = np.random.default_rng(seed)
+    frame, target = Frame.of(n, d), np.log(loss)
+    x, y = np.log(n) - frame.n, np.log(d) - frame.d
+    begin = frame.theta(fit.law)
+    counts = random.exponential(size=(draws, len(n)))
+    found = refit(x, y, np.broadcast_to(target, counts.shape), np.broadcast_to(begin, (draws, 5)), counts=counts)
+    a, b, e, alpha, beta = found.T
+    laws = np.stack([np.exp(e), np.exp(a + alpha * frame.n), np.exp(b + beta * frame.d), alpha, beta], axis=1)
+    differences = target - predicted(begin[None], x, y)[0]
+    differences *= np.sqrt(len(n) / max(1, len(n) - len(CONSTANTS)))
+    return Draws(laws, random.choice(differences, draws))

@@ -1,0 +1,52 @@
+"""The best use of a budget: how many parameters on how many tokens, for C = 6 N D FLOPs."""
+
+from typing import Any
+
+import numpy as np
+
+from headway.science.scaling.bootstrap import Draws, interval
+from headway.science.scaling.law import FLOPS, KAPLAN_OPTIMUM, PF_DAY, PUBLISHED, Law
+
+
+def optimal(law: Law, flops: Any) -> tuple[Any, Any]:
+    """N and D of the least loss for C FLOPs: N = G (C / 6)^(beta / (alpha + beta)), D = (C / 6) / N.
+
+    G = (alpha A / (beta B))^(1 / (alpha + beta)), where both terms fall alike (Hoffmann et al. 2022, equation 4).
+    """
+    both = law.alpha + law.beta
+    pairs = np.asarray(flops, dtype=float) / FLOPS
+    n = (law.alpha * law.A / (law.beta * law.B)) ** (1 / both) * pairs ** (law.beta / both)
+    return n, pairs / n
+
+
+def planned(law: Law, draws: Draws, flops: float) -> dict[str, Any]:
+    """The best N and D for a budget, and the loss there, each with its interval."""
+    n, d = optimal(law, flops)
+    with np.errstate(all="ignore"):  # a draw without one of the two terms has no optimum
+        many = Law(*draws.laws.T)
+        every_n, every_d = optimal(many, flops)
+        losses = many.loss(every_n, every_d)
+    fine = np.isfinite(every_n) & np.isfinite(every_d) & (every_n > 0) & (every_d > 0)
+    if fine.sum() < len(fine) / 2 or not np.isfinite(n) or n <= 0:
+        return {"compute": float(flops), "parameters": None, "tokens": None, "loss": None}
+    return {
+        "compute": float(flops),
+        "parameters": float(n),
+        "parameters_interval": interval(every_n[fine]),
+        "tokens": float(d),
+        "tokens_interval": interval(every_d[fine]),
+        "loss": float(law.loss(n, d)),
+        "loss_interval": interval(losses[fine]),
+    }
+
+
+def published_optima(flops: np.ndarray) -> dict[str, np.ndarray]:
+    """The best N by each published law, by its name, for budgets (n,)."""
+    found = {}
+    for one in PUBLISHED:
+        if isinstance(one.law, Law):
+            found[one.name] = optimal(one.law, flops)[0]
+        else:
+            scale, exponent = KAPLAN_OPTIMUM
+            found[one.name] = scale * (flops / PF_DAY) ** exponent
+    return found

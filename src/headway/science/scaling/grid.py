@@ -1,0 +1,262 @@
+"""Which runs to make in a given time: sizes times numbers of tokens, and one larger run that is left out of the fit.
+
+Sizes go down from the largest by halves, numbers of tokens too, and each size is trained on each of them: so what N
+does and what D does can be told apart.  All have the same tokenizer, text, sequences, batch, precision and schedule,
+and each has the whole schedule over exactly its own tokens: the loss on the way through a longer run is another one,
+since its rate has not come down yet (Hoffmann et al. 2022).
+
+Left out of the grid are runs with fewer than FEWEST or more than MOST tokens for each parameter: those have not yet
+left the early part of training, these have long since learnt what they can, and neither shows the law.  Text is gone
+through PASSES times at most: up to about four a repeated text is nearly as good as a new one (Muennighoff et al. 2023).
+
+The learning rate follows the width by ``rate``.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from headway.errors import InputError
+from headway.models.size import parameters
+from headway.science.scaling.law import compute
+from headway.training.presets import decoder_config, decoder_layers, head_count
+
+SIZES, LENGTHS = 5, 4
+"""How many sizes and numbers of tokens, each the half of the next."""
+FEWEST, MOST = 2.0, 80.0
+"""Tokens for each parameter."""
+WANTED = 10.0
+"""Of the largest size on the most tokens."""
+LEAST_WANTED, MOST_WANTED = 4.0, 20.0
+PASSES = 4.0
+"""Over the text, at most."""
+LEFT_OUT_TIMES = 2.1
+"""The compute of the run that is left out, over that of the largest other: 2 at least, however N is counted."""
+LEFT_OUT_SIZE = math.sqrt(2.0)
+"""Its parameters over those of the largest other, about; the rest comes from more tokens."""
+LARGEST_BATCH = 4096
+"""Tokens of a step at most."""
+LEAST_STEPS = 150
+"""Of the shortest run: fewer would be warm-up and decay alone."""
+USED = 0.85
+"""The share of the time that is planned for runs; the rest is for what takes longer here than was measured, and the
+fit."""
+WIDTHS = (*range(16, 64, 8), *range(64, 2049, 16))
+OVERHEAD = 2.0
+"""Seconds of each run beside its steps: reading, the baselines, saving."""
+
+
+def rate(width: int) -> float:
+    """The highest learning rate of Adam for a width; Muon's is ``optim.MUON_RATE`` times that.
+
+    3e-3 at a width of 128, falling with its square root: the wider, the smaller the steps that a model can take.
+    """
+    return 3e-3 * math.sqrt(128 / width)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid."""
+
+    name: str
+    width: int
+    layers: int
+    heads: int
+    parameters: int
+    """all of them"""
+    blocks: int
+    """without embeddings and output matrix"""
+    steps: int
+    tokens: int
+    learning_rate: float
+    seconds: float
+    """that it will take, about"""
+    held_out: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All runs, the smallest compute first and the one that is left out last; and what is the same for all."""
+
+    cells: tuple[Cell, ...]
+    length: int
+    batch_tokens: int
+    precision: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def seconds(self) -> float:
+        """That all will take, about."""
+        return sum(cell.seconds for cell in self.cells)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {**asdict(self), "cells": [asdict(cell) for cell in self.cells], "notes": list(self.notes)}
+
+    @staticmethod
+    def from_plain(found: dict[str, Any]) -> "Grid":
+        """The grid that ``plain`` wrote."""
+        return Grid(
+            **{**found, "cells": tuple(Cell(**cell) for cell in found["cells"]), "notes": tuple(found["notes"])}
+        )
+
+
+@dataclass(frozen=True)
+class Text:
+    """What the plan needs to know of the text."""
+
+    tokens: int
+    """of training"""
+    held_out: int
+    """of validation"""
+    vocab_size: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A size of model."""
+
+    width: int
+    layers: int
+    parameters: int
+    blocks: int
+
+
+def shapes(vocab_size: int, length: int) -> list[Shape]:
+    """The sizes to choose from, the smallest first."""
+    found = []
+    for width in WIDTHS:
+        layers = decoder_layers(width)
+        count = parameters(decoder_config(vocab_size, width, layers, head_count(width), length))
+        found.append(Shape(width, layers, count["total"], layers * count["block"]))
+    return found
+
+
+def plan_grid(
+    text: Text,
+    seconds: float,
+    speed: Callable[[Shape], float],
+    *,
+    length: int,
+    precision: str = "float32",
+    batch_tokens: int | None = None,
+) -> Grid:
+    """The grid that fits ``seconds``; ``speed`` says how many tokens a second a size is trained on here.
+
+    Raises InputError for a time or a text that are too short for any.
+    """
+    choices = shapes(text.vocab_size, length)
+    most_tokens = PASSES * text.tokens
+    best: tuple[float, Grid] | None = None
+    for largest in choices[SIZES - 1 :]:
+        if largest.parameters * LEAST_WANTED > most_tokens:
+            break
+        grid = _filled(text, USED * seconds, speed, choices, largest, length, precision, batch_tokens)
+        if grid is None:
+            continue
+        of_largest = max(cell.tokens for cell in grid.cells if not cell.held_out) / largest.parameters
+        idle = max(0.0, math.log(0.8 * USED * seconds / grid.seconds))
+        cost = abs(math.log(of_largest / WANTED)) + 2 * idle
+        if best is None or cost < best[0]:
+            best = cost, grid
+    if best is None:
+        raise InputError(_too_little(text, seconds, speed, choices[SIZES - 1]))
+    grid = best[1]
+    if grid.seconds < 0.75 * USED * seconds:
+        why = f"about {grid.seconds:.0f} s are used: more would be more passes over the text, or too few tokens"
+        return replace(grid, notes=(*grid.notes, why))
+    return grid
+
+
+def _too_little(text: Text, seconds: float, speed: Callable[[Shape], float], smallest: Shape) -> str:
+    """Why there is no grid."""
+    if smallest.parameters * LEAST_WANTED > PASSES * text.tokens / 2:
+        return (
+            f"the text has {text.tokens:,} tokens for training, too few for a scaling law even of small models: "
+            f"gone through {PASSES:g} times they are fewer than {LEAST_WANTED:g} for each parameter. Add text."
+        )
+    needed = 8 * LEAST_WANTED * smallest.parameters / speed(smallest) + OVERHEAD * SIZES * LENGTHS
+    return f"--time {seconds:.0f}s is too short for a grid of runs here; expected {needed / USED:.0f}s or more."
+
+
+def _filled(
+    text: Text,
+    seconds: float,
+    speed: Callable[[Shape], float],
+    choices: list[Shape],
+    largest: Shape,
+    length: int,
+    precision: str,
+    batch_tokens: int | None,
+) -> Grid | None:
+    """The grid with that largest size, on as many tokens as the time allows; None where that is no good grid."""
+    sizes = _halves(choices, largest)
+    above = [shape for shape in choices if shape.parameters > largest.parameters]
+    if len(sizes) < 4 or not above:
+        return None
+    left_out = min(above, key=lambda shape: abs(math.log(shape.parameters / largest.parameters / LEFT_OUT_SIZE)))
+    ratio = min(left_out.parameters / largest.parameters, left_out.blocks / largest.blocks)
+    growth = max(LEFT_OUT_TIMES / ratio, 1.0)  # of tokens
+    low, high = LEAST_WANTED, min(MOST_WANTED, PASSES * text.tokens / growth / largest.parameters)
+    if high < low:
+        return None
+
+    def at(ratio: float) -> Grid:
+        return _grid(text, speed, sizes, left_out, growth, ratio * largest.parameters, length, precision, batch_tokens)
+
+    if at(low).seconds > seconds:
+        return None
+    for _ in range(20):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if at(middle).seconds <= seconds else (low, middle)
+    return at(low)
+
+
+def _halves(choices: list[Shape], largest: Shape) -> list[Shape]:
+    """The sizes of the grid: the largest, and those nearest to its half, quarter and so on, the smallest first."""
+    found = [largest]
+    for i in range(1, SIZES):
+        wanted = largest.parameters / 2**i
+        one = min(choices, key=lambda shape: abs(math.log(shape.parameters / wanted)))
+        apart = one.parameters < found[-1].parameters / 1.5
+        if apart and abs(math.log(one.parameters / wanted)) < math.log(1.6):
+            found.append(one)
+    return found[::-1]
+
+
+def _grid(
+    text: Text,
+    speed: Callable[[Shape], float],
+    sizes: list[Shape],
+    left_out: Shape,
+    growth: float,
+    most: float,
+    length: int,
+    precision: str,
+    batch_tokens: int | None,
+) -> Grid:
+    shortest = most / 2 ** (LENGTHS - 1)
+    batch = batch_tokens or int(min(LARGEST_BATCH, max(4 * length, shortest / LEAST_STEPS)) // length * length)
+    lengths = [most / 2**i for i in range(LENGTHS)][::-1]
+
+    def cell(shape: Shape, tokens: float, held_out: bool) -> Cell:
+        steps = max(1, (math.ceil if held_out else round)(tokens / batch))
+        seconds = (steps * batch + text.held_out / 2) / speed(shape) + OVERHEAD
+        name = f"{'left-out' if held_out else 'run'}-{shape.width}x{shape.layers}-{steps}"
+        return Cell(
+            name, shape.width, shape.layers, head_count(shape.width), shape.parameters, shape.blocks, steps,
+            steps * batch, rate(shape.width), seconds, held_out,
+        )  # fmt: skip
+
+    cells = [
+        cell(shape, tokens, False)
+        for shape in sizes
+        for tokens in lengths
+        if FEWEST <= tokens / shape.parameters <= MOST
+    ]
+    cells.sort(key=lambda one: compute(one.parameters, one.tokens))
+    last = cell(left_out, growth * most, True)
+    passes = last.tokens / text.tokens
+    notes = [f"the text is gone through {passes:.2f} times by the longest run, {PASSES:g} times would be allowed"]
+    return Grid((*cells, last), length, batch, precision, tuple(notes))

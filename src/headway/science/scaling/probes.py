@@ -1,0 +1,119 @@
+"""Two abilities that language models gain with scale, measured without any text: copying and learning from examples.
+
+induction: a sequence of random tokens is given twice, one after the other.  Nothing foretells its first occurrence; the
+second can be read off the first.  Measured is the loss on the second, in nats for each token, beside that on the first
+(Elhage et al. 2021; Olsson et al. 2022).
+
+fewshot: each of WAYS random tokens (keys) is paired with a token of its own (values).  The context shows each pair so
+many times, in random order, as ``key link value end`` with two more random tokens for link and end; then a key and
+link.  Measured is how often the most probable of the WAYS values is the right one; guessing is right in 1 of WAYS.
+
+Tokens are drawn evenly from the model's vocabulary without its special tokens, the same for all models of one study.
+
+Letters: B sequences, T tokens of each, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.hub.directory import load_model
+from headway.models.transformer import Decoder
+from headway.science.scaling.points import Run
+from headway.text.tokenizer import Tokenizer
+
+SEQUENCES = 256
+"""How many are measured: of copying, and for each number of examples."""
+LONGEST = 32
+"""Tokens of a random sequence that is repeated, at most."""
+WAYS = 4
+SHOTS = (0, 1, 2, 4)
+"""How often each pair is shown."""
+
+
+@torch.no_grad()
+def induction(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0) -> dict[str, float]:
+    """Nats per token on the ``first`` and ``second`` occurrence of random sequences, for windows of ``length`` tokens.
+
+    The first token of each is not counted: nothing says which it is, nor that the sequence begins again.
+    """
+    once = min(LONGEST, length // 2, len(pool))
+    random = np.random.default_rng([seed, 1])
+    drawn = np.stack([random.choice(pool, once, replace=False) for _ in range(SEQUENCES)])  # (B, T / 2)
+    ids = torch.from_numpy(np.concatenate([drawn, drawn], axis=1)).long()  # (B, T)
+    losses = _losses(model, ids)  # (B, T - 1)
+    return {"first": float(losses[:, : once - 1].mean()), "second": float(losses[:, once:].mean())}
+
+
+@torch.no_grad()
+def few_shot(model: nn.Module, pool: np.ndarray, length: int, *, seed: int = 0) -> dict[str, float]:
+    """The share of right answers by how often each pair is shown ("0", "1", ...), as far as windows have room."""
+    found = {}
+    for shots in SHOTS:
+        if 4 * WAYS * shots + 2 > length:
+            break
+        random = np.random.default_rng([seed, 2, shots])
+        made = [_examples(random, pool, shots) for _ in range(SEQUENCES)]
+        ids = torch.tensor([context for context, _, _ in made])  # (B, T)
+        values = torch.tensor([values for _, values, _ in made])  # (B, WAYS)
+        right = torch.tensor([answer for _, _, answer in made])  # (B,)
+        logits = model(ids)[:, -1].gather(1, values)  # (B, WAYS)
+        found[str(shots)] = float((logits.argmax(dim=1) == right).float().mean())
+    return found
+
+
+def _examples(random: np.random.Generator, pool: np.ndarray, shots: int) -> tuple[list[int], list[int], int]:
+    """A context that ends in a key and its link, the values of all keys, and the number of the right one."""
+    drawn = random.choice(pool, 2 * WAYS + 2, replace=False).tolist()
+    keys, values, (link, end) = drawn[:WAYS], drawn[WAYS : 2 * WAYS], drawn[2 * WAYS :]
+    context: list[int] = []
+    for which in random.permutation(np.repeat(np.arange(WAYS), shots)).tolist():
+        context += [keys[which], link, values[which], end]
+    asked = int(random.integers(WAYS))
+    return [*context, keys[asked], link], values, asked
+
+
+def _losses(model: nn.Module, ids: Tensor) -> Tensor:
+    """-ln p of every token but the first: (B, T) -> (B, T - 1)."""
+    logits = model(ids[:, :-1]).float()
+    return -logits.log_softmax(dim=-1).gather(2, ids[:, 1:, None])[..., 0]
+
+
+PROBES: dict[str, Callable[..., dict[str, float]]] = {"induction": induction, "fewshot": few_shot}
+"""By the names that ``--probe`` takes."""
+
+
+def wanted_probes(names: str | None) -> list[str]:
+    """The probes that ``--probe a,b`` names.  Raises InputError for one that there is not."""
+    wanted = [name.strip() for name in (names or "").split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in PROBES]
+    if unknown:
+        raise InputError(f"--probe {unknown[0]!r} is not one that there is; name {', '.join(PROBES)}, with commas.")
+    return wanted
+
+
+def probe_runs(place: Path, runs: Sequence[Run], names: Sequence[str], *, seed: int = 0) -> list[dict[str, Any]]:
+    """What each run's model can do, in the folder of its name in ``place``.
+
+    Raises InputError where the models are not there, or have too few tokens to draw from.
+    """
+    found = []
+    for run in runs:
+        if not (place / run.name / "config.json").exists():
+            raise InputError(f"{place / run.name}: there is no model to probe; --probe needs the runs of a study.")
+        model, tokenizer = load_model(place / run.name), Tokenizer.load(place / run.name)
+        if not isinstance(model, Decoder):
+            raise InputError(f"{place / run.name}: is no language model, and --probe is for those.")
+        pool = np.array(sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids))
+        if len(pool) < 2 * WAYS + 2:
+            raise InputError(f"{place / run.name}: has {len(pool)} tokens; the probes need {2 * WAYS + 2} or more.")
+        length = model.config.max_length
+        measured = {name: PROBES[name](model, pool, length, seed=seed) for name in names}
+        row = {"name": run.name, "parameters": run.parameters, "tokens": run.tokens, "loss": run.loss}
+        found.append({**row, "held_out": run.held_out, **measured})
+    return found

@@ -1,0 +1,147 @@
+"""The runs of a grid one after another, each a run directory of its own, so that a stopped queue is taken up again."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.science.scaling.grid import Cell, Grid
+from headway.science.scaling.points import Run
+from headway.training.config import TrainOptions
+from headway.training.progress import Silent, duration
+from headway.training.run_directory import RunDirectory
+from headway.training.session import run_training
+
+RESERVE = 1.15
+"""The time that is kept for the run that is left out, over what it should take."""
+
+TRUSTED = 0.2
+"""What was planned counts as if this share of all runs had taken the time that it says: one run that was slow, the
+first above all, does not make all others seem too long."""
+
+
+class Within(Silent):
+    """Progress of one run among many: its steps and its warnings, not what it decided."""
+
+    def __init__(self, outer: Silent, name: str):
+        self.outer, self.name = outer, name
+
+    def say(self, text: str) -> None:
+        """Nothing: the queue says what there is to say."""
+
+    def warn(self, text: str) -> None:
+        self.outer.warn(f"{self.name}: {text}")
+
+    def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
+        self.outer.step(share, step, loss, seconds_left, tokens_per_second)
+
+    def close(self) -> None:
+        self.outer.close()
+
+
+def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
+    """How a run of the grid is trained: its whole schedule over its own tokens, evaluated once, at the end.
+
+    ``options`` give what the runs share: tokenizer, seed, threads, where to compute.
+    """
+    shared = {name: getattr(options, name) for name in ("tokenizer", "vocab", "encoding", "threads", "device", "seed")}
+    return TrainOptions(
+        **shared,
+        task="language_modeling",
+        steps=cell.steps,
+        d_model=cell.width,
+        layers=cell.layers,
+        heads=cell.heads,
+        length=grid.length,
+        batch_tokens=grid.batch_tokens,
+        learning_rate=cell.learning_rate,
+        optimizer="muon",
+        schedule="constant_then_decay",
+        warmup=0.05,
+        dropout=0.0,
+        precision=grid.precision,
+        evaluations=1,
+    )
+
+
+def finished(place: Path) -> dict[str, Any] | None:
+    """What headway.json says of a run that is complete, or None."""
+    try:
+        facts = json.loads((place / "headway.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) and facts.get("finished") else None
+
+
+def run_queue(
+    inputs: Sequence[str | Path],
+    grid: Grid,
+    options: TrainOptions,
+    *,
+    out: Path,
+    end: float,
+    validation: Sequence[str | Path] = (),
+    progress: Silent | None = None,
+    train: Callable[..., RunDirectory] = run_training,
+    now: Callable[[], float] = time.monotonic,
+) -> tuple[list[Run], list[str]]:
+    """The runs that are complete, and notes on those that were left out for want of time.
+
+    ``end`` is when the time is over, by ``now``.  Runs go from the smallest compute to the largest; one for which the
+    time would not suffice beside the one that is to be left out of the fit is not begun.  Raises Interrupted, saved,
+    after Ctrl-C.
+    """
+    progress = progress or Silent()
+    *cells, last = grid.cells
+    known = TRUSTED * grid.seconds
+    taken, expected, number = 0.0, 0.0, 0
+    made = {cell.name: facts for cell in grid.cells if (facts := finished(out / cell.name)) is not None}
+    missing = len(grid.cells) - len(made)
+    for cell in (*cells, last, *cells):  # again those for which there was no time, if some is left at the end
+        if cell.name in made:
+            continue
+        pace = max(0.5, (taken + known) / (expected + known))
+        kept = 0.0 if last.name in made else RESERVE * pace * last.seconds
+        if cell is not last and now() + pace * cell.seconds + kept > end:
+            continue
+        number += 1
+        progress.say(
+            f"run {number} of {missing}: {cell.parameters / 1e6:.3f} M parameters on {cell.tokens / 1e6:.2f} M "
+            f"tokens, about {duration(pace * cell.seconds)}"
+        )
+        began = now()
+        done = train(
+            inputs, options_of(cell, grid, options), out=out / cell.name, validation=validation,
+            progress=Within(progress, cell.name),
+        )  # fmt: skip
+        taken, expected = taken + now() - began, expected + cell.seconds
+        made[cell.name] = done.facts
+        progress.say(f"  val_loss {done.facts['metrics']['val_loss']:.4f} in {duration(now() - began)}")
+    notes = [
+        f"{cell.name} was left out: the time was too short for it; the same command makes it"
+        for cell in cells
+        if cell.name not in made
+    ]
+    for note in notes:
+        progress.warn(note)
+    return [run_of(cell, made[cell.name]) for cell in grid.cells if cell.name in made], notes
+
+
+def run_of(cell: Cell, facts: dict[str, Any]) -> Run:
+    """A complete run as a point, N counted with embeddings.  Its loss is that at its end, of all held-out text."""
+    metrics = facts["metrics"]
+    more = {
+        "parameters": cell.parameters,
+        "parameters_without_embeddings": cell.blocks,
+        "bits_per_byte": metrics.get("bits_per_byte"),
+        "train_loss": facts.get("train_loss"),
+        "width": cell.width,
+        "layers": cell.layers,
+        "steps": cell.steps,
+        "learning_rate": cell.learning_rate,
+        "seconds": facts.get("seconds"),
+    }
+    return Run(
+        float(cell.parameters), float(facts["tokens"]), float(metrics["val_loss"]), cell.name, cell.held_out, more
+    )

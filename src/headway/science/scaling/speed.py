@@ -1,0 +1,65 @@
+"""How many tokens a second a size of model is trained on here: a few steps of some sizes, and what lies between."""
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+
+from headway.data.batches import Batch
+from headway.models.initialise import initialise
+from headway.models.transformer import Decoder
+from headway.science.scaling.grid import Shape
+from headway.tasks.language_modeling import LanguageModeling
+from headway.training.optim import optimizers
+from headway.training.precision import LEAST_WIDTH, faster_precision
+from headway.training.presets import decoder_config, head_count
+from headway.training.shares import Shares, share_count
+
+BATCH = 2048
+"""Tokens of a step that is timed."""
+STEPS = 6
+"""Of each size; the first is not counted."""
+
+
+def measured_speed(measured: list[Shape], vocab_size: int, length: int, precision: str) -> Callable[[Shape], float]:
+    """Tokens a second of any size, by timing training steps of some (smallest first); between them as lines in logs."""
+    logs = [
+        (math.log(shape.parameters), math.log(step_rate(shape, vocab_size, length, precision))) for shape in measured
+    ]
+
+    def speed(shape: Shape) -> float:
+        x = math.log(shape.parameters)
+        i = next((i for i in range(1, len(logs) - 1) if x <= logs[i][0]), len(logs) - 1)
+        (x0, y0), (x1, y1) = logs[i - 1], logs[i]
+        return math.exp(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+
+    return speed
+
+
+def faster_steps(shape: Shape, vocab_size: int, length: int) -> str:
+    """The precision in which whole steps of a size are faster here: of small models, converting may cost more than
+    faster products gain.  bfloat16 is not tried where its products are no faster."""
+    if faster_precision(LEAST_WIDTH)[0] == "float32":
+        return "float32"
+    return max(("float32", "bfloat16"), key=lambda precision: step_rate(shape, vocab_size, length, precision))
+
+
+def step_rate(shape: Shape, vocab_size: int, length: int, precision: str) -> float:
+    """Tokens a second of whole training steps, of the fastest of a few on random tokens."""
+    config = decoder_config(vocab_size, shape.width, shape.layers, head_count(shape.width), length)
+    model, task = initialise(Decoder(config), 0), LanguageModeling()
+    ids = torch.randint(vocab_size, (max(1, BATCH // length), length))
+    batch = Batch(ids, None, ids)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    chosen = optimizers(model, "muon", 1e-3, 0.0, precision=precision)
+    times = []
+    with Shares(share_count(model, task, ids.numel())) as shares:
+        for _ in range(STEPS):
+            began = time.perf_counter()
+            shares.add_gradient(model, task, batch, precision, parameters)
+            for optimizer in chosen:
+                optimizer.step()
+                optimizer.zero_grad()
+            times.append(time.perf_counter() - began)
+    return ids.numel() / min(times[1:])

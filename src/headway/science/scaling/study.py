@@ -1,0 +1,151 @@
+"""A scaling study on a text: plan, runs, results, kept in one directory so that it can be stopped and taken up.
+
+``OUT/plan.json`` holds the plan, ``OUT/runs/`` a run directory for each run, ``OUT/results.csv`` the points, and
+``OUT/scaling.json`` what ``--json`` prints.
+"""
+
+import csv
+import io
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.data.corpus import Corpus
+from headway.data.streamed import Streamed
+from headway.errors import InputError
+from headway.science.scaling.grid import Grid, Text, plan_grid, shapes
+from headway.science.scaling.points import COUNTS, Run, read_points
+from headway.science.scaling.queue import run_queue
+from headway.science.scaling.speed import faster_steps, measured_speed
+from headway.storage import write_json, write_whole
+from headway.training.config import TrainOptions
+from headway.training.prepare import read_input
+from headway.training.progress import Silent
+from headway.training.recipes.language_modeling import LanguageModelRecipe
+from headway.training.recipes.recipe import Ingredients
+from headway.training.session import validation_input
+
+PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
+TIMED = (0, 3, 6, 8, 11)
+"""The sizes, by number, of which a few steps are timed."""
+SHORT, LONG = 128, 256
+"""Tokens of a sequence: of studies below LONG_TIME, and of longer ones."""
+LONG_TIME = 3600.0
+ENDING = 8.0
+"""Seconds kept for the fit, the plots and leaving."""
+TOKENIZER = "char"
+"""A small vocabulary: with thousands of subwords nearly all of a small model would be its table of embeddings."""
+ASKED = ("tokenizer", "vocab", "length", "batch_tokens", "precision", "encoding", "seed")
+"""Options that a study cannot change in its course."""
+
+
+def decide(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    wanted: float,
+    *,
+    out: Path | None,
+    validation: Sequence[str | Path] = (),
+    started: float | None = None,
+    progress: Silent | None = None,
+) -> Grid:
+    """The grid for ``wanted`` seconds from ``started``: that which ``out`` holds, else a new one, kept there.
+
+    Without ``out`` nothing is written.  Raises InputError, also where ``out`` holds a study of other things.
+    """
+    progress = progress or Silent()
+    started = time.monotonic() if started is None else started
+    progress.phase("reading")
+    options = replace(options, task="language_modeling", tokenizer=options.tokenizer or TOKENIZER)
+    source, found = read_input(inputs, options)
+    if not isinstance(source, Corpus) or isinstance(source, Streamed):
+        raise InputError("scale is for running text: name .txt files or a folder of them.")
+    asked = {name: getattr(options, name) for name in ASKED} | {"fingerprint": source.fingerprint}
+    held_out = validation_input(validation, options, found)
+    asked["validation"] = None if held_out is None else held_out.fingerprint
+    earlier = _kept(out, asked) if out is not None else None
+    if earlier is not None:
+        return earlier
+    recipe = LanguageModelRecipe(Ingredients(source, held_out, found, options, None, None, progress))
+    text = Text(recipe.n_tokens, len(recipe.validation), recipe.tokenizer.vocab_size)
+    length = options.length or (SHORT if wanted < LONG_TIME else LONG)
+    progress.phase("timing")
+    choices = shapes(text.vocab_size, length)
+    precision = options.precision or faster_steps(choices[TIMED[2]], text.vocab_size, length)
+    speed = measured_speed([choices[i] for i in TIMED], text.vocab_size, length, precision)
+    left = wanted - (time.monotonic() - started) - ENDING
+    grid = plan_grid(text, left, speed, length=length, precision=precision, batch_tokens=options.batch_tokens)
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            write_json(out / PLAN, {"asked": asked, "text": vars(text), "grid": grid.plain()})
+        except OSError as error:
+            raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
+    return grid
+
+
+def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
+    """The grid of an earlier command.  Raises InputError where it is one on other data or with other options."""
+    try:
+        kept = json.loads((out / PLAN).read_text(encoding="utf-8"))
+        before, grid = kept["asked"], Grid.from_plain(kept["grid"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{out / PLAN}: cannot be read ({error}); name another directory with --out.") from None
+    others = [name for name, value in asked.items() if before.get(name) != value]
+    if others:
+        what = "text" if others[0] == "fingerprint" else others[0]
+        raise InputError(f"{out}: holds a study with another {what}; give the same to go on with it, or another --out.")
+    return grid
+
+
+def run_study(
+    inputs: Sequence[str | Path],
+    grid: Grid,
+    options: TrainOptions,
+    *,
+    out: Path,
+    end: float,
+    validation: Sequence[str | Path] = (),
+    progress: Silent | None = None,
+) -> tuple[list[Run], list[str]]:
+    """Make the runs of the grid that are not made, and write the points; the runs, and notes on those left out."""
+    options = replace(options, tokenizer=options.tokenizer or TOKENIZER)
+    runs, notes = run_queue(
+        inputs, grid, options, out=out / RUNS, end=end - ENDING, validation=validation, progress=progress
+    )
+    write_points(out / RESULTS, runs)
+    return runs, notes
+
+
+def write_points(path: Path, runs: Sequence[Run]) -> None:
+    """The runs as the CSV file that ``read_points`` reads."""
+    more = list(dict.fromkeys(name for run in runs for name in run.more))
+    header = list(
+        dict.fromkeys(["name", "parameters", COUNTS["blocks"], "tokens", "loss", "compute", "held_out", *more])
+    )
+    file = io.StringIO()
+    table = csv.DictWriter(file, header, lineterminator="\n")
+    table.writeheader()
+    for run in runs:
+        own = {"name": run.name, "tokens": int(run.tokens), "loss": run.loss, "compute": run.compute}
+        table.writerow({"parameters": run.parameters, **run.more, **own, "held_out": str(run.held_out).lower()})
+    write_whole(path, lambda beside: beside.write_text(file.getvalue(), encoding="utf-8", newline=""))
+
+
+def points_of(place: Path, count: str | None) -> tuple[list[Run], str]:
+    """The runs of a study that was made, or of a CSV file, and how N is counted.  Raises InputError."""
+    if place.is_dir():
+        if not (place / RESULTS).exists():
+            raise InputError(f"{place}: holds no {RESULTS}; expected what `headway scale FILE --out` left, or a file.")
+        place = place / RESULTS
+    return read_points(place, count)
+
+
+def counted(runs: Sequence[Run], count: str) -> list[Run]:
+    """The same runs with N counted as asked."""
+    return [replace(run, parameters=float(run.more[COUNTS[count]])) for run in runs]

@@ -1,0 +1,92 @@
+"""``headway scale``: what it prints for runs that are made, and for a text."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.science.scaling.law import Law
+
+LAW = Law(E=1.3, A=30.0, B=90.0, alpha=0.35, beta=0.38)
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> Path:
+    """21 runs of a law, and a larger one."""
+    path = tmp_path / "points.csv"
+    random = np.random.default_rng(3)
+    pairs = [(n, d) for n in np.geomspace(5e4, 8e5, 5) for d in np.geomspace(4e5, 6e6, 4)]
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["parameters", "tokens", "loss"])
+        for n, d in [*pairs, (1.2e6, 1e7)]:
+            table.writerow([n, d, LAW.loss(n, d) * np.exp(0.002 * random.standard_normal())])
+    return path
+
+
+def test_runs_of_others_are_fitted_foretold_and_drawn(points: Path, tmp_path: Path, in_process):
+    out = tmp_path / "out"
+    status, said, _ = in_process("scale", "--points", points, "--predict", "1e18", "--out", out, "--json", "--quiet")
+    assert status == 0
+    found = json.loads(said.splitlines()[-1])
+    assert {"task", "seconds", "out", "fit", "held_out", "rows", "optimal", "predicted", "curves", "plots"} <= set(
+        found
+    )
+    fit = found["fit"]
+    assert {"E", "A", "B", "alpha", "beta", "intervals", "counted"} <= set(fit)
+    assert all(fit["intervals"][name][0] <= fit[name] <= fit["intervals"][name][1] for name in ("E", "alpha", "beta"))
+    assert found["held_out"]["error"] < 0.02 and found["held_out"]["better_than_naive"]
+    assert found["predicted"][0]["compute"] == 1e18 and len(found["rows"]) == 21
+    for name in ("loss", "compute", "optimal"):
+        assert (out / f"{name}.png").stat().st_size > 10_000 and (out / f"{name}.svg").exists()
+    assert json.loads((out / "scaling.json").read_text())["fit"] == fit
+
+
+def test_what_a_person_is_told(points: Path, in_process):
+    status, said, _ = in_process("scale", "--points", points, "--predict", "1e18")
+    assert status == 0 and not (points.parent / "scaling.json").exists()
+    assert "embeddings and output matrix included" in said and "alpha" in said
+    assert "foretold" in said and "% off" in said
+    assert "1.00e+18 FLOPs" in said and "times the largest run" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name a text to train on"),
+        (["notes.txt", "--points", "points.csv"], "name a text to train on"),
+        (["--points", "points.csv", "--predict", "much"], "--predict is 'much'"),
+        (["--points", "points.csv", "--probe", "luck"], "--probe 'luck' is not one"),
+        (["--points", "points.csv", "--probe", "induction"], "--probe needs the models"),
+        (["--points", "points.csv", "--plan"], "--plan is for a text"),
+        (["--points", "points.csv", "--count", "blocks"], "no column 'parameters_without_embeddings'"),
+        (["--points", "none.csv"], "none.csv: cannot be read"),
+        (["--points", "together.csv"], "varied together"),
+    ],
+)
+def test_what_cannot_be_done(points: Path, words: list[str], said: str, in_process, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(points.parent)
+    rows = "".join(f"{n},{20 * n},{LAW.loss(n, 20 * n)}\n" for n in range(100_000, 1_000_000, 100_000))
+    Path("together.csv").write_text(f"parameters,tokens,loss\n{rows}")
+    status, out, err = in_process("scale", *words)
+    assert status == 2 and said in err and not out and "Traceback" not in err
+
+
+def test_a_plan_trains_nothing(tmp_path: Path, in_process, monkeypatch: pytest.MonkeyPatch):
+    from headway.science.scaling import study
+
+    monkeypatch.setattr(study, "measured_speed", lambda *given: lambda shape: 5e10 / (1e6 + 6 * shape.parameters))
+    monkeypatch.setattr(study, "faster_steps", lambda *given: "float32")
+    words = np.random.default_rng(0).choice(["the", "cat", "sat", "on", "a", "mat", "while", "it", "rained"], 60_000)
+    (tmp_path / "notes.txt").write_text(" ".join(words))
+    monkeypatch.chdir(tmp_path)
+    status, said, _ = in_process("scale", "notes.txt", "--time", "5m", "--plan", "--json", "--quiet")
+    found = json.loads(said.splitlines()[-1])
+    assert status == 0 and len(found["rows"]) >= 8 and found["rows"][-1]["held_out"]
+    assert found["planned_seconds"] <= 300 and not (tmp_path / "runs").exists()
+    status, said, _ = in_process("scale", "notes.txt", "--time", "5m", "--plan", "--quiet")
+    assert status == 0 and "left out of the fit" in said
+    status, _, err = in_process("scale", "notes.txt", "--time", "9s", "--plan", "--quiet")
+    assert status == 2 and "too short for a grid" in err

@@ -1,0 +1,256 @@
+"""The grid of runs, the queue that makes them, and what is measured of their models."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from headway.errors import InputError
+from headway.models.size import parameters
+from headway.science.scaling import probes, queue
+from headway.science.scaling.analysis import analyse
+from headway.science.scaling.grid import FEWEST, LEAST_STEPS, MOST, PASSES, Grid, Text, plan_grid, shapes
+from headway.science.scaling.points import check_varied
+from headway.science.scaling.queue import options_of, run_queue
+from headway.science.scaling.study import decide, points_of, write_points
+from headway.training.config import TrainOptions
+from headway.training.presets import decoder_config
+from headway.training.progress import Silent
+from headway.training.run_directory import RunDirectory
+from headway.training.session import run_training
+
+LONG = Text(tokens=27_000_003, held_out=100_003, vocab_size=101)
+
+
+def speed(shape):
+    """5e10 FLOP/s, and no step in less than 20 microseconds a token."""
+    return 1 / (2e-5 + 6 * shape.parameters / 5e10)
+
+
+@pytest.mark.parametrize("seconds", [300, 2400, 14400])
+def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
+    grid = plan_grid(LONG, seconds, speed, length=128)
+    *cells, last = grid.cells
+    assert 0.6 * seconds < grid.seconds <= 0.85 * seconds
+    assert last.held_out and not any(cell.held_out for cell in cells) and len(cells) >= 10
+    for count in ("parameters", "blocks"):
+        assert last.tokens * getattr(last, count) >= 2 * max(cell.tokens * getattr(cell, count) for cell in cells)
+    assert all(FEWEST * 0.9 <= cell.tokens / cell.parameters <= MOST * 1.1 for cell in grid.cells)
+    assert all(cell.tokens == cell.steps * grid.batch_tokens for cell in grid.cells)
+    assert min(cell.steps for cell in cells) >= 0.9 * LEAST_STEPS and grid.batch_tokens % grid.length == 0
+    check_varied([queue.run_of(cell, {"metrics": {"val_loss": 2.0}, "tokens": cell.tokens}) for cell in cells])
+    computes = [cell.parameters * cell.tokens for cell in cells]
+    assert computes == sorted(computes)
+    assert len({cell.learning_rate for cell in cells}) == len({cell.width for cell in cells}) >= 4
+    assert Grid.from_plain(grid.plain()) == grid
+
+
+def test_a_short_text_is_not_gone_through_more_often_than_is_said():
+    grid = plan_grid(replace(LONG, tokens=1_000_003), 14400, speed, length=128)
+    assert max(cell.tokens for cell in grid.cells) <= PASSES * 1_000_003 + grid.batch_tokens
+    assert grid.seconds < 7000 and "more passes" in grid.notes[-1]
+    with pytest.raises(InputError, match="too few for a scaling law"):
+        plan_grid(replace(LONG, tokens=10_007), 14400, speed, length=128)
+    with pytest.raises(InputError, match=r"--time 20s is too short for a grid"):
+        plan_grid(LONG, 20, speed, length=128)
+
+
+def test_parameters_are_counted_as_the_models_have_them():
+    for shape in shapes(67, 32)[:3]:
+        config = decoder_config(67, shape.width, shape.layers, 1, 32)
+        counted = parameters(config)
+        assert shape.parameters == counted["total"]
+        assert shape.parameters - shape.blocks == counted["embedding"] + counted["head"] == 2 * 67 * shape.width
+
+
+class Clock:
+    """A clock that stands still but for what is trained."""
+
+    def __init__(self):
+        self.time = 0.0
+        self.trained: list[str] = []
+        self.slow = self.later = 1.0
+
+    def train(self, inputs, options, *, out, validation, progress):
+        self.trained.append(out.name)
+        self.time += (self.slow if len(self.trained) < 3 else self.later) * self.expected[out.name]
+        run = RunDirectory(out)
+        run.create()
+        tokens = options.steps * options.batch_tokens
+        run.update(finished=True, tokens=tokens, metrics={"val_loss": 2.0}, seconds=1.0, options={}, plan={}, data={})
+        return run
+
+
+def queued(clock: Clock, grid: Grid, place: Path, end: float):
+    clock.expected = {cell.name: cell.seconds for cell in grid.cells}
+    return run_queue(["x.txt"], grid, TrainOptions(), out=place, end=end, train=clock.train, now=lambda: clock.time)
+
+
+def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_path: Path):
+    grid, clock = plan_grid(LONG, 600, speed, length=128), Clock()
+    clock.slow = clock.later = 1.4  # slower than was measured: the time is not enough for all
+    runs, notes = queued(clock, grid, tmp_path, 600.0)
+    assert sorted(clock.trained) == sorted(run.name for run in runs) and grid.cells[-1].name in clock.trained
+    assert runs[-1].held_out and 0 < len(notes) < 4 and clock.time <= 600
+    assert all(note.split()[0] not in clock.trained for note in notes)
+    clock.trained, before = [], clock.time
+    runs, notes = queued(clock, grid, tmp_path, before + 600.0)
+    assert not notes and len(runs) == len(grid.cells) and len(clock.trained) < 4
+    clock.trained = []
+    assert len(queued(clock, grid, tmp_path, clock.time)[0]) == len(grid.cells) and not clock.trained
+
+
+def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Path):
+    grid, clock = plan_grid(LONG, 600, speed, length=128), Clock()
+    clock.slow, clock.later = 15.0, 0.5  # two slow runs, then a quiet machine
+    runs, notes = queued(clock, grid, tmp_path, 600.0)
+    assert len(runs) == len(grid.cells) and not notes and clock.time <= 600
+    assert [run.name for run in runs] == [cell.name for cell in grid.cells] != clock.trained
+
+
+def test_runs_share_all_but_sizes_tokens_and_rate():
+    grid = plan_grid(LONG, 600, speed, length=128)
+    given = TrainOptions(seed=7, tokenizer="char")
+    every = [vars(options_of(cell, grid, given)) for cell in grid.cells]
+    differing = {name for name in every[0] if len({one[name] for one in every}) > 1}
+    assert (
+        {"steps", "d_model", "learning_rate"} <= differing <= {"steps", "d_model", "layers", "heads", "learning_rate"}
+    )
+    assert every[0]["seed"] == 7 and every[0]["dropout"] == 0.0 and every[0]["evaluations"] == 1
+
+
+def small(grid: Grid) -> Grid:
+    """The same with models that take no time."""
+    pick = [(16, 3), (16, 7), (16, 13), (24, 3), (24, 7), (24, 13), (32, 7), (40, 29)]
+    cells = []
+    for (width, steps), cell in zip(pick, [*grid.cells[:7], grid.cells[-1]], strict=True):
+        count = parameters(decoder_config(20, width, 1, 1, 16))
+        sizes = {"width": width, "layers": 1, "heads": 1, "parameters": count["total"], "blocks": count["block"]}
+        more = {"steps": steps, "tokens": steps * 64, "name": f"{width}-{steps}", "held_out": cell.held_out}
+        cells.append(replace(cell, **sizes, **more, seconds=0.1))
+    return replace(grid, cells=tuple(cells), length=16, batch_tokens=64, precision="float32")
+
+
+@pytest.fixture(scope="module")
+def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A study of eight tiny models."""
+    grid, place = small(plan_grid(LONG, 600, speed, length=128)), tmp_path_factory.mktemp("study")
+    options = TrainOptions(tokenizer="char", threads=1)
+    runs, _ = run_queue([corpus], grid, options, out=place / "runs", end=math.inf)
+    write_points(place / "results.csv", runs)
+    return place, grid, runs, options
+
+
+def test_real_runs_become_points_and_are_not_made_again(made, corpus: Path):
+    place, grid, runs, options = made
+    assert [run.tokens for run in runs] == [cell.tokens for cell in grid.cells]
+    for run in runs:
+        facts = RunDirectory(place / "runs" / run.name).read()
+        assert facts["parameters"] == run.parameters and facts["metrics"]["val_loss"] == run.loss
+        assert facts["best_step"] == facts["steps"]  # evaluated once, at the end
+
+    def never(*given, **more):
+        raise AssertionError("trained again")
+
+    again, _ = run_queue([corpus], grid, options, out=place / "runs", end=0.0, train=never)
+    assert again == runs
+
+
+def test_points_are_read_as_they_were_written(made):
+    place, _, runs, _ = made
+    for count in ("total", "blocks"):
+        read, kind = points_of(place, count)
+        assert kind == count and [run.name for run in read] == [run.name for run in runs]
+        assert [run.loss for run in read] == [run.loss for run in runs] and read[-1].held_out
+    assert read[0].parameters == runs[0].more["parameters_without_embeddings"] < runs[0].parameters
+    assert analyse(points_of(place, None)[0], "total", draws=50)["held_out"]["name"] == "40-29"
+
+
+def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
+    grid = small(plan_grid(LONG, 600, speed, length=128))
+    grid = replace(grid, cells=grid.cells[:2])
+    calls = []
+
+    def stopped(inputs, options, *, out, validation, progress):
+        calls.append(out.name)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return run_training(inputs, options, out=out, validation=validation, progress=progress)
+
+    given = {"out": tmp_path, "end": math.inf, "train": stopped, "progress": Silent()}
+    with pytest.raises(KeyboardInterrupt):
+        run_queue([corpus], grid, TrainOptions(tokenizer="char"), **given)
+    run_queue([corpus], grid, TrainOptions(tokenizer="char"), **given)
+    assert calls == [grid.cells[0].name, grid.cells[1].name, grid.cells[1].name]
+
+
+def test_a_plan_is_kept_and_refused_for_another_text(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from headway.science.scaling import study
+
+    monkeypatch.setattr(study, "measured_speed", lambda *given: speed)
+    monkeypatch.setattr(study, "faster_steps", lambda *given: "float32")
+    monkeypatch.setattr(
+        study, "plan_grid", lambda text, seconds, *given, **more: plan_grid(LONG, seconds, speed, length=8)
+    )
+    first = decide([corpus], TrainOptions(), 600, out=tmp_path / "out")
+    assert decide([corpus], TrainOptions(), 900, out=tmp_path / "out") == first
+    with pytest.raises(InputError, match="holds a study with another seed"):
+        decide([corpus], TrainOptions(seed=3), 600, out=tmp_path / "out")
+    (tmp_path / "other.txt").write_text(corpus.read_text() + "more\n")
+    with pytest.raises(InputError, match="holds a study with another text"):
+        decide([tmp_path / "other.txt"], TrainOptions(), 600, out=tmp_path / "out")
+
+
+class Copier(nn.Module):
+    """Says what followed the last time the token was read; of a token that is new, nothing."""
+
+    def __init__(self, vocab_size: int):
+        super().__init__()
+        self.vocab_size = vocab_size
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        logits = torch.zeros(*ids.shape, self.vocab_size)
+        for row, out in zip(ids.tolist(), logits, strict=True):
+            for i, token in enumerate(row):
+                before = [j for j in range(i) if row[j] == token]
+                if before:
+                    out[i, row[before[-1] + 1]] = 20.0
+        return logits
+
+
+class LinkCopier(Copier):
+    """Says what followed the last time these two tokens were read."""
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        logits = torch.zeros(*ids.shape, self.vocab_size)
+        for row, out in zip(ids.tolist(), logits, strict=True):
+            before = [j for j in range(1, len(row) - 1) if row[j - 1 : j + 1] == row[-2:]]
+            if before:
+                out[-1, row[before[-1] + 1]] = 20.0
+        return logits
+
+
+def test_copying_is_told_from_not_copying(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(probes, "SEQUENCES", 31)
+    pool = np.arange(3, 41)
+    found = probes.induction(Copier(43), pool, 47)
+    assert found["first"] == pytest.approx(math.log(43), abs=1e-4) and found["second"] < 1e-4
+    assert probes.induction(Copier(43), pool, 47) == found
+    shots = probes.few_shot(LinkCopier(43), pool, 67)
+    assert list(shots) == ["0", "1", "2", "4"] and shots["1"] == shots["4"] == 1.0 and shots["0"] < 0.5
+    assert list(probes.few_shot(Copier(43), pool, 33)) == ["0", "1"]
+
+
+def test_models_of_a_study_are_probed(made):
+    place, _, runs, _ = made
+    found = probes.probe_runs(place / "runs", runs, probes.wanted_probes("induction"), seed=3)
+    assert [row["name"] for row in found] == [run.name for run in runs] and found[-1]["held_out"]
+    assert all(0 < row["induction"]["second"] < 9 for row in found)
+    with pytest.raises(InputError, match="there is no model to probe"):
+        probes.probe_runs(place, runs, ["induction"])
+    with pytest.raises(InputError, match=r"--probe 'luck' is not one"):
+        probes.wanted_probes("induction,luck")
