@@ -92,6 +92,10 @@ class ImageRecipe(Recipe):
         return initialise(Encoder(plan.config, head, patches=plan.cut), plan.seed)
 
     def feed(self, plan: Plan) -> ImageFeed:
+        if plan.cut.image_size != self.how.size:
+            raise InputError(
+                f"{self.source.name}: the run was begun with pictures of another size; begin anew (--out)."
+            )
         size = max(1, plan.batch_tokens // plan.length)
         return ImageFeed(
             self.train,
