@@ -154,19 +154,7 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
 
 OTHERWISE = (
     *("text_column", "label_column", "second_column", "encoding", "delimiter", "on_bad_row"),  # of the material's own
-    *(
-        "image_size",
-        "time",
-        "epochs",
-        "patience",
-        "save_every",
-        "allow_changes",
-        "tensorboard",
-        "shard",
-        "seeds",
-        "adapt",
-        "stream",
-    ),
+    *("time", "epochs", "patience", "save_every", "allow_changes", "tensorboard", "shard", "seeds", "adapt", "stream"),
 )
 """Options of a run that its replay leaves out."""
 
