@@ -22,6 +22,8 @@ LARGEST = 64
 MOST_PATCHES = 64
 """Of a picture, unless ``--patch-size`` says so."""
 LEAST_PATCHES = 16
+MANY, FEW, LARGER = 5_000, (64, 4), (128, 6)
+"""Pictures from which the larger of two widths and depths is taken."""
 PASSES = 200
 """A classifier trained for a time ends after so many passes over its pictures."""
 FINE_TUNE_PASSES = 10
@@ -76,7 +78,7 @@ def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: f
 
 def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: int, n_classes: int) -> Plan:
     """The plan of a classifier from scratch, on ``count`` pictures."""
-    width, layers = PRESETS[options.preset] if options.preset else (96, 6)
+    width, layers = PRESETS[options.preset] if options.preset else FEW if count < MANY else LARGER
     width, layers = options.d_model or width, options.layers or layers
     dropout = 0.1 if options.dropout is None else options.dropout
     config = vit_config(patches, width, layers, options.heads or max(1, width // 32), dropout)
@@ -103,7 +105,7 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
         length=patches.tokens,
         batch_tokens=_batch_tokens(options, patches.tokens, BATCH),
         max_examples=options.batch_size,
-        optimizer=options.optimizer or "adamw",
+        optimizer=options.optimizer or "muon",
         learning_rate=options.learning_rate or 1e-3,
         weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
         schedule=options.schedule or "cosine",

@@ -33,6 +33,11 @@ from headway.training.recipes.classification import split_seed
 from headway.training.recipes.recipe import Ingredients, Recipe
 
 
+POSITION_STD = 0.5
+"""Of positions and the class token at the start.  A patch's vector has entries of about 1 from the first step on: beside
+them, the usual 0.02 would tell the model nothing of where a patch stands until it has grown."""
+
+
 class ImageRecipe(Recipe):
     """A ViT, from scratch or from a base, on pictures with a class each."""
 
@@ -89,7 +94,8 @@ class ImageRecipe(Recipe):
             model: Any = for_classification(self.base.model, len(self.labels), seed=plan.seed)  # type: ignore[type-var]
             return prepared_base(model, plan)
         head = ClassificationHead(plan.config, len(self.labels), pooling="first", dense=False)
-        return initialise(Encoder(plan.config, head, patches=plan.cut), plan.seed)
+        model = Encoder(plan.config, head, patches=plan.cut)
+        return initialise(model, plan.seed, embedding_std=POSITION_STD)
 
     def feed(self, plan: Plan) -> ImageFeed:
         if plan.cut.image_size != self.how.size:
