@@ -32,10 +32,9 @@ from headway.training.prepare import HELD_OUT
 from headway.training.recipes.classification import split_seed
 from headway.training.recipes.recipe import Ingredients, Recipe
 
-
-POSITION_STD = 0.5
-"""Of positions and the class token at the start.  A patch's vector has entries of about 1 from the first step on: beside
-them, the usual 0.02 would tell the model nothing of where a patch stands until it has grown."""
+POSITION_STD = 1.0
+"""Of positions and the class token at the start.  A patch's vector has entries of about 1 from the first step on:
+beside them, the usual 0.02 tells nothing of where a patch stands until it has grown."""
 
 
 class ImageRecipe(Recipe):
