@@ -76,6 +76,7 @@ def _read_folder(folder: Path, on_bad_row: str) -> Pictures:
     rows: list[tuple[str, str]] = []
     sizes: list[tuple[int, int]] = []
     broken: list[str] = []
+    _check_one_kind(folder)
     classes, others = _classes(folder)
     for label, names in classes.items():
         for name in names:
@@ -127,10 +128,18 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
             )
         found[place.name] = names
         others += rest
-    if texts := [name for name in others if name.lower().endswith(TEXTS)]:
-        example = next(f"{label}/{names[0]}" for label, names in found.items())
-        raise InputError(f"{folder}: holds texts ({texts[0]}) and pictures ({example}); keep one kind in a folder.")
     return found, others
+
+
+def _check_one_kind(folder: Path) -> None:
+    """Raise InputError for a folder that could be one of texts as well."""
+    seen = sorted(path.relative_to(folder) for path in folder.rglob("*") if not _is_left_out(path, folder))
+    text = next((path for path in seen if path.name.lower().endswith(TEXTS)), None)
+    if text is not None:
+        picture = next(path for path in seen if is_picture(path))
+        raise InputError(
+            f"{folder}: holds texts ({text}) and pictures ({picture}); keep one kind in a folder, or name the files."
+        )
 
 
 def _nested(folders: Sequence[Path]) -> str:
