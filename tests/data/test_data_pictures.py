@@ -272,6 +272,8 @@ def test_tasks_and_columns_that_do_not_fit(folder: Path, tmp_path: Path):
         ((480, 640), {}, (64, 64), 8),
         ((31, 45), {}, (30, 45), 5),
         ((480, 640), {"image_size": 96}, (96, 96), 12),
+        ((480, 640), {"image_size": 100}, (100, 100), 20),
+        ((480, 640), {"image_size": 97}, (97, 97), 13),
         ((480, 640), {"image_size": 32, "patch_size": 8}, (32, 32), 8),
         ((9, 3), {"patch_size": 3}, (9, 3), 3),
     ],

@@ -2,7 +2,9 @@
 
 A ViT with small patches, small and regularised: labelled pictures are few, and a Transformer knows nothing of what is
 near what until it has learnt it.  Pictures are brought to the median of their sizes, at most LARGEST pixels a side, and
-cut into at most PATCHES patches; sides are made multiples of the patch, so that nothing at the edges is left unread.
+cut into MOST_PATCHES patches at most, about; sides are made multiples of the patch, so that nothing at the edges is
+left unread.  A size that was asked for stays as it is: then the patch is one that divides it, if there is one of about
+that size.
 """
 
 import math
@@ -21,7 +23,8 @@ LARGEST = 64
 """Pixels of a side, unless ``--image-size`` says so."""
 MOST_PATCHES = 64
 """Of a picture, unless ``--patch-size`` says so."""
-LEAST_PATCHES = 16
+SMALL = 12
+"""Pixels of a side up to which patches are of 2 × 2: of 1 × 1, a step would take four times as long."""
 MANY, FEW, LARGER = 5_000, (64, 4), (128, 6)
 """Pictures from which the larger of two widths and depths is taken."""
 PASSES = 200
@@ -39,9 +42,7 @@ def cut_of(source: Pictures, options: TrainOptions) -> Patches:
     height, width = (min(LARGEST, side) for side in source.median_size)
     if options.image_size is not None:
         height = width = options.image_size
-    patch = options.patch_size or max(1, math.ceil(math.sqrt(height * width / MOST_PATCHES)))
-    if options.patch_size is None and max(height, width) <= 12:
-        patch = 2 if min(height, width) >= 4 else 1
+    patch = options.patch_size or _patch(height, width, exact=options.image_size is not None)
     if patch > min(height, width):
         raise InputError(f"--patch-size is {patch}, more than a side of the pictures, which are {height} × {width}.")
     if options.image_size is None:
@@ -53,6 +54,16 @@ def cut_of(source: Pictures, options: TrainOptions) -> Patches:
             f"{MOST_PATCHES_OF_A_PICTURE:,}; choose a larger --patch-size or a smaller --image-size."
         )
     return found
+
+
+def _patch(height: int, width: int, *, exact: bool) -> int:
+    """The side of the patches of pictures of that size, by the rules above; ``exact``: it stays as it is."""
+    if max(height, width) <= SMALL:
+        least = 2 if min(height, width) >= 4 else 1
+    else:
+        least = max(1, math.ceil(math.sqrt(height * width / MOST_PATCHES)))
+    fitting = [side for side in range(least, 2 * least + 1) if height % side == width % side == 0]
+    return fitting[0] if exact and fitting else min(least, height, width)
 
 
 def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: float) -> TransformerConfig:
@@ -87,12 +98,12 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
     (height, across), (side, _) = patches.image_size, patches.patch_size
     size = f"{total / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads"
     median = " × ".join(map(str, source.median_size))
+    unread = height % side or across % side
+    rest = f"; {height % side} rows and {across % side} columns at the edges are not read" if unread else ""
     decisions = [
         Decision("model", f"ViT of {size}", f"{count:,} pictures; dropout {dropout:g}", SIZES),
         Decision("pictures", f"read at {height} × {across} pixels", f"{median} is the median size", "--image-size"),
-        Decision(
-            "patches", f"{patches.tokens - 1} of {side} × {side} pixels", f"at most {MOST_PATCHES}", "--patch-size"
-        ),
+        Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "a token each", "--patch-size"),
         *_augmented(options),
     ]
     if options.epochs is None and options.steps is None:
