@@ -26,6 +26,7 @@ lint: .venv/installed
 bench: .venv/installed  ## what README reports; DATA is the folder with the data sets
 	$(BIN)/python benchmarks/spine.py $(DATA) language
 	$(BIN)/python benchmarks/spine.py $(DATA) classify
+	$(BIN)/python benchmarks/images.py
 	$(BIN)/python benchmarks/cost.py
 	$(BIN)/python benchmarks/differences.py
 	$(BIN)/headway bench --lengths 128..8192 --widths 64..1024 --threads 1 --out benchmarks/results/bench

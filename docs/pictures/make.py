@@ -17,8 +17,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from sklearn.datasets import load_digits
 
+from headway.data.augment import Augmentation
 from headway.models.attribution import gradient_times_input
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead
@@ -411,6 +413,22 @@ def _tower(axis, x: float, ids: str, middle: str, head: str | None, out: str, co
     axis.text(x, 10.5, out, ha="center", va="bottom", fontsize=8.5)
 
 
+def patches() -> Figure:
+    """A digit cut into patches, and the same digit as training sees it in the first passes (data.augment)."""
+    digit = np.repeat(load_digits().images[:1, :, :, None] / 16 * 255, 3, axis=3)
+    augmentation = Augmentation("usual", count=1, seed=0)
+    seen = {f"pass {epoch + 1}": augmentation(digit, epoch, np.arange(1)) for epoch in range(4)}
+    figure, axes = plt.subplots(1, 5, figsize=(8.6, 2.1))
+    for axis, (name, shown) in zip(axes, {"16 patches of 2 × 2": digit, **seen}.items(), strict=True):
+        axis.imshow(shown[0, :, :, 0], cmap="gray", vmin=0, vmax=255, interpolation="none", extent=(0, 8, 8, 0))
+        axis.set(title=name, xticks=(0, 8), yticks=(0, 8), xlabel="pixels")
+    for number in range(16):
+        row, column = divmod(number, 4)
+        axes[0].add_patch(Rectangle((2 * column, 2 * row), 2, 2, fill=False, edgecolor=RED, linewidth=1.2))
+        axes[0].text(2 * column + 1, 2 * row + 1, str(number + 1), ha="center", va="center", color=RED, weight="bold")
+    return figure
+
+
 PICTURES = (
     masks,
     attention,
@@ -425,6 +443,7 @@ PICTURES = (
     tokens,
     data,
     sampling,
+    patches,
 )
 
 

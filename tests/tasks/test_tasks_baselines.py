@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headway.tasks import ngram
-from headway.tasks.linear import classification_baselines
+from headway.tasks.linear import _flat, classification_baselines, picture_baselines
 from headway.tasks.ngram import ngram_baselines
 
 TRAIN, VALIDATION = np.array([0, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 1, 2, 2], dtype=np.uint16)
@@ -74,3 +74,30 @@ def test_the_linear_model_is_right_where_single_words_tell_and_the_majority_is_w
 def test_texts_without_any_ngram_fall_back_to_the_majority():
     found = classification_baselines(["", "", ""], [1, 1, 0], ["", ""], [1, 0], ["a", "b"])
     assert [entry["accuracy"] for entry in found] == [0.5, 0.5]
+
+
+def test_pictures_are_told_by_a_linear_model():
+    draw = np.random.default_rng(0)
+    targets = draw.integers(0, 2, 71)
+    pictures = draw.integers(0, 120, (71, 5, 7, 3), dtype=np.uint8)
+    pictures[:, :, 3:] += (targets * 100).astype(np.uint8)[:, None, None, None]
+    majority, linear = picture_baselines(pictures[:60], targets[:60].tolist(), pictures[60:], targets[60:], ["a", "b"])
+    assert majority["name"] == "majority class" and majority["accuracy"] < 0.8
+    assert linear["name"] == "linear model on pixels" and linear["accuracy"] == linear["macro_f1"] == 1.0
+    alone = picture_baselines(pictures[:9], [1] * 9, pictures[60:], targets[60:], ["a", "b"])
+    assert alone[0]["accuracy"] == alone[1]["accuracy"]
+
+
+@pytest.mark.parametrize(("size", "step"), [((5, 7), (1, 1)), ((65, 40), (3, 3)), ((2, 97), (2, 4))])
+def test_large_pictures_are_shrunk_by_means(size: tuple, step: tuple):
+    pictures = np.random.default_rng(0).integers(0, 256, (3, *size, 3), dtype=np.uint8)
+    rows, columns = size[0] // step[0], size[1] // step[1]
+    expected = [
+        pictures[n, row * step[0] : (row + 1) * step[0], column * step[1] : (column + 1) * step[1], channel].mean()
+        for n in range(3)
+        for row in range(rows)
+        for column in range(columns)
+        for channel in range(3)
+    ]
+    assert np.allclose(_flat(pictures).ravel(), expected, atol=1e-3)
+    assert _flat(np.repeat(pictures[..., :1], 3, axis=3)).shape == (3, rows * columns), "grey counts once"

@@ -9,6 +9,7 @@ import click
 from headway.cli.common import emit, output_options
 
 EXAMPLE = "to be or not to be"
+PICTURE = "a grey picture"
 SHOWN_TOKENS = 12
 KINDS = ("attention", "cross", "feedforward")
 """What a block has, in the order in which a text passes it."""
@@ -70,7 +71,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
         "length": length,
         "flops_per_token": flops / length,
         "blocks": blocks,
-        **_path(pipe, text),
+        **_path(pipe, text if pipe.tokenizer is not None else PICTURE),
     }
 
 
@@ -103,7 +104,9 @@ def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
     """Name, kind and module of each part in the order in which a text passes them, and its FLOPs for each token."""
     length = model.config.max_length
     for prefix, stack in _stacks(model):
-        yield f"{prefix}embedding", "embedding", stack.embedding, 0.0
+        patches = getattr(model, "patches", None)
+        cut = 0.0 if patches is None else 2 * patches.pixels * model.config.d_model * (length - 1) / length
+        yield f"{prefix}embedding", "embedding", stack.embedding, cut
         for layer, block in enumerate(stack.blocks):
             for kind in KINDS:
                 part = getattr(block, kind)
@@ -165,12 +168,16 @@ def _path(pipe: Any, text: str) -> dict[str, Any]:
 
     from headway.models.inspect import attention_maps
 
-    model, tokenizer = pipe.model, pipe.tokenizer
+    model = pipe.model
     path: list[Row] = []
     hooks = [part.register_forward_hook(_noting(path, name)) for name, _, part, _ in _parts(model)]
-    decodes = hasattr(model, "stack") and model.stack.causal
-    ids = tokenizer.encode(text, special=not decodes)[: model.config.max_length] or [0]
-    read = torch.tensor([ids])
+    if getattr(model, "patches", None) is None:
+        decodes = hasattr(model, "stack") and model.stack.causal
+        ids = pipe.tokenizer.encode(text, special=not decodes)[: model.config.max_length] or [0]
+        read, tokens = torch.tensor([ids]), [pipe.tokenizer.decode([i], skip_special=False) for i in ids]
+    else:
+        read = torch.zeros(1, model.patches.channels, *model.patches.image_size)
+        tokens = ["class", *(f"patch {number + 1}" for number in range(model.patches.tokens - 1))]
     try:
         maps = attention_maps(model, *([read] if hasattr(model, "stack") else [read, read]))
     finally:
@@ -178,7 +185,8 @@ def _path(pipe: Any, text: str) -> dict[str, Any]:
             hook.remove()
     return {
         "text": text,
-        "tokens": [tokenizer.decode([i], skip_special=False) for i in ids],
+        "tokens": tokens,
+        "read": list(read.shape),
         "path": path,
         "attention": {kind: list(layers[0].shape) for kind, layers in maps.items() if layers},
     }
@@ -257,11 +265,11 @@ def _way(found: dict[str, Any]) -> list[str]:
     tokens = "|".join(token.replace("\n", "\\n") for token in found["tokens"][:SHOWN_TOKENS])
     more = " ..." if len(found["tokens"]) > SHOWN_TOKENS else ""
     lines = [
-        f"The way of {found['text'][:40]!r}, one text of {len(found['tokens'])} tokens:",
+        f"The way of {found['text'][:40]!r}, {len(found['tokens'])} tokens:",
         f"  {tokens[:90]}{more}",
         "",
     ]
-    lines.append(f"  {'ids':30}1 x {len(found['tokens'])}")
+    lines.append(f"  {'ids' if len(found['read']) == 2 else 'pixels':30}{' x '.join(map(str, found['read']))}")
     for step in found["path"]:
         stack, _, place = step["name"].rpartition("block ")
         if place[:1].isdigit() and not place.startswith("1 "):

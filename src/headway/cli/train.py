@@ -12,6 +12,7 @@ import click
 
 from headway.cli.common import emit, output_options
 from headway.cli.plan import PLANNED, lines, plan, plan_options
+from headway.data.detect import IMAGES
 from headway.errors import InputError, RunFailed
 from headway.training.config import TrainOptions, flag
 
@@ -92,14 +93,20 @@ def default_out(inputs: Sequence[str | Path]) -> Path:
     name = Path(inputs[0]).resolve().name if inputs else "run"
     if inputs and (wanted := dataset_id(inputs[0])) is not None:
         name = wanted.name.partition("/")[2]
-    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl", ".parquet"):
+    for ending in (".gz", ".txt", ".csv", ".tsv", ".jsonl", ".parquet", ".npz"):
         name = name.removesuffix(ending)
     if sides := sides_of(inputs):
         name += f"-{sides[1]}"
     return Path("runs") / (name or "run")
 
 
-USES = {"classification": "classify", "masked_lm": "fill", "embedding": "embed", "translation": "translate"}
+USES = {
+    "classification": "classify",
+    "image_classification": "classify",
+    "masked_lm": "fill",
+    "embedding": "embed",
+    "translation": "translate",
+}
 """The verb that uses a model, by its task; for a language model, generate."""
 
 
@@ -108,10 +115,11 @@ def summary(result: dict[str, Any], verdict: str) -> list[str]:
     names = ("bleu", "chrf", "mrr", "spearman", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
     numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result.get(name) is not None)
     use = USES.get(result["task"], "generate")
+    asked = "PICTURE" if result["task"] == IMAGES else '"..."'
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
         verdict,
-        f'saved in {result["out"]}: report.html shows it; headway {use} {result["out"]} "..." uses it',
+        f"saved in {result['out']}: report.html shows it; headway {use} {result['out']} {asked} uses it",
     ]
 
 
@@ -190,8 +198,8 @@ def command(
     planning: bool,
     **options: Any,
 ) -> None:
-    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder,
-    or a data set of the hub (owner/name, owner/name@revision:split).
+    """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder of
+    such files or of pictures by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
 
     The task, the columns, the tokenizer and the size are found by themselves and printed, each with the option that
     changes it.  Run the same command again to go on with a run that was stopped.

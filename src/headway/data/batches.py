@@ -54,6 +54,11 @@ class Batch:
         """How many real tokens there are, padding left out."""
         return self.ids.numel() if self.mask is None else int(self.mask.sum())
 
+    @property
+    def places(self) -> int:
+        """How many places for tokens there are, padding included."""
+        return self.ids.numel()
+
 
 @dataclass(frozen=True)
 class TargetBatch(Batch):
@@ -78,6 +83,33 @@ class TargetBatch(Batch):
     def tokens(self) -> int:
         """How many real target tokens there are."""
         return int((self.targets != IGNORED).sum())
+
+
+@dataclass(frozen=True)
+class ImageBatch(Batch):
+    """Pictures with a class each: ``ids`` are their numbers, float32 (B, C, H, W), no mask, ``targets`` (B,)."""
+
+    each: int = 1
+    """How many tokens the model makes of a picture."""
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """How many tokens each picture is, int64 (B,)."""
+        return torch.full((len(self.ids),), self.each)
+
+    def rows(self, index: torch.Tensor) -> "ImageBatch":
+        """Some pictures, by number int64 (N,)."""
+        return ImageBatch(self.ids[index], None, self.targets[index], self.each)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens all pictures are together."""
+        return len(self.ids) * self.each
+
+    @property
+    def places(self) -> int:
+        """The same: pictures have no padding."""
+        return self.tokens
 
 
 def on_device(batches: Iterable[Batch], device: torch.device | str) -> Iterator[Batch]:

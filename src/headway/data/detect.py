@@ -7,11 +7,13 @@ from headway.data.corpus import Corpus
 from headway.data.detect_pairs import called_like_sides, detect_scored_pairs, detect_translation
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues, check_column
+from headway.data.pictures import Pictures
 from headway.data.rows import missing_column
 from headway.data.table import Table
 from headway.errors import InputError
 
-TASKS = ("language_modeling", "classification", "masked_lm", "embedding", "translation", "summarize")
+IMAGES = "image_classification"
+TASKS = ("language_modeling", "classification", IMAGES, "masked_lm", "embedding", "translation", "summarize")
 """What can be asked for.  To summarise is to translate into fewer words: what is found is then "translation"."""
 
 TO_TEXT = ("translation", "summarize")
@@ -33,6 +35,13 @@ def detect(
     """
     if task is not None and task not in TASKS:
         raise InputError(f"there is no task {task!r}; expected one of {', '.join(TASKS)}.")
+    if isinstance(source, Pictures):
+        return _detect_pictures(source, text_column or label_column or second_column, task)
+    if task == IMAGES:
+        raise InputError(
+            f"{source.name}: holds no pictures; {IMAGES} needs a folder with a folder of pictures for each class, or "
+            "an .npz file of images and labels."
+        )
     if isinstance(source, Table) and source.beside is not None:
         return _detect_aligned(source, task)
     if isinstance(source, Corpus):
@@ -124,6 +133,17 @@ def _detect_aligned(source: Table, task: str | None) -> Detected:
     why = f"{task}, as asked" if task else "translation (--task language_modeling to read one after the other)"
     reason = f"{source.name}: each line with the same line of the other: {why}"
     return Detected("translation", SOURCE, None, [reason], TARGET)
+
+
+def _detect_pictures(source: Pictures, column: str | None, task: str | None) -> Detected:
+    if column is not None:
+        raise InputError(f"{source.name}: holds pictures, which are read as they are; name no column.")
+    if task not in (None, IMAGES):
+        raise InputError(f"{source.name}: holds pictures; they train {IMAGES}, not {task}.")
+    low, high = (f"{height} × {width}" for height, width in (min(source.sizes), max(source.sizes)))
+    sizes = f"all {low} pixels" if low == high else f"{low} to {high} pixels"
+    many = f"{len(source):,} pictures in {len(set(source.labels)):,} classes, {sizes}"
+    return Detected(IMAGES, None, None, [f"{source.name}: {many}: image classification"])
 
 
 def _detect_dialogues(source: Dialogues, column: str | None, task: str | None) -> Detected:

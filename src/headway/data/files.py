@@ -107,7 +107,10 @@ def folder_files(folder: Path) -> list[Path]:
     if files or shards:
         return files or shards
     if not seen:
-        raise InputError(f"{folder}: this folder is empty; expected .txt or .parquet files in it.")
+        raise InputError(
+            f"{folder}: this folder is empty; expected .txt or .parquet files in it, or a folder of pictures for each "
+            "class."
+        )
     example = seen[0].relative_to(folder)
     raise InputError(
         f"{folder}: no .txt or .parquet files in this folder, only others such as {example}; name the file to read."

@@ -1,9 +1,8 @@
 """One reader for every command: files in, a `Corpus` of running text or a `Table` out.
 
 .txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, and folders of .txt or
-.parquet.  A table with
-one column is running text: every row is a document.  A .jsonl whose objects have a list of "messages" is conversations,
-and so is ShareGPT's with a list of "conversations".
+.parquet; folders of pictures by class, and .npz.  A table with one column is running text: every row is a document.  A
+.jsonl whose objects have a list of "messages" is conversations, and so is ShareGPT's with a list of "conversations".
 """
 
 import hashlib
@@ -14,6 +13,7 @@ from headway.data.corpus import Corpus, Document, Source, file_source, row_chunk
 from headway.data.delimited import open_delimited
 from headway.data.dialogues import holds_dialogues, read_dialogues
 from headway.data.files import Tally, check_encoding, check_path, folder_files, kind, lines
+from headway.data.image_folder import are_pictures, read_pictures
 from headway.data.json_lines import open_json_lines
 from headway.data.parquet import open_parquet
 from headway.data.rows import BadRows, OpenTable, check_policy
@@ -36,7 +36,10 @@ def read(
     """
     check_policy(on_bad_row)
     check_encoding(encoding)
-    paths = input_paths([inputs] if isinstance(inputs, str | Path) else inputs)
+    inputs = [inputs] if isinstance(inputs, str | Path) else inputs
+    if are_pictures(inputs):
+        return read_pictures(inputs, on_bad_row)
+    paths = input_paths(inputs)
     texts = [path for path in paths if kind(path) == "text"]
     if texts and len(texts) < len(paths):
         table = next(path for path in paths if kind(path) != "text")

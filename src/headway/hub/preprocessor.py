@@ -76,6 +76,21 @@ def load_preprocessor(directory: str | Path) -> ImagePreprocessor:
         raise InputError(f"{path}: {error}") from None
 
 
+def preprocessor_of(model: Any, directory: str | Path) -> ImagePreprocessor:
+    """What a model directory says of its pictures, where its model reads what that makes of them.
+
+    Raises InputError for a model of other sizes, or of other channels than red, green and blue.
+    """
+    found, patches = load_preprocessor(directory), model.patches
+    if found.size != patches.image_size or patches.channels != 3:
+        height, width = patches.image_size
+        raise InputError(
+            f"{Path(directory) / FILE}: makes pictures of {found.size[0]} × {found.size[1]} pixels in 3 channels, "
+            f"but the model reads {height} × {width} in {patches.channels}."
+        )
+    return found
+
+
 def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) -> None:
     """Write the file beside a model, as ``transformers`` writes it for ViT.
 

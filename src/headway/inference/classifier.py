@@ -16,6 +16,16 @@ from headway.text.tokenizer import Tokenizer
 BATCH_TOKENS = 8192
 
 
+def answers(labels: Sequence[str], probabilities: Tensor) -> list[dict[str, Any]]:
+    """{"label", "score", "scores"} for each row of probabilities (N, C): the likeliest label, and all."""
+    results = []
+    for row in probabilities.tolist():
+        scores = dict(zip(labels, row, strict=True))
+        best = max(scores, key=scores.__getitem__)
+        results.append({"label": best, "score": scores[best], "scores": scores})
+    return results
+
+
 class Classifier:
     """An encoder or a decoder with a classification head, its tokenizer and the names of its labels."""
 
@@ -34,11 +44,7 @@ class Classifier:
         for i, one in enumerate(texts):
             if not isinstance(one, str):
                 raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
-        results = []
-        for row in self.probabilities(texts).tolist():
-            scores = dict(zip(self.labels, row, strict=True))
-            best = max(scores, key=scores.__getitem__)
-            results.append({"label": best, "score": scores[best], "scores": scores})
+        results = answers(self.labels, self.probabilities(texts))
         return results[0] if isinstance(text, str) else results
 
     @torch.no_grad()

@@ -16,6 +16,7 @@ from headway import __version__
 from headway.errors import InputError
 from headway.hub.directory import load_model, model_config, save_model
 from headway.hub.download import locate
+from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.inference.parity import Parity, compare
 from headway.models.baselines import BaselineConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead
@@ -27,7 +28,6 @@ from headway.training.run_directory import best_member
 
 RECORD = "headway_export.json"
 """What was written, from what, and how it was checked.  By it an earlier export is known, which may be replaced."""
-PREPROCESSOR = "preprocessor_config.json"
 
 
 @dataclass(frozen=True)

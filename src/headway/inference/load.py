@@ -2,14 +2,18 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from headway.errors import InputError
-from headway.hub.directory import check_reads_text, load_model, model_config, read_json
+from headway.hub.directory import load_model, model_config, read_json
 from headway.hub.download import locate
 from headway.hub.generation import TargetRules, target_rules
+from headway.hub.preprocessor import FILE as PREPROCESSOR
+from headway.hub.preprocessor import preprocessor_of
 from headway.inference.classifier import Classifier
 from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
+from headway.inference.image_classifier import ImageClassifier
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
 from headway.models.ensemble import Ensemble
@@ -17,7 +21,7 @@ from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHea
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
-Pipeline = Generator | Classifier | MaskFiller | Embedder | Translator
+Pipeline = Generator | Classifier | MaskFiller | Embedder | Translator | ImageClassifier
 
 
 def load(path: str | Path) -> Pipeline:
@@ -31,7 +35,8 @@ def load(path: str | Path) -> Pipeline:
     if not (directory / "config.json").exists():
         raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
     model = load_model(directory)
-    check_reads_text(model, directory)
+    if getattr(model, "patches", None) is not None:
+        return _image_classifier(model, directory)
     if isinstance(model, EncoderDecoder) and isinstance(model.head, TokenHead):
         words = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
         return Translator(model, words, target_rules(directory, model.config.vocab_size))
@@ -52,6 +57,24 @@ def load(path: str | Path) -> Pipeline:
     if isinstance(model, Encoder) and (model.head is None or isinstance(model.head, PoolingHead)):
         return Embedder(model, tokenizer)
     raise InputError(f"{directory / 'config.json'}: this model answers no task that is known here.")
+
+
+def _image_classifier(model: Any, directory: Path) -> ImageClassifier:
+    """Raises InputError for a model of images that is no classifier."""
+    if not isinstance(model.head, ClassificationHead):
+        raise InputError(
+            f"{directory}: is a model of images without a classifier, which gives vectors. From Python, "
+            "`headway.load_model` gives it, and `headway.data.images` makes of pictures what it reads; "
+            "`headway train FOLDER --from` it makes a classifier."
+        )
+    _check_one_label(directory)
+    if not (directory / PREPROCESSOR).exists():
+        raise InputError(
+            f"{directory}: is a model of images without {PREPROCESSOR}, which says how pictures become what it reads. "
+            "From Python, `headway.load_model` gives the model."
+        )
+    labels = _labels(directory, model.head.out.out_features)
+    return ImageClassifier(model, preprocessor_of(model, directory), labels)
 
 
 def _check_one_label(directory: Path) -> None:

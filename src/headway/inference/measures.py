@@ -6,11 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.data.corpus import Corpus
+from headway.data.decode import Decoded, decoded
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
 from headway.data.feed import pair_batches, row_batches, target_batches, text_batches
+from headway.data.image_feed import image_batches
 from headway.data.labels import labelled, leaks
+from headway.data.pictures import Pictures
 from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
@@ -18,6 +23,7 @@ from headway.inference.chat import chat_tokenizer
 from headway.inference.classifier import BATCH_TOKENS, Classifier
 from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
+from headway.inference.image_classifier import ImageClassifier
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
@@ -25,6 +31,7 @@ from headway.models.transformer import EncoderDecoder
 from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
 from headway.tasks.classification import Classification
 from headway.tasks.embedding import Embedding
+from headway.tasks.image_classification import ImageClassification
 from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.translation import Translation
 from headway.training.config import TrainOptions
@@ -32,6 +39,7 @@ from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.recipes.classification import held_out_rows, shortened, split_seed
 from headway.training.recipes.dialogue import dialogue_examples, dialogue_task, split_dialogues
 from headway.training.recipes.embedding import read_pairs, split_pairs, token_pairs
+from headway.training.recipes.image_classification import check_known, split_pictures
 from headway.training.recipes.language_modeling import Chunks, encode_text, held_out_part
 from headway.training.recipes.masked_lm import MASK_SHARE, encode_documents, held_out_batches, task_of
 from headway.training.recipes.prefix import joined, prefix_task
@@ -85,6 +93,8 @@ def measure(pipe: Pipeline, given: Given) -> dict[str, Any]:
         return _pair_metrics(pipe, given)
     if isinstance(pipe, Translator):
         return _translation_metrics(pipe, given)
+    if isinstance(pipe, ImageClassifier):
+        return _image_metrics(pipe, given)
     return _row_metrics(pipe, given)
 
 
@@ -192,6 +202,45 @@ def _warn_of_pairs(pairs: TextPairs, name: str, given: Given) -> None:
         )
     if both := leaks(known.sources, pairs.sources):
         said = f"{len(both):,} of {len(pairs):,} sources also occur in the training data: scores on them are too high"
+        warnings.warn(said, stacklevel=4)
+
+
+def _image_metrics(pipe: ImageClassifier, given: Given) -> dict[str, Any]:
+    """Pictures are read as they are, in the model's size."""
+    if not isinstance(given.source, Pictures):
+        raise InputError(f"{given.source.name}: a classifier of pictures is measured on pictures.")
+    found = decoded(given.source, pipe.preprocessor)
+    check_known(found.labels, pipe.labels, given.source.name)
+    index: Sequence[int] = range(len(found))
+    if given.same:
+        index = split_pictures(found, split_seed(given.before))[1].tolist()
+    else:
+        _warn_of_pictures(pipe, found, given)
+    number = {label: i for i, label in enumerate(pipe.labels)}
+    targets = np.array([number[found.labels[i]] for i in index], dtype=np.int64)
+    each = pipe.model.config.max_length
+    size = max(1, BATCH_TOKENS // each)
+    batches = image_batches(found.pixels[list(index)], targets, pipe.preprocessor, size, each)
+    return {**ImageClassification(pipe.labels).evaluate(pipe.model, batches), "examples": len(index)}
+
+
+def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: Given) -> None:
+    """Warn when pictures to be measured were trained on, as far as those are still there."""
+    data = given.facts.get("data", {})
+    files = data.get("inputs", [])
+    if not files or not all(Path(file).exists() for file in files):
+        return
+    try:
+        trained = read_input(files, given.options)[0]
+        if not isinstance(trained, Pictures) or trained.fingerprint != data.get("fingerprint"):
+            return
+        known = decoded(trained, pipe.preprocessor)
+    except InputError:
+        return
+    held_out = () if given.facts.get("validation") else split_pictures(known, split_seed(given.before))[1]
+    keys = set(known.keys) - {known.keys[i] for i in held_out}
+    if both := sum(key in keys for key in found.keys):
+        said = f"{both:,} of {len(found):,} pictures also occur in the training data: scores on them are too high"
         warnings.warn(said, stacklevel=4)
 
 

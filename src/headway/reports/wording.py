@@ -31,7 +31,7 @@ TITLES = {
     "classification": "Text classifier",
     "translation": "Translator",
     "embedding": "Text embedder",
-    "images": "Image classifier",
+    "image_classification": "Image classifier",
 }
 
 LOSS_UNITS = {
@@ -39,7 +39,7 @@ LOSS_UNITS = {
     "masked_lm": "nats per masked token",
     "translation": "nats per token",
     "classification": "nats per example",
-    "images": "nats per example",
+    "image_classification": "nats per example",
 }
 
 

@@ -1,5 +1,6 @@
-"""What a classifier must be ahead of: the most frequent label, and a linear model on word and character n-grams."""
+"""What a classifier must be ahead of: the most frequent label, and a linear model on n-grams, or on pixels."""
 
+import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from headway.tasks.classification import scores
 
 MOST_ROWS, MOST_CHARACTERS = 200_000, 20_000_000
 """What the linear model is fitted on at most: each character begins several n-grams, which are held in memory."""
+MOST_PICTURES, SIDE, LINEAR_C = 5_000, 32, 0.1
+"""Pictures that the linear model is fitted on at most, the longest side that it reads, and what weighs its errors."""
 ROWS_AT_ONCE = 10_000
 """Rows whose n-grams are held when the fitted model reads."""
 
@@ -31,6 +34,50 @@ def classification_baselines(
         "linear model on word and character n-grams": _linear(train_texts[:most], train_targets[:most], texts),
     }
     return [{"name": name, **_score(targets, guess, labels)} for name, guess in guesses.items()]
+
+
+def picture_baselines(
+    train: np.ndarray,
+    train_targets: Sequence[int],
+    pictures: np.ndarray,
+    targets: Sequence[int],
+    labels: Sequence[str],
+) -> list[dict[str, Any]]:
+    """accuracy and macro_f1 of both on ``pictures`` (N, H, W, C); the linear model reads pixels, shrunk where many."""
+    majority = Counter(train_targets).most_common(1)[0][0]
+    guesses = {
+        "majority class": np.full(len(targets), majority),
+        "linear model on pixels": _on_pixels(train[:MOST_PICTURES], train_targets[:MOST_PICTURES], pictures),
+    }
+    return [{"name": name, **_score(targets, guess, labels)} for name, guess in guesses.items()]
+
+
+def _on_pixels(train: np.ndarray, train_targets: Sequence[int], pictures: np.ndarray) -> np.ndarray:
+    """Predicted classes (N,) of logistic regression on pixels, each brought to mean 0 and deviation 1."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if len(set(train_targets)) < 2:
+        return np.full(len(pictures), train_targets[0])
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=LINEAR_C, max_iter=200, tol=1e-3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it could be fitted longer
+        model.fit(_flat(train), train_targets)
+    return model.predict(_flat(pictures))
+
+
+def _flat(pictures: np.ndarray) -> np.ndarray:
+    """(N, H, W, C) -> (N, F) float32: every n-th row and column the mean of n, so that sides have at most SIDE."""
+    _, height, width, channels = pictures.shape
+    step = -(-max(height, width) // SIDE)
+    rows, columns = max(1, height // step), max(1, width // step)
+    part = pictures[:, : rows * min(step, height), : columns * min(step, width)].astype(np.float32)
+    if step > 1:
+        part = part.reshape(len(part), rows, -1, columns, part.shape[2] // columns, channels).mean(axis=(2, 4))
+    if channels == 3 and bool((part == part[..., :1]).all()):
+        part = part[..., :1]  # grey
+    return part.reshape(len(part), -1)
 
 
 def _linear(train_texts: Sequence[str], train_targets: Sequence[int], texts: Sequence[str]) -> np.ndarray:

@@ -10,6 +10,7 @@ from headway.errors import InputError
 from headway.hub.directory import check_reads_text, load_model, model_config
 from headway.hub.download import locate
 from headway.hub.fingerprint import fingerprint
+from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.baselines import BaselineConfig
 from headway.models.dropout import set_dropout
 from headway.models.freeze import freeze
@@ -23,13 +24,27 @@ from headway.training.plan import Plan
 
 @dataclass(frozen=True)
 class Base:
-    """A loaded model with its tokenizer."""
+    """A loaded model with its tokenizer, or with what is done to pictures before it reads them."""
 
     path: Path
     model: nn.Module
-    tokenizer: Tokenizer
+    reader: Tokenizer | ImagePreprocessor
     fingerprint: str
     """of its files (``hub.fingerprint``)"""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That of a model of texts."""
+        if not isinstance(self.reader, Tokenizer):
+            raise TypeError("a model of pictures has no tokenizer")
+        return self.reader
+
+    @property
+    def preprocessor(self) -> ImagePreprocessor:
+        """What is done to pictures before a model of pictures reads them."""
+        if not isinstance(self.reader, ImagePreprocessor):
+            raise TypeError("a model of texts reads no pictures")
+        return self.reader
 
     @property
     def config(self) -> Any:
@@ -37,17 +52,24 @@ class Base:
         return model_config(self.model)
 
 
-def load_base(place: str) -> Base:
-    """The model of a run, of a Hugging Face directory or of an id of the hub.  Raises InputError when there is none."""
+def load_base(place: str, *, images: bool = False) -> Base:
+    """The model of a run, of a Hugging Face directory or of an id of the hub.
+
+    Raises InputError when there is none, and when it does not read what is to be learnt: ``images``, or else texts.
+    """
     path = locate(place).path
     if not path.is_dir():
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
         raise InputError(f"--from {place}: {what}.")
     model = load_model(path)
-    check_reads_text(model, path)
-    if isinstance(config := model_config(model), BaselineConfig):
-        raise InputError(f"{path}: is a baseline ({config.kind}), trained from scratch alone; name a Transformer.")
-    return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
+    if not images:
+        check_reads_text(model, path)
+        if isinstance(config := model_config(model), BaselineConfig):
+            raise InputError(f"{path}: is a baseline ({config.kind}), trained from scratch alone; name a Transformer.")
+        return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
+    if getattr(model, "patches", None) is None:
+        raise InputError(f"{path}: is a model of texts, which reads no pictures; name a ViT with --from.")
+    return Base(path, model, preprocessor_of(model, path), fingerprint(path))
 
 
 def take_stack(base: Base, path: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from headway.data.detect import TASKS
+from headway.data.detect import IMAGES, TASKS
+from headway.data.pictures import AUGMENT
 from headway.errors import InputError
 
 MODELS = {
@@ -52,6 +53,9 @@ class TrainOptions:
     preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"))
     tokenizer: str | None = option(None, "how text is cut into tokens", ("char", "word", "wordpiece", "bpe"))
     vocab: int | None = option(None, "how many tokens the tokenizer may have")
+    image_size: int | None = option(None, "side in pixels to which pictures are brought (images)")
+    patch_size: int | None = option(None, "side in pixels of what becomes one token (images)")
+    augment: str | None = option(None, "how pictures are changed in training [default: usual]", AUGMENT)
     length: int | None = option(None, "longest sequence in tokens")
     d_model: int | None = option(None, "width of the model")
     layers: int | None = option(None, "how many blocks")
@@ -123,6 +127,8 @@ class TrainOptions:
             "steps",
             "epochs",
             "vocab",
+            "image_size",
+            "patch_size",
             "length",
             "d_model",
             "layers",
@@ -159,7 +165,7 @@ class TrainOptions:
                 raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
         if (self.frozen or self.contrastive) and self.adapt:
             raise InputError("--adapt trains the whole model, which --frozen and --contrastive do not; choose one.")
-        for name in ("d_model", "layers", "heads", "preset", "tokenizer", "vocab"):
+        for name in (*OF_THE_BASE, "tokenizer", "vocab"):
             if getattr(self, name) is not None and self.from_model is not None:
                 raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
         if self.from_model is not None and self.model not in (None, "encoder-decoder", "decoder"):
@@ -180,18 +186,28 @@ class TrainOptions:
             raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
 
 
+OF_THE_BASE = ("d_model", "layers", "heads", "preset", "image_size", "patch_size")
+"""Options that a model has which a run begins from."""
 OF_THE_LOOP = (
     "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "optimizer", "learning_rate",
     "weight_decay", "schedule", "warmup", "clip", "dropout", "token_dropout", "label_smoothing", "r_drop",
     "layer_decay", "freeze", "lora", "extend_vocab", "average", "patience", "evaluations",
 )  # fmt: skip
 """Options of training a whole model step by step: a linear classifier on its vectors has none of these."""
+OF_TEXTS = (
+    "text_column", "label_column", "second_column", "encoding", "delimiter", "tokenizer", "vocab", "length",
+    "extend_vocab",
+)  # fmt: skip
+"""Options that mean something for texts alone."""
 FOR_TASK = {
-    **dict.fromkeys(("frozen", "contrastive", "adapt", "balance", "token_dropout"), ("classification",)),
+    **dict.fromkeys(OF_TEXTS, tuple(task for task in TASKS if task != IMAGES)),
+    **dict.fromkeys(("image_size", "patch_size", "augment"), (IMAGES,)),
+    **dict.fromkeys(("frozen", "contrastive", "adapt", "token_dropout"), ("classification",)),
+    "balance": ("classification", IMAGES),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
     "stream": ("language_modeling", "masked_lm"),
     "r_drop": ("classification", "translation"),
-    "label_smoothing": ("language_modeling", "classification", "translation"),
+    "label_smoothing": ("language_modeling", "classification", "translation", IMAGES),
     **dict.fromkeys(("bpe_dropout", "source_language", "target_language"), ("translation",)),
     "model": ("language_modeling", "classification", "translation"),
 }
@@ -208,9 +224,8 @@ def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()
         wanted = FOR_TASK.get(entry.name, (task,))
         if getattr(options, entry.name) != entry.default and not tasks & set(wanted):
             why = f" Found: {'; '.join(reasons)}." if reasons else ""
-            raise InputError(
-                f"--{flag(entry.name)} is for {' and '.join(wanted)}, and this is {task}; leave it out.{why}"
-            )
+            what = "texts" if entry.name in OF_TEXTS else " and ".join(wanted)
+            raise InputError(f"--{flag(entry.name)} is for {what}, and this is {task}; leave it out.{why}")
 
 
 def flag(name: str) -> str:

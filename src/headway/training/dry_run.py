@@ -153,4 +153,5 @@ def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float
 def _logits(plan: Plan, task: str) -> float:
     """The share of the positions that go through the vocabulary."""
     shares: dict[str, Any] = {"masked_lm": plan.mask_share, "classification": 0.0, "embedding": 0.0}
+    shares["image_classification"] = 0.0
     return float(shares.get(task, 1.0))

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from headway.data.feed import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
+from headway.data.image_feed import ImageFeed
 from headway.data.tokens import Tokens
+from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.ngram import ngram_baselines
 from headway.text.tokenizer import Tokenizer
 from headway.training.signs import Known
@@ -34,7 +36,7 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 def known_of(
     baselines: Sequence[dict[str, Any]],
     feed: Feed,
-    tokenizer: Tokenizer,
+    reader: Tokenizer | ImagePreprocessor,
     *,
     learning_rate: float = 0.0,
     pretrained: bool = False,
@@ -56,10 +58,12 @@ def known_of(
         "majority_f1": majority.get("macro_f1"),
         "linear": linear.get("accuracy"),
     }
-    if isinstance(feed, HeldOutText):
-        found |= _of_text(feed, tokenizer, with_bigrams="bigram" not in losses)
-    elif isinstance(feed, RowFeed):
-        found |= _of_rows(feed, tokenizer)
+    if isinstance(feed, ImageFeed):
+        found |= _of_images(feed)
+    elif isinstance(feed, HeldOutText) and isinstance(reader, Tokenizer):
+        found |= _of_text(feed, reader, with_bigrams="bigram" not in losses)
+    elif isinstance(feed, RowFeed) and isinstance(reader, Tokenizer):
+        found |= _of_rows(feed, reader)
     return Known(**found)
 
 
@@ -95,10 +99,23 @@ def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
         found["simple"] = _bigrams(_joined(written), _joined(wanted), tokenizer.target.vocab_size)
         found["paired"] = fitting_pairs(inputs, written, held_out, wanted)
     elif not isinstance(feed, PairFeed) and len(held_out) and isinstance(feed.train_targets[0], int | np.integer):
-        counts = Counter(map(int, feed.train_targets))
-        chances = [(counts[int(target)] + 1) / (len(inputs) + len(counts)) for target in feed.held_out_targets]
-        found |= {"one_target": _most_frequent(feed.train_targets), "chance": float(-np.log(chances).mean())}
+        found |= _of_classes(feed.train_targets, feed.held_out_targets)
     return found
+
+
+def _of_classes(train: Sequence[int], held_out: Sequence[int]) -> dict[str, Any]:
+    """How even the classes are, and the held-out loss of guessing by their frequencies."""
+    counts = Counter(map(int, train))
+    chances = [(counts[int(target)] + 1) / (len(train) + len(counts)) for target in held_out]
+    return {"one_target": _most_frequent(list(map(int, train))), "chance": float(-np.log(chances).mean())}
+
+
+def _of_images(feed: ImageFeed) -> dict[str, Any]:
+    rows = [hash(picture.tobytes()) for picture in feed.train]
+    trained = set(rows)
+    leaked = sum(hash(picture.tobytes()) in trained for picture in feed.held_out) / max(1, len(feed.held_out))
+    found = {"examples": len(feed.held_out), "leaked": leaked, "alike": _most_frequent(rows)}
+    return found | _of_classes(feed.train_targets, feed.held_out_targets)  # type: ignore[arg-type]
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> np.ndarray:

@@ -32,7 +32,7 @@ def measured(
         plan = replace(plan, precision=precision)
         why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
-    plan = replace(plan, shares=share_count(model, task, feed.next(Position())[0].ids.numel()))
+    plan = replace(plan, shares=share_count(model, task, feed.next(Position())[0].places))
     cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, sample)
     if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))

@@ -52,6 +52,8 @@ def _knobs(plan: Plan | None) -> list[str]:
         half = f"--batch-{name} {size // 2} --accumulate {2 * plan.accumulate}"
         batch = f"{half} (now {size} and {plan.accumulate}: as much in each step)"
     length = f"--length below {plan.length} (less of each text)"
+    if plan.patches:
+        length = f"a larger --patch-size or a smaller --image-size (now {plan.length} tokens of a picture)"
     now = f"a smaller --preset, --d-model (now {plan.config.d_model}) or --layers (now {plan.config.n_layers})"
     return [batch, length, *([] if plan.precision == "bfloat16" else [precision]), f"{now} (another model)"]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.patches import Patches
 from headway.training.config import TrainOptions
 from headway.training.optim import MUON_RATE
 
@@ -79,11 +80,23 @@ class Plan:
     """masked_lm: the share of tokens to be predicted"""
     whole_words: bool = False
     """masked_lm: whether whole words are hidden"""
+    patches: dict[str, Any] | None = None
+    """images: the fields of Patches, how pictures are cut"""
+    augment: str = "none"
+    """images: what is done to pictures in training (``data.augment``)"""
 
     @property
     def config(self) -> Any:
         """The model's configuration: a TransformerConfig, or a BaselineConfig, which has the fields that plans read."""
         return (BaselineConfig if "kind" in self.model else TransformerConfig).from_dict(self.model)
+
+    @property
+    def cut(self) -> Patches:
+        """How pictures are cut.  Raises ValueError for a plan of a model of texts."""
+        if self.patches is None:
+            raise ValueError("this plan is of a model that reads no pictures")
+        image, patch = tuple(self.patches["image_size"]), tuple(self.patches["patch_size"])
+        return Patches(image, patch, self.patches["channels"])
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""

@@ -12,6 +12,7 @@ from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
 from headway.data.fetched import fetched, remote_shards
 from headway.data.files import kind
+from headway.data.image_folder import are_pictures
 from headway.data.read import input_paths, read, text_corpus
 from headway.data.shards import LARGE, Shard, local_shard, sample_table
 from headway.data.streamed import Streamed
@@ -52,7 +53,7 @@ def read_input(
         otherwise = "" if options.task else " (--task language_modeling if they are one text after the other)"
         table = read_aligned(first, second, encoding=options.encoding, otherwise=otherwise)
         return table, detect(table, task=options.task)
-    if options.task is None and are_files_of_lines(inputs):
+    if options.task is None and are_files_of_lines(inputs) and not are_pictures(inputs):
         _check_one_text(inputs, options.encoding)
     source = _large_text(inputs, options.task, columns) or read(
         inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
@@ -100,6 +101,8 @@ def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[st
 
     So a table of which one column is wanted, as a stream, is not held in memory to find that out.
     """
+    if are_pictures(inputs):
+        return None
     paths = input_paths(inputs)
     if not all(kind(path) == "parquet" for path in paths):
         return None

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from headway.data.corpus import Corpus
+from headway.data.detect import IMAGES
 from headway.data.detected import Detected
 from headway.data.feed import Feed
 from headway.data.table import Table
@@ -58,8 +59,9 @@ def prepare(
     progress: Silent,
 ) -> Prepared:
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
-    tokenizer = Tokenizer.load(run.path) if earlier is not None else None
-    base = load_base(options.from_model) if options.from_model is not None else None
+    images = found.task == IMAGES
+    tokenizer = Tokenizer.load(run.path) if earlier is not None and not images else None
+    base = load_base(options.from_model, images=images) if options.from_model is not None else None
     if base is not None and (member := best_member(base.path)):
         progress.say(f"{base.path}: holds several classifiers that answer together; begun is from {member}, the best")
     if base is not None and options.adapt:
@@ -93,11 +95,10 @@ def say_data(data: Recipe, progress: Silent) -> None:
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
     if "classes" in facts:
         progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
-    progress.say(
-        f"tokenizer: {data.tokenizer.kind}, {data.tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)"
-    )
-    if data.tokenizer.sampled:
-        progress.say(f"the tokenizer was trained on a sample of {data.tokenizer.trained_on_characters:,} characters")
+    if isinstance(tokenizer := data.reader, Tokenizer):
+        progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)")
+        if tokenizer.sampled:
+            progress.say(f"the tokenizer was trained on a sample of {tokenizer.trained_on_characters:,} characters")
     for warning in facts["warnings"]:
         progress.warn(warning)
     for baseline in data.baselines:

@@ -17,6 +17,7 @@ from torch import nn
 from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.hub.kept import CONFIG, GENERATION
+from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.models.lora import merged
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.storage import append_line, write_json
@@ -182,32 +183,28 @@ class RunDirectory:
             raise InputError("--tensorboard needs TensorBoard: pip install 'headway[track]'.") from None
         self._board = SummaryWriter(str(self.path / "tensorboard"))
 
-    def save_tokenizer(self, tokenizer: Tokenizer, max_length: int) -> None:
-        """Write tokenizer.json and tokenizer_config.json."""
-        tokenizer.save(self.path, max_length=max_length)
+    def save_reader(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
+        """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json."""
+        if isinstance(reader, ImagePreprocessor):
+            save_preprocessor(reader, self.path)
+        else:
+            reader.save(self.path, max_length=max_length)
 
-    def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
+    def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
         """Write config.json and model.safetensors, and generation_config.json for a model that writes.
 
         Raises SaveFailed when that is impossible; what was there before is as it was.
         What a base said of how to generate is kept, and the tokens that it names where the tokenizer names none.
         """
         kept, known = (getattr(model, "kept", {}).get(file, {}) for file in (CONFIG, GENERATION))
-        ids = _token_ids(tokenizer, {**kept, **known})
-        if isinstance(model, Decoder) and labels and ids["pad_token_id"] is None:
-            ids["pad_token_id"] = ids["eos_token_id"]  # by which other programs find a text's last token
-        entries: dict[str, Any] = dict(ids)
-        if isinstance(model, Encoder):
-            entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
+        entries = _of_tokenizer(model, reader, labels, {**kept, **known}) if isinstance(reader, Tokenizer) else {}
         if labels:
             entries |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
             entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
         if isinstance(model, EncoderDecoder):
             usual: dict[str, Any] = {"num_beams": 5, "max_length": model.config.max_length}
             start = known.get("decoder_start_token_id", kept.get("decoder_start_token_id"))
-            entries["decoder_start_token_id"] = ids["eos_token_id"] if start is None else start
-            if tokenizer.target_start:  # the language of the targets
-                entries["forced_bos_token_id"] = tokenizer.target_start[-1]
+            entries["decoder_start_token_id"] = entries["eos_token_id"] if start is None else start
         else:
             usual = {"do_sample": True, "temperature": 0.8}
         with saving(self.path / "model.safetensors", 4 * sum(p.numel() for p in model.parameters())):
@@ -240,11 +237,23 @@ class Onlooker(RunDirectory):
     def open_board(self) -> None:
         """Nothing."""
 
-    def save_tokenizer(self, tokenizer: Tokenizer, max_length: int) -> None:
+    def save_reader(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
         """Nothing."""
 
-    def save_model(self, model: nn.Module, tokenizer: Tokenizer, labels: list[str]) -> None:
+    def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
         """Nothing."""
+
+
+def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, labels: list[str], known: dict[str, Any]) -> dict[str, Any]:
+    """Entries of ``config.json`` that name tokens."""
+    entries = _token_ids(tokenizer, known)
+    if isinstance(model, Decoder) and labels and entries["pad_token_id"] is None:
+        entries["pad_token_id"] = entries["eos_token_id"]  # by which other programs find a text's last token
+    if isinstance(model, Encoder):
+        entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
+    if isinstance(model, EncoderDecoder) and tokenizer.target_start:  # the language of the targets
+        entries["forced_bos_token_id"] = tokenizer.target_start[-1]
+    return entries
 
 
 def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:

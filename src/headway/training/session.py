@@ -113,7 +113,7 @@ def run_training(
             if earlier is None:
                 plan, recipe = prepared.plan, prepared.recipe
                 whole, learning = count_parameters(prepared.model)
-                run.save_tokenizer(recipe.tokenizer, plan.config.max_length)
+                run.save_reader(recipe.reader, plan.config.max_length)
                 run.update(
                     headway=versions()["headway"],
                     task=found.task,
@@ -269,7 +269,7 @@ def _train(
 
     def keep_best() -> None:
         with out_of_memory("while the model was saved", plan):
-            run.save_model(put_together(model, twin), recipe.tokenizer, recipe.labels)
+            run.save_model(put_together(model, twin), recipe.reader, recipe.labels)
 
     job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, sample)
     job.ranks, job.workers = ranks, options.workers
@@ -303,7 +303,7 @@ def _known(prepared: Prepared) -> Known:
     recipe, plan = prepared.recipe, prepared.plan
     trained_before = plan.base is not None and not recipe.new_head
     rate = plan.learning_rate
-    return known_of(recipe.baselines, prepared.feed, recipe.tokenizer, learning_rate=rate, pretrained=trained_before)
+    return known_of(recipe.baselines, prepared.feed, recipe.reader, learning_rate=rate, pretrained=trained_before)
 
 
 def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Silent) -> None:
@@ -346,7 +346,7 @@ def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progre
     if health.word != LEARNING:
         progress.warn(str(health))
     progress.evaluated(1.0, prepared.task.cost(metrics))
-    run.save_model(prepared.model, prepared.recipe.tokenizer, prepared.recipe.labels)
+    run.save_model(prepared.model, prepared.recipe.reader, prepared.recipe.labels)
     _finish(run, State(best_metrics=metrics, seconds=time.monotonic() - started), started)
 
 

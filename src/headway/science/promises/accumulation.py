@@ -6,14 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import IGNORED, Batch, TargetBatch, pad
+from headway.data.batches import IGNORED, Batch, ImageBatch, TargetBatch, pad
 from headway.inference.classifier import Classifier
+from headway.inference.image_classifier import ImageClassifier
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
 from headway.models.transformer import EncoderDecoder
 from headway.science.promises.check import Check, difference
 from headway.science.promises.samples import Subject, different_lengths
 from headway.tasks.classification import Classification
+from headway.tasks.image_classification import ImageClassification
 from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.masked_lm import MaskedLM
 from headway.tasks.task import Task
@@ -77,7 +79,12 @@ def _task(subject: Subject) -> tuple[Task, Batch]:
     """What the model is trained for, and five texts with what is wanted of each."""
     pipe: Any = subject.pipe
     model: Any = subject.one
-    texts = subject.texts(different_lengths(min(LONGEST, subject.longest)))
+    lengths = different_lengths(min(LONGEST, subject.longest))
+    if isinstance(pipe, ImageClassifier):
+        pixels = torch.stack(subject.inputs(lengths))
+        classes = torch.arange(len(pixels)) % len(pipe.labels)
+        return ImageClassification(pipe.labels), ImageBatch(pixels, None, classes, model.config.max_length)
+    texts = subject.texts(lengths)
     ids, mask = pad(texts)
     if isinstance(model, EncoderDecoder):
         lengths = different_lengths(min(LONGEST, model.config.max_length))[::-1]

@@ -19,6 +19,7 @@ NEW, LONGEST = 8, 32
 """Tokens that are written at most, and that are read before: without a cache, all of them for each new one."""
 ANSWERS = {
     "classification": "logits of the classes",
+    "image_classification": "logits of the classes",
     "embedding": "vectors",
     "masked_lm": "logits of every token",
     "language_modeling": "logits of every token, and what is written greedily",
@@ -32,14 +33,16 @@ def check_batch(subject: Subject) -> Check:
     What is written is written without the cache, which has a check of its own.
     """
     lengths = different_lengths(subject.longest)
-    texts = subject.texts(lengths)
+    texts = subject.inputs(lengths)
     value, largest = 0.0, 0.0
     for left in (False, True) if isinstance(subject.model, Decoder) else (False,):
         together = read(subject, subject.model, texts, left=left)
         for text, answer in zip(texts, together, strict=True):
             alone = read(subject, subject.model, [text])[0]
             value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
-    what = f"{ANSWERS[subject.pipe.task]}: {len(texts)} texts of {min(lengths)} to {max(lengths)} tokens together"
+    asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
+    asked = "pictures" if subject.pipe.tokenizer is None else asked
+    what = f"{ANSWERS[subject.pipe.task]}: {len(texts)} {asked} together"
     problem, more = None, {}
     if subject.writes:
         texts = subject.texts(different_lengths(min(LONGEST, subject.longest)))

@@ -36,7 +36,7 @@ def _continue(subject: Subject) -> Beside:
     """Prompts of different lengths continued together; one of them leaves while the others go on."""
     model: Any = subject.model
     context = model.config.max_length
-    forbidden = sorted(number for number in subject.pipe.tokenizer.special_ids if number < subject.rows)
+    forbidden = sorted(number for number in subject.tokenizer.special_ids if number < subject.rows)
     beside = Beside(model, forbidden)
     texts = subject.texts([min(length, max(1, context // 2)) for length in PROMPTS])
     steps = decode(beside, texts, Sampling(temperature=0), max_tokens=NEW, context=context, forbidden=forbidden)

@@ -30,7 +30,7 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     more = {"transformers": parity.version, "tokens_equal": parity.tokens_equal}
     if not found.made:
         return Check(NAME, f"{what}, read by {readers[0]}", value, BOUND, parity.problem, more=more)
-    texts = subject.texts(different_lengths(subject.longest))
+    texts = subject.inputs(different_lengths(subject.longest))
     before, after = (read(subject, load_model(place), texts) for place in (directory, folder))
     answers = zip(before, after, strict=True)
     value = worst(value, *(difference(one, other) for one, other in answers))

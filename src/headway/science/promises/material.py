@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.data.corpus import Corpus
+from headway.data.detect import IMAGES
 from headway.data.dialogues import KEY, Dialogues
 from headway.data.labels import labelled
 from headway.data.table import Table
@@ -44,6 +47,8 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
     """
     data, task = facts.get("data", {}), facts.get("task", "")
     files = [str(file) for file in data.get("inputs", [])]
+    if task == IMAGES:
+        return None  # to look through a folder of pictures takes long; what is learnt here does not matter
     if not files or sum(_size(Path(file)) for file in files) > MOST_BYTES:
         return None
     columns = data.get(TEXT), data.get(SECOND)
@@ -61,6 +66,8 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
 def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) -> Material:
     """Texts of random tokens of the model's own vocabulary."""
     pipe: Any = subject.pipe
+    if pipe.task == IMAGES:
+        return _pictures(subject, folder)
     draw = random.Random(0)
     words = _Words(pipe.tokenizer, subject.rows, draw)
     options: dict[str, Any]
@@ -85,6 +92,17 @@ def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) 
     if pipe.task == "translation" and pipe.tokenizer.lacks_target_language:
         options["target_language"] = min(pipe.tokenizer.languages)
     return Material(file, {"task": pipe.task, **options}, "made-up texts")
+
+
+def _pictures(subject: Subject, folder: Path) -> Material:
+    """Random pictures in the size that the model reads, with its own classes in turn."""
+    pipe: Any = subject.pipe
+    labels = (pipe.labels * ROWS)[: max(ROWS, 2 * len(pipe.labels))]
+    draw = np.random.default_rng(0)
+    images = draw.integers(0, 256, (len(labels), *pipe.preprocessor.size, 3), dtype=np.uint8)
+    file = folder / "made-up.npz"
+    np.savez(file, images=images, labels=np.array(labels))
+    return Material(file, {"task": IMAGES}, "made-up pictures")
 
 
 class _Words:

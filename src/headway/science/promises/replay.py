@@ -5,9 +5,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from headway.data.detect import IMAGES
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
+from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.inference.classifier import Classifier
+from headway.inference.image_classifier import ImageClassifier
 from headway.science.promises.check import DoesNotApply
 from headway.science.promises.material import Material, made_up, own_data
 from headway.science.promises.samples import Subject
@@ -66,7 +69,7 @@ class Replay:
     """What is trained again, on what, and how much of it there is."""
 
     material: Material
-    tokenizer: Tokenizer
+    reader: Tokenizer | ImagePreprocessor
     options: dict[str, Any]
     """options of ``train`` that are not as they are by default"""
     facts: dict[str, Any] | None
@@ -78,7 +81,10 @@ class Replay:
         """Make the directory of a run of which nothing has been trained; none for a new run."""
         if self.facts is not None:
             run.mkdir()
-            self.tokenizer.save(run)
+            if isinstance(self.reader, ImagePreprocessor):
+                save_preprocessor(self.reader, run)
+            else:
+                self.reader.save(run)
             write_json(run / "headway.json", self.facts)
 
     def words(self, run: Path, save_every: str) -> list[str]:
@@ -96,7 +102,7 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
     that no run left, begin from the model itself.  Raises DoesNotApply for what is not trained in steps, and InputError
     for a run whose records cannot be followed.
     """
-    if isinstance(subject.pipe, Classifier) and len(subject.pipe.labels) < 2:
+    if isinstance(subject.pipe, Classifier | ImageClassifier) and len(subject.pipe.labels) < 2:
         raise DoesNotApply("it has one class, of which nothing can be learnt")
     member = best_member(directory)
     directory = (directory if member is None else directory / member).absolute()
@@ -111,9 +117,9 @@ def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Re
     length = max(1, min(subject.longest, tokens))
     material = made_up(subject, {}, length, folder)
     options = {**material.options, **size.options(), "from_model": str(directory), "batch_tokens": tokens}
-    if subject.pipe.task != "translation":
+    if subject.pipe.task not in ("translation", IMAGES):
         options["length"] = length
-    return Replay(material, subject.pipe.tokenizer, options, None, 6.0 * size.weights * tokens * size.steps)
+    return Replay(material, subject.reader, options, None, 6.0 * size.weights * tokens * size.steps)
 
 
 def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
@@ -123,7 +129,7 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
         raise DoesNotApply("it was fitted in closed form, without steps that could be taken up")
     plan = replace(
         plan,
-        length=min(plan.length, size.tokens),
+        length=plan.length if plan.patches else min(plan.length, size.tokens),
         batch_tokens=min(plan.batch_tokens, size.tokens),
         accumulate=min(plan.accumulate, MOST_BATCHES),
         grow_batch=min(plan.grow_batch, MOST_BATCHES),
@@ -143,7 +149,7 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
         facts["base"] = {"path": chosen.from_model, "fingerprint": fingerprint(directory)}
     each = 6.0 * plan.batch_tokens * plan.accumulate * plan.grow_batch
     each += ORTHOGONAL * plan.config.d_model if plan.optimizer == "muon" else 0.0
-    return Replay(material, subject.pipe.tokenizer, options, facts, size.weights * each * size.steps)
+    return Replay(material, subject.reader, options, facts, size.weights * each * size.steps)
 
 
 OTHERWISE = (
@@ -162,7 +168,11 @@ def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory:
         if entry.name not in OTHERWISE and getattr(before, entry.name) != entry.default
     }
     length = plan.length // 2 if before.model == "decoder" else plan.length
-    asked = {**kept, **common, "batch_tokens": plan.batch_tokens, "length": max(1, length)}
+    asked = {**kept, **common, "batch_tokens": plan.batch_tokens}
+    if plan.patches is None:
+        asked["length"] = max(1, length)
+    elif before.from_model is None:
+        asked["patch_size"] = plan.cut.patch_size[0]
     asked |= {"accumulate": plan.accumulate, "grow_batch": plan.grow_batch}
     if before.from_model is not None:
         asked["from_model"] = str(directory)

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from headway.data.batches import pad
 from headway.generation.decode import left_padded
 from headway.hub.directory import model_config
+from headway.hub.preprocessor import ImagePreprocessor
 from headway.inference.embedder import Embedder
+from headway.inference.image_classifier import ImageClassifier
 from headway.inference.load import Pipeline
 from headway.inference.windows import frame
 from headway.models.ensemble import Ensemble
@@ -42,6 +44,18 @@ class Subject:
         return self.model.members[0] if isinstance(self.model, Ensemble) else self.model  # type: ignore[return-value]
 
     @property
+    def reader(self) -> Tokenizer | ImagePreprocessor:
+        """What turns inputs into what the model reads."""
+        return self.pipe.preprocessor if isinstance(self.pipe, ImageClassifier) else self.pipe.tokenizer
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That of a model of texts."""
+        if self.pipe.tokenizer is None:
+            raise TypeError("a model of pictures has no tokenizer")
+        return self.pipe.tokenizer
+
+    @property
     def writes(self) -> bool:
         """Whether it writes text, token by token."""
         return self.pipe.task in ("language_modeling", "translation")
@@ -58,9 +72,17 @@ class Subject:
         config = self.model.encoder_config if isinstance(self.model, EncoderDecoder) else model_config(self.model)
         return min(config.max_length, LONGEST)
 
+    def inputs(self, lengths: Sequence[int], seed: int = 0) -> list[Any]:
+        """``texts``, or for a model of pictures as many random pictures, float32 (C, H, W) each, of its one size."""
+        patches = getattr(self.one, "patches", None)
+        if patches is None:
+            return self.texts(lengths, seed)
+        draw = torch.Generator().manual_seed(seed)
+        return [torch.randn(patches.channels, *patches.image_size, generator=draw) for _ in lengths]
+
     def texts(self, lengths: Sequence[int], seed: int = 0) -> list[list[int]]:
         """Ids of so many tokens, with what the tokenizer puts around a text where this is no running text."""
-        tokenizer = self.pipe.tokenizer
+        tokenizer = self.tokenizer
         running = isinstance(self.model, Decoder) and self.pipe.task == "language_modeling"
         front, back = ([], []) if running else frame(tokenizer)
         draw = random.Random(seed)
@@ -91,12 +113,14 @@ def ordinary(tokenizer: Tokenizer, rows: int) -> list[int]:
 
 
 @torch.no_grad()
-def read(subject: Subject, model: nn.Module, texts: Sequence[Sequence[int]], *, left: bool = False) -> list[Tensor]:
-    """What a model answers to texts that are read together, for each text by itself, without padding.
+def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool = False) -> list[Tensor]:
+    """What a model answers to texts (or pictures) that are read together, for each by itself, without padding.
 
     Logits (T, V) of every token, or one answer (C,) or (D,) for the text.  An encoder-decoder reads them as sources,
     with targets that depend on the length of each.
     """
+    if isinstance(texts[0], Tensor):
+        return list(model(torch.stack(list(texts))).float())
     ids, mask = left_padded(texts, "cpu") if left else pad(texts)
     mask = None if mask is None or bool(mask.all()) else mask
     if isinstance(model, EncoderDecoder):

@@ -6,6 +6,7 @@ from headway.errors import InputError
 from headway.training.recipes.classification import ClassificationRecipe
 from headway.training.recipes.dialogue import DialogueRecipe
 from headway.training.recipes.embedding import EmbeddingRecipe
+from headway.training.recipes.image_classification import ImageRecipe
 from headway.training.recipes.language_modeling import LanguageModelRecipe
 from headway.training.recipes.masked_lm import MaskedLMRecipe
 from headway.training.recipes.prefix import PrefixRecipe
@@ -16,6 +17,7 @@ from headway.training.recipes.translation import TranslationRecipe
 RECIPES: dict[str, type[Recipe]] = {
     "classification": ClassificationRecipe,
     "embedding": EmbeddingRecipe,
+    "image_classification": ImageRecipe,
     "language_modeling": LanguageModelRecipe,
     "masked_lm": MaskedLMRecipe,
     "translation": TranslationRecipe,

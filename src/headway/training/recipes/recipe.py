@@ -11,6 +11,7 @@ from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.feed import Feed
 from headway.data.table import Table
+from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
@@ -56,6 +57,11 @@ class Recipe(ABC):
     """the classes of a classifier in order, or nothing"""
     new_head: bool = False
     """whether the base lacks the head that the task needs, so that it begins with one that knows nothing"""
+
+    @property
+    def reader(self) -> Tokenizer | ImagePreprocessor:
+        """What turns inputs into what the model reads; it is written beside the model."""
+        return self.tokenizer
 
     @abstractmethod
     def __init__(self, given: Ingredients):

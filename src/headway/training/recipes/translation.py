@@ -261,7 +261,7 @@ def _between(base: Base, options: TrainOptions) -> Base:
         tokenizer = tokenizer.with_languages(source=options.source_language, target=options.target_language)
     if tokenizer.lacks_target_language:
         raise InputError(f"{base.path}: writes many languages; say which targets are in with --target-language.")
-    return replace(base, tokenizer=tokenizer)
+    return replace(base, reader=tokenizer)
 
 
 def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:

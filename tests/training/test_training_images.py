@@ -1,0 +1,291 @@
+"""From pictures to a classifier and back: trained, taken up again, loaded, measured, read by other programs."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import numpy as np
+import pytest
+import torch
+from faults_harness import KILL, Forker, outcome, words
+from faults_hooks import AT_STEP
+
+import headway
+from headway.data.image_feed import ImageFeed
+from headway.data.windows import Position
+from headway.errors import InputError
+from headway.hub.preprocessor import ImagePreprocessor
+from headway.inference.evaluation import evaluate
+from headway.inference.image_classifier import ImageClassifier
+from headway.science.promises.accumulation import check_accumulation
+from headway.science.promises.batch import check_batch
+from headway.science.promises.replay import replay
+from headway.science.promises.samples import Subject
+from headway.training.ahead import Ahead
+from headway.training.evidence import known_of
+
+Image = pytest.importorskip("PIL.Image")
+SMALL = {
+    **{"d_model": 32, "layers": 2, "heads": 2, "batch_size": 16, "threads": 1, "precision": "float32"},
+    **{"steps": 30, "evaluations": 3, "learning_rate": 3e-3, "optimizer": "adamw"},
+}
+
+
+def stripes(folder: Path, classes: dict[str, bool], each: int = 29, seed: int = 0) -> Path:
+    """Pictures with stripes from top to bottom or from left to right, of several sizes and modes, with noise."""
+    draw = np.random.default_rng(seed)
+    for label, upright in classes.items():
+        (folder / label).mkdir(parents=True)
+        for number in range(each):
+            height, width = draw.integers(11, 23, 2)
+            lines = np.broadcast_to(
+                (np.arange(width if upright else height) // 3 % 2) * 150,
+                (width, height) if not upright else (height, width),
+            )
+            picture = (lines if upright else lines.T) + draw.integers(0, 100, (height, width))
+            mode, ending = (("L", "png"), ("RGB", "png"), ("P", "png"), ("RGB", "jpg"))[number % 4]
+            Image.fromarray(picture.astype(np.uint8)).convert(mode).save(folder / label / f"{number:02}.{ending}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stripes(tmp_path_factory.mktemp("pictures") / "stripes", {"columns": True, "rows": False})
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run; look, but do not write."""
+    out = tmp_path_factory.mktemp("runs") / "stripes"
+    found = headway.train(folder, out=out, quiet=True, **SMALL)
+    assert found["task"] == "image_classification" and found["accuracy"] > 0.8
+    assert [line["name"] for line in found["baselines"]] == ["majority class", "linear model on pixels"]
+    return out
+
+
+@pytest.fixture(scope="module")
+def clf(run: Path) -> Any:
+    return headway.load(run)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_is_recorded(run: Path, folder: Path):
+    facts = json.loads((run / "headway.json").read_text())
+    assert facts["labels"] == ["columns", "rows"] and facts["data"]["classes"] == {"columns": 29, "rows": 29}
+    assert facts["data"]["train"] == "52 pictures" and facts["data"]["held_in_memory"].endswith(" MB")
+    assert {"pictures", "patches", "augmentation"} <= {line["what"] for line in facts["decisions"]}
+    assert {"preprocessor_config.json", "report.html"} <= {path.name for path in run.iterdir()}
+    assert (
+        not list(run.glob("tokenizer*")) and "Image classifier trained on stripes" in (run / "report.html").read_text()
+    )
+
+
+@torch.no_grad()
+def test_transformers_reads_the_same_pictures_and_gives_the_same_logits(run: Path, clf: Any, folder: Path):
+    import transformers
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    theirs = transformers.ViTForImageClassification.from_pretrained(run).eval()
+    processor = ViTImageProcessorPil.from_pretrained(run)
+    pictures = [Image.open(path) for path in files(folder)]
+    expected = theirs(**processor(pictures, return_tensors="pt")).logits
+    ours = torch.cat(list(clf._logits(files(folder))))
+    assert ours.std() > 0.1 and (ours - expected).abs().max() <= 1e-4
+    best = expected.argmax(dim=-1).tolist()
+    assert [one["label"] for one in clf(files(folder))] == [theirs.config.id2label[i] for i in best]
+
+
+def test_files_arrays_and_lists(clf: Any, folder: Path):
+    assert isinstance(clf, ImageClassifier) and clf.task == "image_classification" and clf.tokenizer is None
+    path = folder / "rows" / "01.png"
+    one = clf(path)
+    assert set(one) == {"label", "score", "scores"} and one["score"] == max(one["scores"].values())
+    assert sum(one["scores"].values()) == pytest.approx(1, abs=1e-5)
+    array = np.array(Image.open(path))
+    both = clf([str(path), array, array / 255, array[:, :, :1]])
+    assert [answer["scores"]["rows"] for answer in both] == pytest.approx([one["scores"]["rows"]] * 4, abs=1e-5)
+    assert len(clf(np.stack([array] * 3))) == 3 and clf([]) == []
+    for wrong, said in (
+        (array * 2.0, r"picture 0: float numbers from .*, expected 0 \(black\) to 1"),
+        (array[None][:, :, :, :2], "picture 0: an image is uint8"),
+        ([1], "picture 0 is int; expected the name of a file"),
+        (folder / "none.png", "none.png: no such file"),
+    ):
+        with pytest.raises(InputError, match=said):
+            clf(wrong)
+
+
+def test_measured_again(run: Path, folder: Path, tmp_path: Path):
+    before = json.loads((run / "headway.json").read_text())["metrics"]
+    for inputs in ([], [folder]):
+        found = evaluate(run, inputs)
+        assert found["on"].endswith("the held-out part") and found["examples"] == 6
+        assert found["val_loss"] == pytest.approx(before["val_loss"], abs=1e-6)
+        assert found["accuracy"] == before["accuracy"]
+    other = stripes(tmp_path / "other", {"columns": True, "rows": False}, each=7, seed=1)
+    assert evaluate(run, [other])["examples"] == 14
+    shutil.copy(folder / "rows" / "01.png", other / "rows" / "known.png")
+    shutil.copy(folder / "rows" / "02.png", other / "rows" / "also.png")
+    with pytest.warns(UserWarning, match=r"of 16 pictures also occur in the training data"):
+        evaluate(run, [other])
+    (other / "rows").rename(other / "lines")
+    with pytest.raises(InputError, match="has classes that are not trained on: 'lines'; known are 'columns', 'rows'"):
+        evaluate(run, [other])
+
+
+def test_killed_in_the_middle_and_taken_up_again(folder: Path, tmp_path: Path, forker: Forker):
+    """With augmentation and dropout, bit for bit."""
+    options = {**SMALL, "steps": 12, "dropout": 0.1, "augment": "flip", "log_every": 1, "save_every": "0.001s"}
+    headway.train(folder, out=tmp_path / "alone", quiet=True, **options)
+    script = KILL + AT_STEP.format(event="step", step=7)
+    killed = forker("train", folder, "--out", tmp_path / "killed", *words(options), script=script)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    headway.train(folder, out=tmp_path / "killed", quiet=True, **options)
+    log = [json.loads(line) for line in (tmp_path / "killed" / "log.jsonl").read_text().splitlines()]
+    assert any(line["event"] == "resume" and 0 < line["step"] < 8 for line in log)
+    assert outcome(tmp_path / "killed") == outcome(tmp_path / "alone")
+
+
+def test_a_worker_makes_the_same_batches(run: Path):
+    pictures = np.random.default_rng(0).integers(0, 256, (23, 6, 6, 3), dtype=np.uint8)
+    how = headway.load(run).preprocessor
+    feed = ImageFeed(pictures, range(23), pictures, range(23), how, 5, 0, each=10)
+    position = Position()
+    with Ahead(feed, workers=1) as ahead:
+        for _ in range(7):
+            part, tokens, after = ahead.next(position)
+            expected, position = feed.next(position)
+            assert torch.equal(part.ids, expected.ids) and (tokens, after) == (expected.tokens, position)
+
+
+def test_fine_tuned_for_other_classes(run: Path, tmp_path: Path):
+    other = stripes(tmp_path / "three", {"a": True, "b": False, "c": True}, each=11, seed=2)
+    common = {"steps": 2, "quiet": True, "precision": "float32", "threads": 1}
+    found = headway.train(other, from_model=str(run), out=tmp_path / "tuned", **common)
+    assert found["task"] == "image_classification"
+    tuned = headway.load(tmp_path / "tuned")
+    assert tuned.labels == ["a", "b", "c"] and tuned.preprocessor == headway.load(run).preprocessor
+    before, after = (
+        headway.load_model(place).stack.blocks[0].feedforward.layer.up.weight for place in (run, tmp_path / "tuned")
+    )
+    assert 0 < (before - after).abs().max() < 0.01, "it begins from the weights of the base"
+    facts = json.loads((tmp_path / "tuned" / "headway.json").read_text())
+    assert facts["plan"]["patches"] == json.loads((run / "headway.json").read_text())["plan"]["patches"]
+
+
+def test_lora_and_frozen_blocks(run: Path, folder: Path, tmp_path: Path):
+    common = {"steps": 1, "evaluations": 1, "quiet": True, "precision": "float32", "threads": 1, "from_model": str(run)}
+    for name, options in (("lora", {"lora": 3}), ("freeze", {"freeze": 1})):
+        headway.train(folder, out=tmp_path / name, **common, **options)
+        facts = json.loads((tmp_path / name / "headway.json").read_text())
+        assert facts["trained_parameters"] < facts["parameters"]
+        assert headway.load(tmp_path / name)(files(folder)[0])["label"] in ("columns", "rows")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tokenizer": "word"}, "--tokenizer is for texts, and this is image_classification; leave it out. Found: "),
+        ({"length": 9}, "--length is for texts"),
+        ({"label_column": "x"}, "name no column"),
+        ({"token_dropout": 0.1}, "--token-dropout is for classification, and this is image_classification"),
+        ({"task": "classification"}, "they train image_classification, not classification"),
+        ({"seeds": 2}, "--seeds is for classification"),
+        ({"augment": "more"}, "--augment is 'more'; it can be none, usual, flip"),
+        ({"from_model": "RUN", "image_size": 8}, "--image-size cannot be chosen with --from"),
+        ({"from_model": "TEXT"}, "is a model of texts, which reads no pictures; name a ViT with --from"),
+    ],
+)
+def test_options_that_mean_nothing_here(
+    options: dict[str, Any], said: str, folder: Path, run: Path, classifier_run: Path, tmp_path: Path
+):
+    places = {"RUN": str(run), "TEXT": str(classifier_run)}
+    options = {name: places.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
+    with pytest.raises(InputError) as caught:
+        headway.train(folder, out=tmp_path / "out", steps=2, quiet=True, **options)
+    assert said in str(caught.value) and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", [{"image_size": 8}, {"patch_size": 2}, {"augment": "flip"}])
+def test_options_of_pictures_mean_nothing_for_texts(options: dict[str, Any], rows: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="is for image_classification, and this is classification"):
+        headway.train(rows, out=tmp_path / "out", steps=2, quiet=True, **options)
+
+
+def test_a_text_task_does_not_begin_from_a_model_of_pictures(run: Path, rows: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="is a model of images, which reads no text"):
+        headway.train(rows, from_model=str(run), out=tmp_path / "out", steps=2, quiet=True)
+
+
+def test_the_verbs(run: Path, folder: Path, tmp_path: Path, in_process: Callable):
+    status, out, err = in_process("classify", run, folder, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["task"] == "image_classification" and len(found["results"]) == 58, err
+    assert found["results"][0]["file"] == str(folder / "columns" / "00.png")
+    assert {"label", "score", "scores", "file"} == set(found["results"][0])
+    status, out, err = in_process("classify", run, folder, "--to", tmp_path / "found.csv")
+    table = list(csv.DictReader((tmp_path / "found.csv").open()))
+    assert status == 0 and len(table) == 58 and list(table[0])[:3] == ["file", "label", "score"], err
+    status, out, err = in_process("classify", run, folder / "rows" / "01.png")
+    assert status == 0 and out.split("\t")[2].strip() == str(folder / "rows" / "01.png")
+    status, out, err = in_process("explain", run, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["tokens"][:2] == ["class", "patch 1"] and found["read"][:2] == [1, 3], err
+    for words_, said in (
+        (["classify", run, "a cat"], "there is no such file"),
+        (["classify", run, folder, "--text-column", "x"], "--text-column and --encoding are for texts"),
+        (["generate", run, "a cat"], "holds a model for image_classification"),
+        (["fill", run, "a [MASK]"], "image_classification"),
+        (["embed", run, "a cat"], "image_classification"),
+        (["translate", run, "a cat"], "image_classification"),
+    ):
+        status, out, err = in_process(*words_)
+        assert (status, out) == (2, "") and said in err, (words_, err)
+
+
+def test_its_promises(run: Path, tmp_path: Path):
+    """The cheap ones; and a few steps of its training, which ``verify`` kills and takes up again."""
+    subject = Subject(headway.load(run))
+    assert check_batch(subject).passed and check_accumulation(subject).passed
+    again = replay(subject, run, tmp_path)
+    again.begin(tmp_path / "again")
+    found = headway.train(again.material.file, out=tmp_path / "again", quiet=True, **again.options)
+    assert found["steps"] == again.options["steps"] and again.material.whence == "made-up pictures"
+
+
+def test_arrays_from_python(tmp_path: Path):
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "noise.npz", images=draw.random((41, 4, 4)), labels=np.arange(41) % 3)
+    out = tmp_path / "runs" / "noise"
+    found = headway.train(tmp_path / "noise.npz", out=out, quiet=True, **{**SMALL, "steps": 2, "evaluations": 1})
+    assert found["out"] == str(out) and found["steps"] == 2 and headway.load(out).labels == ["0", "1", "2"]
+    validated = headway.train(
+        tmp_path / "noise.npz",
+        validation=tmp_path / "noise.npz",
+        out=tmp_path / "v",
+        quiet=True,
+        **{**SMALL, "steps": 1},
+    )
+    warnings = json.loads((Path(validated["out"]) / "headway.json").read_text())["data"]["warnings"]
+    assert any("41 of 41 validation pictures (100%) also occur in training" in line for line in warnings)
+
+
+def test_what_is_known_of_pictures_before_the_first_step():
+    """By which a run is judged: leaks, equal pictures, guessing by frequencies."""
+    draw = np.random.default_rng(0)
+    pictures = draw.integers(0, 256, (8, 4, 4, 3), dtype=np.uint8)
+    how = ImagePreprocessor(size=(4, 4))
+    train, targets = pictures[[0, 0, 0, 1, 2]], [0, 0, 0, 1, 1]
+    known = known_of([], ImageFeed(train, targets, pictures[[1, 5, 6, 7]], [1, 0, 0, 1], how, 5, 0, each=5), how)
+    assert (known.examples, known.leaked, known.alike, known.one_target) == (4, 0.25, 0.6, 0.6)
+    assert known.chance == pytest.approx(-(np.log(4 / 7) + np.log(3 / 7)) / 2)
