@@ -77,7 +77,7 @@ def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
 def _optimal(place: Path, found: dict[str, Any], law: Law) -> None:
     """The best N for a budget, by this law and by the published ones, and the tokens for each parameter."""
     ends = [row["compute"] for row in found["rows"]]
-    budgets = np.geomspace(min(ends), max(max(ends) * 100, 1e24), 100)
+    budgets = np.geomspace(min(ends), max(max(ends) * 100, 1e24), 9)
     lines = {"this study": optimal(law, budgets)[0], **published_optima(budgets)}
     measured = np.array([min(ends), max(ends)])
     with plotted(place, columns=2, width=8.6, height=4.0) as (left, right):

@@ -88,6 +88,7 @@ def _held_out(fit: Fit, drawn: Draws, run: Run, fitted: Sequence[Run]) -> dict[s
         "times_compute": run.compute / nearest.compute,
         "far_enough": run.compute >= FARTHER * nearest.compute * (1 - 1e-9),
         "predicted": predicted,
+        "check_predicted": float(variable_projection(*arrays(fitted)).loss(run.parameters, run.tokens)),
         "interval": [low, high],
         "measured": run.loss,
         "error": error,
