@@ -14,6 +14,7 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.generation.targets import write_targets
+from headway.inference.image_classifier import ImageClassifier
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
@@ -74,6 +75,8 @@ def look_inside(pipe: Pipeline, text: str, target: str | None = None) -> Inside:
     """
     if target is not None and not isinstance(pipe, Translator):
         raise InputError(f"a target is for models that translate; this one is for {pipe.task.replace('_', ' ')}.")
+    if isinstance(pipe, ImageClassifier):
+        raise InputError("this is a model of images; what it attends to is given by headway.models.inspect.")
     if isinstance(pipe.model.config, BaselineConfig):
         raise InputError(f"this is a baseline ({pipe.model.config.kind}): it has no attention heads to be shown.")
     if isinstance(pipe, Translator):
