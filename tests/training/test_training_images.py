@@ -241,6 +241,8 @@ def test_the_verbs(run: Path, folder: Path, tmp_path: Path, in_process: Callable
     status, out, err = in_process("explain", run, "--json")
     found = json.loads(out)
     assert status == 0 and found["tokens"][:2] == ["class", "patch 1"] and found["read"][:2] == [1, 3], err
+    status, out, err = in_process("bench", run, "--json")
+    assert status == 0 and {row["length"] for row in json.loads(out)["rows"]} == {len(found["tokens"])}, err
     for words_, said in (
         (["classify", run, "a cat"], "there is no such file"),
         (["classify", run, folder, "--text-column", "x"], "--text-column and --encoding are for texts"),

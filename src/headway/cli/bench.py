@@ -111,6 +111,8 @@ def _curves(
                 f"{run}: this is a model of kind {pipe.model.config.kind}, and the curves begin from a Transformer's "
                 "sizes: name a Transformer, or none, and the recurrent kinds with --kinds."
             )
+        if getattr(model, "patches", None) is not None:
+            raise InputError(f"{run}: reads pictures of one size: there is no curve over lengths; name another.")
         config, wiring, task = pipe.model.config, type(model), pipe.task
     given = {"lengths": lengths, "widths": widths}
     found = cost_curves(

@@ -248,7 +248,8 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None
     progress = progress or Silent()
     model, rows = pipe.model, []
     most = model.config.max_length
-    for length in dict.fromkeys(min(length, most) for length in LENGTHS):
+    patches = getattr(model, "patches", None)  # a model of pictures reads those of its one size
+    for length in [most] if patches is not None else dict.fromkeys(min(length, most) for length in LENGTHS):
         for batch in BATCHES:
             rows.append(("read", batch, length, _reading(model, batch, length)))
     written = min(WRITTEN, most - min(LENGTHS[0], most // 2))
@@ -280,10 +281,14 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None
 
 
 def _reading(model: nn.Module, batch: int, length: int) -> Callable[[], object]:
-    """A forward pass over random tokens."""
+    """A forward pass over random tokens, or over pictures of random pixels."""
     generator = torch.Generator().manual_seed(0)
     config: Any = model.config
-    ids = torch.randint(config.vocab_size, (batch, length), generator=generator)
+    patches: Any = getattr(model, "patches", None)
+    if patches is None:
+        ids = torch.randint(config.vocab_size, (batch, length), generator=generator)
+    else:
+        ids = torch.randn(batch, patches.channels, *patches.image_size, generator=generator)
 
     @torch.inference_mode()
     def read() -> object:

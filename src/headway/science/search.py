@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.science.search_space import Space, plain_space, read_space, search_space
+from headway.text.tokenizer import Tokenizer
 from headway.training.config import TrainOptions, flag, seconds
 from headway.training.progress import Silent
 from headway.training.ready import Prepared
@@ -118,7 +119,9 @@ def decide(
     if first.plan.frozen:  # a linear classifier; beside it the training of the whole model is searched
         centre = decided(replace(options, learning_rate=first.plan.learning_rate), Silent())
         options = replace(options, learning_rate=None)
-    space = search_space(centre.task.name, options, centre.plan, tokenizer=centre.recipe.tokenizer.kind)
+    reader = centre.recipe.reader
+    tokenizer = reader.kind if isinstance(reader, Tokenizer) else None
+    space = search_space(centre.task.name, options, centre.plan, tokenizer=tokenizer)
     if not space:
         raise InputError("every option that could be searched was given; leave one of them out.")
     for decision in first.plan.decisions:

@@ -104,7 +104,7 @@ def search_space(task: str, options: TrainOptions, plan: Plan, *, tokenizer: str
     ``tokenizer`` is the kind that the preset takes.
     """
     space = _fine_tuning(options, plan) if plan.base is not None else _from_scratch(options, plan)
-    if task in ("classification", "translation"):
+    if task in ("classification", "image_classification", "translation"):
         space["label_smoothing"] = _share(plan.label_smoothing, 0.2)
     if task == "classification":
         space["token_dropout"] = _share(plan.token_dropout, 0.3)
