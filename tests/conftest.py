@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -127,12 +128,13 @@ def in_process(capsys: pytest.CaptureFixture) -> Callable[..., tuple[int, str, s
     """Run ``headway`` in this process: (exit status, standard output, standard error)."""
 
     def run(*words: object) -> tuple[int, str, str]:
-        from headway.cli.main import main
+        from headway.cli import main
 
         capsys.readouterr()
+        main.STARTED = time.monotonic()  # as in a process of its own, where --time is counted from the beginning
         status = 0
         try:
-            main([str(word) for word in words])
+            main.main([str(word) for word in words])
         except SystemExit as leaving:
             status = int(leaving.code or 0)
         out, err = capsys.readouterr()
