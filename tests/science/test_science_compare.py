@@ -183,8 +183,9 @@ def test_terms_that_cannot_be_kept():
 
 def test_an_interval_by_hand():
     assert interval([3.0]) is None
-    low, high = interval([1.0, 2.0, 3.0]) or [0.0, 0.0]
-    assert (low, high) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)
+    low, high = interval([11.0, 12.0, 13.0]) or [0.0, 0.0]
+    assert (low, high) == pytest.approx((12 - 4.303 / 3**0.5, 12 + 4.303 / 3**0.5), abs=1e-3)
+    assert interval([0.1, 0.9], most=1.0) == [0.0, 1.0]
 
 
 def row(model: str, mean: float, between: list[float] | None = None, **more: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ LOOK: Any = {
     "font.size": 10,
     "font.family": "DejaVu Sans",
     "axes.grid": True,
+    "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "grid.color": "#d5dae0",

@@ -164,7 +164,7 @@ def _row(
         "model": model.name,
         "metric": metric,
         "mean": statistics.mean(values),
-        "interval": interval(values),
+        "interval": interval(values, most=1.0 if metric == "accuracy" else math.inf),
         "values": values,
         "metrics": metrics,
         "parameters": facts["parameters"],
@@ -224,15 +224,15 @@ def _measured(contest: Contest, facts: dict[str, Any], path: Path) -> dict[str, 
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 
-def interval(values: Sequence[float]) -> list[float] | None:
-    """The 95 % interval of the mean by Student's t, over seeds; None for a single value."""
+def interval(values: Sequence[float], most: float = math.inf) -> list[float] | None:
+    """The 95 % interval of the mean by Student's t, over seeds, within 0 and ``most``; None for a single value."""
     if len(values) < 2:
         return None
     from scipy.stats import t
 
     half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
     mean = statistics.mean(values)
-    return [mean - half, mean + half]
+    return [max(0.0, mean - half), min(most, mean + half)]
 
 
 def _reach(model: Any) -> int:
