@@ -1,7 +1,7 @@
 """One safetensors file: its header checked in full before anything is believed, its tensors read one at a time.
 
 The format is 8 bytes that say the header's length, a JSON header that says each tensor's type, shape and place, and the
-tensors' bytes without a gap (https://huggingface.co/docs/safetensors).  Nothing is mapped into memory: a mapped file
+tensors' bytes without a gap, as the documentation of safetensors has it.  Nothing is mapped into memory: a mapped file
 that is cut short under a running program ends it.  The file stays open, so one that is replaced is read as it was.
 """
 
