@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_harness import Forker, words
+from faults_harness import Forker, wait_for, words
 
 CALL = re.compile(r"^\d+ +(?P<name>\w+)\((?P<given>.*)\) += (?P<result>-?\d+)")
 PATH = re.compile(r'(?<!AT_FDCWD)[<"](/[^>"]*)[>"]')
@@ -26,6 +26,7 @@ def calls(corpus: Path, tmp_path_factory: pytest.TempPathFactory, forker: Forker
     tiny: dict[str, Any] = {"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 4}
     options = words({**tiny, "threads": 1, "precision": "float32", "evaluations": 2, "save_every": "0.001s"})
     running = forker.start("train", corpus, "--out", folder / "run", *options, script=STOPPED)
+    wait_for(lambda: _state(running.pid) == "T")  # it goes on by a signal that comes after it has stopped
     given = ["strace", "-f", "-y", "-s", "0", "-e", CALLS, "-o", str(folder / "trace"), "-p", str(running.pid)]
     tracer = subprocess.Popen(given, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
@@ -43,6 +44,11 @@ def calls(corpus: Path, tmp_path_factory: pytest.TempPathFactory, forker: Forker
     done = [call for call in found if call and call["result"] != "-1"]
     kept = [(call["name"], PATH.findall(call["given"])) for call in done]
     return [(name, paths) for name, paths in kept if any(path.startswith(str(folder / "run")) for path in paths)]
+
+
+def _state(pid: int) -> str:
+    """What Linux says that a process does: R runs, S sleeps, T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _whole(lines: list[str]) -> list[str]:
