@@ -9,6 +9,28 @@ def killing(run, event, **values):
 run_directory.RunDirectory.log = killing
 """
 
+ONCE_SAVED = """
+import time
+log = run_directory.RunDirectory.log
+def killing(run, event, **values):
+    if event == "step" and values["step"] == {step}:
+        while not list(run.path.glob("checkpoints/step-*")):
+            time.sleep(0.001)
+        kill()
+    log(run, event, **values)
+run_directory.RunDirectory.log = killing
+"""
+"""Checkpoints are written beside the steps: one that was begun before may come later."""
+
+AT_RESUME = """
+log = run_directory.RunDirectory.log
+def killing(run, event, **values):
+    if event == "resume":
+        kill()
+    log(run, event, **values)
+run_directory.RunDirectory.log = killing
+"""
+
 BEFORE_A_SAVE = """
 write = saver.save_checkpoint
 def killing(directory, step, *given):

@@ -111,6 +111,11 @@ def test_order_means_nothing_to_a_bag_of_words_and_much_to_the_others():
         assert (apart < 1e-6) == (kind == "bow"), kind
 
 
+def test_segments_are_refused():
+    with pytest.raises(ValueError, match="lstm has no embedding of segments"):
+        classifier("lstm")(ids(B, T), None, torch.zeros(B, T, dtype=torch.int64))
+
+
 def test_a_convolution_is_the_sum_over_neighbours():
     layer, x = Convolutions(5, 7, (2, 3)), torch.randn(2, T, 5)
     found = layer(x)

@@ -176,6 +176,7 @@ def test_terms_that_cannot_be_kept():
         ({"trials": 0}, "from 1 to 7"),
         ({"seeds": 0}, "1 or more"),
         ({"match": "parameters", "models": ["lstm", "transformer"]}, "name transformer first"),
+        ({"match": "parameters", "models": ["transformer", "decoder"]}, "into line with transformer, not decoder"),
     ):
         with pytest.raises(InputError, match=said):
             Contest(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]

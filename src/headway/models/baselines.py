@@ -120,9 +120,19 @@ class BaselineStack(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, ids: Tensor, mask: Tensor | None = None, state: RecurrentState | None = None, **unused: None
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        state: RecurrentState | None = None,
+        *,
+        segments: Tensor | None = None,
     ) -> Tensor:
-        """(B, T) int -> (B, T, D).  With a state, ``ids`` and ``mask`` continue what it has read."""
+        """(B, T) int -> (B, T, D).  With a state, ``ids`` and ``mask`` continue what it has read.
+
+        Raises ValueError for segments, of which these models know nothing.
+        """
+        if segments is not None:
+            raise ValueError(f"{self.config.kind} has no embedding of segments")
         x = self.dropout(self.embedding(ids))
         for number, layer in enumerate(self.blocks):
             if isinstance(layer, Recurrent):

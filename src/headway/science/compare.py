@@ -33,6 +33,7 @@ from headway.training.progress import Silent
 
 QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accuracy", 1), "translation": ("chrf", 1)}
 """By task, the metric that decides, and whether more (1) or less (-1) of it is better."""
+TRANSFORMERS = ("transformer", "encoder-decoder", "decoder")
 MATCHES = ("time", "parameters", "tokens")
 RATES = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Learning rates over that of the preset, in the order in which they are tried."""
@@ -64,6 +65,8 @@ class Contest:
             raise InputError(f"--trials is {self.trials}; it can be from 1 to {len(RATES)}.")
         if self.match == "parameters" and self.models[:1] not in (["transformer"], ["encoder-decoder"]):
             raise InputError("--match parameters: name transformer first, with which the others are brought into line.")
+        if self.match == "parameters" and (others := sorted({*TRANSFORMERS} & {*self.models[1:]})):
+            raise InputError(f"--match parameters brings baselines into line with {self.models[0]}, not {others[0]}.")
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
 

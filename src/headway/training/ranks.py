@@ -23,7 +23,14 @@ TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others in training; then it ends, and ``torchrun`` ends the rest."""
 PREPARING = timedelta(days=7)
 """How long it waits for the first rank to read and tokenise the data."""
-LOST = ("gloo", "nccl", "connection reset by peer", "connection closed by peer", "timed out waiting")
+LOST = (
+    "gloo",
+    "ncclremoteerror",
+    "nccl communicator was aborted",
+    "connection reset by peer",
+    "connection closed by peer",
+    "timed out waiting",
+)
 """By one of which torch's errors say that a rank cannot be reached any more."""
 BUCKET = 1 << 23
 """Numbers that are added up at a time."""
