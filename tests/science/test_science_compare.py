@@ -47,11 +47,12 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         path, options = words[1], dict(zip(words[2::2], words[3::2], strict=True))
         given = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
         asked.append(dict(given))
-        for name in ("seed", "split_seed", "steps", "batch_tokens", "d_model", "length"):
+        for name in ("seed", "split_seed", "steps", "batch_tokens", "d_model", "layers", "heads", "length"):
             if name in given:
                 given[name] = int(given[name])
-        if "learning_rate" in given:
-            given["learning_rate"] = float(given["learning_rate"])
+        for name in ("learning_rate", "dropout"):
+            if name in given:
+                given[name] = float(given[name])
         given = {"d_model": 16, "steps": 4, "batch_tokens": 128, **given}
         given.pop("time", None)
         headway.train(path, out=place, threads=1, quiet=True, evaluations=2, precision="float32", **given)
@@ -104,6 +105,44 @@ def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, i
         assert in_this_process[1]["steps"] == str(first["steps"]) and "time" not in in_this_process[1]
         assert second["tokens"] == first["tokens"]
     assert first["metric"] == "bits_per_byte" and first["mean"] > 0
+
+
+def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
+    found = compare(Contest([str(text_file)], vary="positions", options={"length": 8}), tmp_path / "out", Silent())
+    rows = {row["model"]: row for row in found["rows"]}
+    assert list(rows) == ["rotary", "learned", "sinusoidal", "alibi", "relative", "none"] == [*rows]
+    assert found["match"] == "tokens" and found["vary"] == "positions"
+    for name, row in rows.items():
+        assert row["steps"] == rows["rotary"]["steps"] and row["tokens"] == rows["rotary"]["tokens"]
+        assert {**row["size"]} == {**rows["rotary"]["size"]}
+        assert [one["loss"] is not None for one in row["longer"]] == [True, name != "learned", name != "learned"]
+    assert in_this_process[1]["config_overrides"] == "positions=learned"
+    write_comparison(found, tmp_path / "out")
+    assert (tmp_path / "out" / "longer.png").exists()
+
+
+def test_heads_are_varied_at_one_width(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
+    found = compare(Contest([str(rows_file)], vary="heads", match="time"), tmp_path / "out", Silent())
+    assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
+    assert len({row["parameters"] for row in found["rows"]}) == 1
+    assert all("time" in options for options in in_this_process)
+
+
+def test_recall_makes_its_own_text(tmp_path: Path, in_this_process: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(comparing, "recall_text", lambda seed: "=a123?a=b99999?b" * 500)
+    monkeypatch.setattr(comparing, "WINDOW", 20)
+    monkeypatch.setattr("headway.science.recall.SEQUENCES", 8)
+    contest = Contest([], ["transformer", "gru"], recall=True)
+    found = compare(contest, tmp_path / "out", Silent())
+    for row in found["rows"]:
+        assert [one["distance"] for one in row["recall"]][:2] == [8, 16]
+        assert all(0 <= one["accuracy"] <= 1 for one in row["recall"])
+    write_comparison(found, tmp_path / "out")
+    assert (tmp_path / "out" / "recall.svg").exists()
+    again = compare(contest, tmp_path / "out", Silent())
+    assert [row["values"] for row in again["rows"]] == [row["values"] for row in found["rows"]]
+    with pytest.raises(InputError, match=r"leave out notes\.txt"):
+        compare(Contest(["notes.txt"], ["transformer", "gru"], recall=True), tmp_path / "other", Silent())
 
 
 def test_the_test_file_is_measured_and_nothing_chosen_by_it(
@@ -175,6 +214,10 @@ def test_terms_that_cannot_be_kept():
         ({"match": "speed"}, "time, parameters, tokens"),
         ({"trials": 0}, "from 1 to 7"),
         ({"seeds": 0}, "1 or more"),
+        ({"vary": "ffn"}, "either --models, or --vary"),
+        ({"models": []}, "either --models, or --vary"),
+        ({"inputs": []}, "expected an input, or --recall"),
+        ({"models": [], "vary": "norm", "match": "parameters"}, "equal sizes as it is"),
         ({"match": "parameters", "models": ["lstm", "transformer"]}, "name transformer first"),
         ({"match": "parameters", "models": ["transformer", "decoder"]}, "into line with transformer, not decoder"),
     ):

@@ -11,11 +11,11 @@ from headway.cli.train import default_out
 
 
 @click.command(short_help="Train several kinds of model on your file, side by side.")
-@click.argument("inputs", nargs=-1, required=True)
-@click.option(
-    "--models", required=True, help="What to compare, with commas: transformer,lstm,gru,rnn,cnn,bow, MODEL..."
-)
-@click.option("--match", default="time", show_default=True, help="What is equal for all: time, parameters or tokens.")
+@click.argument("inputs", nargs=-1)
+@click.option("--models", default="", help="What to compare, with commas: transformer,lstm,gru,rnn,cnn,bow, MODEL...")
+@click.option("--vary", help="Compare parts of the Transformer instead: ffn, norm, positions or heads.")
+@click.option("--recall", is_flag=True, help="Compare how far back they remember, on a text made for it.")
+@click.option("--match", help="What is equal for all: time, parameters or tokens.  [default: time; with --vary tokens]")
 @click.option("--time", "limit", default="5m", show_default=True, help="Time of each model, trials and seeds included.")
 @click.option("--trials", default=1, show_default=True, help="Learning rates that each model may try.")
 @click.option("--seeds", default=1, show_default=True, help="Seeds that each model is trained with.")
@@ -34,8 +34,9 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     """Train several models on INPUTS with the same split, tokenizer, budget, trials and seeds, and compare them.
 
     Each of --models has --time in all.  transformer, lstm, gru and rnn are for language models, translators and
-    classifiers, cnn and bow for classifiers; any other name is a pretrained model, which is fine-tuned.  The result is
-    a table with advice, compare.json, report.html and plots in --out.  The same command goes on with a comparison that
+    classifiers, cnn and bow for classifiers; any other name is a pretrained model, which is fine-tuned.  With --vary
+    Transformers are compared that differ in one part, of equal sizes and on as many tokens.  The result is a table
+    with advice, compare.json, report.html and plots in --out.  The same command goes on with a comparison that
     was broken off.
     """
     started = time.monotonic()
@@ -43,13 +44,15 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     from headway.science.compare import Contest, compare
     from headway.training.progress import shown_to
 
-    place = Path(out) if out is not None else default_out(inputs).with_name(default_out(inputs).name + "-compared")
+    place = Path(out) if out is not None else default_out(inputs or ("recall",))
+    if out is None:
+        place = place.with_name(place.name + "-compared")
     contest = Contest(
         inputs=list(inputs),
         models=[name.strip() for name in given.pop("models").split(",") if name.strip()],
         time=limit,
         validation=list(given.pop("validation")),
-        **{name: given.pop(name) for name in ("match", "trials", "seeds", "seed", "test")},
+        **{name: given.pop(name) for name in ("match", "vary", "recall", "trials", "seeds", "seed", "test")},
         options={name: value for name, value in given.items() if value is not None},
     )
     progress = shown_to(quiet)

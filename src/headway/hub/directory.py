@@ -9,13 +9,13 @@ from safetensors.torch import save_file
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.baselines import TYPES, load_baseline, save_baseline
 from headway.hub.build import build, one_line, own_weights
 from headway.hub.config_file import read_config
 from headway.hub.download import locate
 from headway.hub.families import FAMILIES
 from headway.hub.families.family import Family, architecture
 from headway.hub.kept import CONFIG, GENERATION, entries_to_write, kept_entries
+from headway.hub.own_format import TYPES, load_own, save_own
 from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
 from headway.hub.table import write_weights
 from headway.hub.weights import FILE, open_weights
@@ -36,7 +36,7 @@ def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
     directory = locate(path, allow_pickle=allow_pickle).path
     theirs = read_config(directory)
     if theirs.get("model_type") in TYPES:
-        return load_baseline(directory, theirs)
+        return load_own(directory, theirs)
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
         model: Any = build(family, theirs, stored, directory / "config.json")
@@ -55,7 +55,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     """
     directory = Path(path)
     if isinstance(model_config(model), BaselineConfig):
-        return save_baseline(model, directory, entries)
+        return save_own(model, directory, entries)
     model, head = without_modules(model)
     family, theirs = family_of(model)
     theirs |= head_entries(head)
@@ -76,6 +76,25 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
+
+
+def save_any(model: nn.Module, path: str | Path, **entries: Any) -> None:
+    """As ``save_model``, and in our own format where no family expresses the model."""
+    if has_family(model):
+        save_model(model, path, **entries)
+    else:
+        save_own(model, Path(path), entries)
+
+
+def has_family(model: nn.Module) -> bool:
+    """Whether a Hugging Face family expresses a model, so that other programs read what is saved of it."""
+    if isinstance(model_config(model), BaselineConfig):
+        return False
+    try:
+        family_of(without_modules(model)[0])
+    except ValueError:
+        return False
+    return True
 
 
 def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:

@@ -14,7 +14,7 @@ from torch import nn
 
 from headway import __version__
 from headway.errors import InputError
-from headway.hub.directory import load_model, model_config, save_model
+from headway.hub.directory import has_family, load_model, model_config, save_model
 from headway.hub.download import locate
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.inference.parity import Parity, compare
@@ -59,6 +59,8 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
     model = load_model(directory, allow_pickle=allow_pickle)
     if isinstance(config := model_config(model), BaselineConfig):
         raise InputError(f"{source}: is a baseline ({config.kind}), which no other program reads.")
+    if not has_family(model):
+        raise InputError(f"{source}: is of parts that no Hugging Face family has, so no other program reads it.")
     tokenizer = None
     if getattr(model, "patches", None) is None:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)

@@ -20,6 +20,8 @@ PLOTS = {
     "quality": "What each model reaches; the bar is the 95 % interval over seeds.",
     "curves": "The held-out part in the course of training, against time and against tokens read.",
     "speed": "How many tokens are trained on, and how many answers given, a second.",
+    "longer": "The loss on the same tokens, read in windows longer than those of training.",
+    "recall": "How often a letter is given again rightly, by how many tokens ago it was read; guessing: 1 in 16.",
     "lengths": "The time that training takes for a token, in longer and longer sequences.",
 }
 
@@ -40,6 +42,10 @@ def write_comparison(found: dict[str, Any], folder: Path) -> None:
     if sum(bool(row["lengths"]) for row in rows):
         _lengths(rows, colours, folder / "lengths")
         names.append("lengths")
+    for name, draw in (("longer", _longer), ("recall", _recall)):
+        if any(row.get(name) for row in rows):
+            draw(rows, colours, folder / name)
+            names.append(name)
     text = _page(found, rows, names, folder)
     write_whole(folder / "report.html", lambda beside: beside.write_text(text, encoding="utf-8"))
 
@@ -105,6 +111,34 @@ def _lengths(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -
         axes.set_xlabel("tokens of a sequence")
         axes.set_ylabel("time for a token of training, µs")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.legend()
+
+
+def _longer(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
+    with plotted(place) as axes:
+        for row in rows:
+            points = [one for one in row.get("longer", []) if one["loss"] is not None]
+            if points:
+                at = [one["length"] for one in points]
+                axes.plot(at, [one["loss"] for one in points], **colours[row["model"]], label=row["model"])
+        lengths = sorted({one["length"] for row in rows for one in row.get("longer", [])})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+        axes.set_xlabel("tokens of a window; the shortest is that of training")
+        axes.set_ylabel("loss, nats per token")
+        axes.legend()
+
+
+def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
+    with plotted(place) as axes:
+        for row in rows:
+            at = [one["distance"] for one in row.get("recall", [])]
+            axes.plot(at, [one["accuracy"] for one in row["recall"]], **colours[row["model"]], label=row["model"])
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_ylim(0, 1.03)
+        axes.set_xlabel("distance, tokens")
+        axes.set_ylabel("share of letters given rightly")
         axes.legend()
 
 

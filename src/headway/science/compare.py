@@ -4,6 +4,9 @@
     parameters   each model has as many parameters as the first one, and the same time
     tokens       each model reads as many tokens as the first one does in its time
 
+``vary`` compares Transformers that differ in one part, all of the sizes of the first one and at as many tokens, so at
+equal compute.  ``recall`` has a text made for it instead of inputs.
+
 A trial is a training with another learning rate; the best by the held-out part is trained with the other seeds, and
 counts as the first of them.
 """
@@ -12,10 +15,11 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headway.data.corpus import Corpus
 from headway.data.table import Table
 from headway.errors import InputError, RunFailed
 from headway.inference.evaluation import evaluate
@@ -25,7 +29,10 @@ from headway.models.size import Wiring
 from headway.nn.recurrent import CELLS
 from headway.science.advice import advice
 from headway.science.entrant import Entrant, curve, entrants, speed, token_seconds, trained, words_of
-from headway.storage import write_json
+from headway.science.longer import held_out_tokens, loss_by_length
+from headway.science.parts import VARIED, varied
+from headway.science.recall import WINDOW, recall_by_distance, recall_text
+from headway.storage import write_json, write_whole
 from headway.training.baselines import LAYERS, matched
 from headway.training.config import TrainOptions, seconds
 from headway.training.prepare import read_input
@@ -46,8 +53,13 @@ class Contest:
     """What is compared, and how."""
 
     inputs: list[str]
-    models: list[str]
-    match: str = "time"
+    models: list[str] = field(default_factory=list)
+    match: str | None = None
+    """by default tokens where parts are compared, else time"""
+    vary: str | None = None
+    """the part in which Transformers differ, instead of ``models``"""
+    recall: bool = False
+    """compare how far back they remember, on a text that is made for it"""
     time: str = "5m"
     trials: int = 1
     seeds: int = 1
@@ -59,10 +71,18 @@ class Contest:
     """options of ``train`` that all of them have"""
 
     def __post_init__(self) -> None:
+        if (self.vary is None) == (not self.models):
+            raise InputError(f"expected either --models, or --vary with one of {', '.join(VARIED)}.")
+        if not self.recall and not self.inputs:
+            raise InputError("expected an input, or --recall, which makes its own text.")
+        if self.match is None:
+            object.__setattr__(self, "match", "time" if self.vary is None else "tokens")
         if self.match not in MATCHES:
             raise InputError(f"--match is {self.match!r}; it can be {', '.join(MATCHES)}.")
         if not 1 <= self.trials <= len(RATES):
             raise InputError(f"--trials is {self.trials}; it can be from 1 to {len(RATES)}.")
+        if self.match == "parameters" and self.vary is not None:
+            raise InputError("--vary compares models of equal sizes as it is; --match can be time or tokens.")
         if self.match == "parameters" and self.models[:1] not in (["transformer"], ["encoder-decoder"]):
             raise InputError("--match parameters: name transformer first, with which the others are brought into line.")
         if self.match == "parameters" and (others := sorted({*TRANSFORMERS} & {*self.models[1:]})):
@@ -82,11 +102,13 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
     What an earlier, broken off comparison with the same words has trained is not trained again.  A model that fails is
     a row with ``failed``.  Raises InputError for what the user must change.
     """
+    models = entrants(contest.models) if contest.vary is None else varied(contest.vary)
+    if contest.recall:
+        contest = _with_text(contest, out)
     chosen = TrainOptions(**contest.options)
     source, found = read_input(contest.inputs, chosen)
     if found.task not in QUALITY:
         raise InputError(f"{source.name}: is for {found.task}; compare knows {', '.join(QUALITY)}.")
-    models = entrants(contest.models)
     _remember(contest, out)
     texts = list(_texts(contest, found, source))[:SAMPLE]
     rows: list[dict[str, Any]] = []
@@ -95,16 +117,19 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
         progress.say(f"{model.name} ({number + 1} of {len(models)}): {contest.share:.0f} s for each training")
         try:
             row = _row(contest, model, out, found.task, first, texts, progress.say)
+            if isinstance(source, Corpus):
+                row |= _reading(contest, source, chosen, out / row["run"])
         except RunFailed as error:
             row = {"model": model.name, "failed": str(error)}
             progress.warn(f"{model.name}: {error}")
         rows.append(row)
         if first is None and "failed" not in row:
             first = row
-    result = {
+    result: dict[str, Any] = {
         "task": found.task,
         "metric": QUALITY[found.task][0],
         "match": contest.match,
+        "vary": contest.vary,
         "budget": contest.time,
         "trials": contest.trials,
         "seeds": contest.seeds,
@@ -192,12 +217,28 @@ def _row(
     return row
 
 
+def _reading(contest: Contest, source: Corpus, options: TrainOptions, run: Path) -> dict[str, Any]:
+    """What a language model does at lengths that it was not trained at, and how far back it remembers."""
+    pipe: Any = load(run)
+    facts = json.loads((run / "headway.json").read_text(encoding="utf-8"))
+    tokens = held_out_tokens(source, contest.validation, options, pipe.tokenizer)
+    reach = _reach(pipe.model)
+    found = {"longer": loss_by_length(pipe.model, tokens, facts["plan"]["length"], reach)}
+    if contest.recall:
+        found["recall"] = recall_by_distance(pipe.model, pipe.tokenizer, reach, contest.seed)
+    return found
+
+
 def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> dict[str, Any]:
     """What every training of a model has: its budget, the split, and what makes it like the first one."""
     own = {**contest.options, **model.options, "split_seed": contest.seed}
     own["time"] = f"{contest.share:.3f}s"
     if first is None or "from_model" in model.options:
         return own
+    if contest.vary is not None:
+        size = first["size"]
+        same = {"d_model": size["d_model"], "layers": size["n_layers"], "heads": size["n_heads"]}
+        own |= {**same, "dropout": size["dropout"], **model.options}
     if contest.match == "tokens" and first["steps"]:
         own |= {"time": None, "steps": first["steps"], "batch_tokens": first["size"]["batch_tokens"]}
     if contest.match == "parameters":
@@ -217,7 +258,7 @@ def _equal_width(kind: str, first: dict[str, Any]) -> int:
 def _size(facts: dict[str, Any]) -> dict[str, Any]:
     plan = facts["plan"]
     model = plan["model"]
-    found = {name: model.get(name) for name in ("d_model", "n_layers", "vocab_size", "tied")}
+    found = {name: model.get(name) for name in ("d_model", "n_layers", "n_heads", "vocab_size", "tied", "dropout")}
     return {**found, "batch_tokens": plan["batch_tokens"]}
 
 
@@ -255,6 +296,18 @@ def _texts(contest: Contest, found: Any, source: Any) -> list[str]:
 def _said(options: dict[str, Any]) -> str:
     rate = options.get("learning_rate")
     return "" if rate is None else f"learning rate {rate:g}, "
+
+
+def _with_text(contest: Contest, out: Path) -> Contest:
+    """The comparison with the text that is made for it, kept in ``out``."""
+    if contest.inputs:
+        raise InputError(f"--recall makes its own text; leave out {contest.inputs[0]}, or --recall.")
+    fixed = {"task": "language_modeling", "tokenizer": "char", "length": WINDOW}
+    contest = replace(contest, inputs=[str(out / "recall.txt")], options={**contest.options, **fixed})
+    _remember(contest, out)
+    text = recall_text(seed=contest.seed)
+    write_whole(out / "recall.txt", lambda beside: beside.write_text(text, encoding="utf-8"))
+    return contest
 
 
 def _remember(contest: Contest, out: Path) -> None:

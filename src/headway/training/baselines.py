@@ -7,19 +7,12 @@ is the even one by which the baseline has as nearly as possible the Transformer'
 from dataclasses import asdict, replace
 
 import torch
-from torch import nn
 
 from headway.errors import InputError
-from headway.models.baselines import (
-    BaselineClassificationHead,
-    BaselineConfig,
-    BaselineEncoder,
-    RecurrentDecoder,
-    RecurrentEncoderDecoder,
-    initialise_baseline,
-)
+from headway.models.baselines import BaselineConfig
 from headway.models.lora import count_parameters
 from headway.models.size import Head, Wiring, parameters
+from headway.models.wirings import wired
 from headway.nn.recurrent import CELLS
 from headway.training.config import TrainOptions
 from headway.training.plan import Decision, Plan
@@ -102,18 +95,4 @@ def matched(config: BaselineConfig, wiring: Wiring, wanted: int, n_classes: int 
 def count_baseline(config: BaselineConfig, wiring: Wiring, n_classes: int | None = None) -> int:
     """How many numbers it learns."""
     with torch.device("meta"):
-        return count_parameters(_made(config, wiring, n_classes))[0]
-
-
-def built_baseline(plan: Plan, wiring: Wiring, n_classes: int | None = None) -> nn.Module | None:
-    """The baseline of a plan at the start of training; None where that is for a Transformer."""
-    config = plan.config
-    return (
-        initialise_baseline(_made(config, wiring, n_classes), plan.seed) if isinstance(config, BaselineConfig) else None
-    )
-
-
-def _made(config: BaselineConfig, wiring: Wiring, n_classes: int | None) -> nn.Module:
-    if wiring == "encoder":
-        return BaselineEncoder(config, None if n_classes is None else BaselineClassificationHead(config, n_classes))
-    return RecurrentDecoder(config) if wiring == "decoder" else RecurrentEncoderDecoder(config)
+        return count_parameters(wired(config, wiring, n_classes))[0]

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.directory import save_model
+from headway.hub.directory import save_any
 from headway.hub.kept import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.models.lora import merged
@@ -208,7 +208,7 @@ class RunDirectory:
         else:
             usual = {"do_sample": True, "temperature": 0.8}
         with saving(self.path / "model.safetensors", 4 * sum(p.numel() for p in model.parameters())):
-            save_model(merged(model), self.path, **entries)
+            save_any(merged(model), self.path, **entries)
             if not isinstance(model, Encoder) and not labels:
                 write_json(self.path / GENERATION, {**usual, **known, **entries})
 

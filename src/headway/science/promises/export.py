@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from headway.errors import InputError
-from headway.hub.directory import load_model
+from headway.hub.directory import has_family, load_model
 from headway.inference.export import export
 from headway.inference.parity import BOUND
 from headway.models.baselines import BaselineConfig
+from headway.models.config import TransformerConfig
 from headway.science.promises.check import Check, difference, worst
 from headway.science.promises.samples import Subject, different_lengths, read
 
@@ -16,8 +17,9 @@ NAME = "export"
 def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     """Export the model in ``directory`` to ``folder``, read it again, and compare the answers of both with its own."""
     what = "answers of the model and of its export"
-    if isinstance(getattr(subject.pipe.model, "config", None), BaselineConfig):
-        return Check(NAME, what, skipped="no other program reads a baseline")
+    config = getattr(subject.pipe.model, "config", None)
+    if isinstance(config, BaselineConfig | TransformerConfig) and not has_family(subject.pipe.model):
+        return Check(NAME, what, skipped="no other program has models like this one")
     try:
         found = export(directory, folder)
     except InputError as error:

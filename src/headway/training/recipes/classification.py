@@ -19,16 +19,15 @@ from headway.hub.fine_tune import for_classification, leave_pooler
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.freeze import freeze
-from headway.models.heads import ClassificationHead, make_norm
-from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification import Classification, balanced_weights
 from headway.tasks.linear import classification_baselines
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.training.architecture import architecture, built
 from headway.training.base import Base, prepared_base
-from headway.training.baselines import as_baseline, built_baseline, reference
+from headway.training.baselines import reference
 from headway.training.config import OF_THE_LOOP, TrainOptions
 from headway.training.contrastive import tune_vectors
 from headway.training.device import device_of
@@ -113,15 +112,12 @@ class ClassificationRecipe(Recipe):
             return fine_tune_classifier_plan(self.options, self.base.config, lengths, self.longest, seconds)
         options, classes = reference(self.options), len(self.labels)
         plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, classes, self.longest)
-        return as_baseline(plan, self.options, "encoder", classes)
+        return architecture(plan, self.options, "encoder", classes)
 
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)
-        if (baseline := built_baseline(plan, "encoder", classes)) is not None:
-            return baseline
         if self.base is None:
-            head = ClassificationHead(config, classes, norm=lambda: make_norm(config), dropout=config.dropout)
-            return initialise(Encoder(config, head), plan.seed)
+            return built(plan, "encoder", classes)
         base: Any = self.base.model
         if plan.frozen:
             leave_pooler(base)

@@ -19,8 +19,9 @@ from headway.text.chat import with_chat
 from headway.text.chat_ids import encode_chat, encode_prompt
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.training.architecture import architecture
 from headway.training.base import base_decoder
-from headway.training.baselines import as_baseline, reference
+from headway.training.baselines import reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
@@ -83,7 +84,7 @@ class DialogueRecipe(LanguageModelRecipe):
         if self.base is None:
             options = replace(reference(self.options), length=self.longest)
             plan = decoder_plan(options, self.tokenizer.vocab_size, n_tokens, seconds, options.steps)
-            return as_baseline(replace(plan, max_examples=options.batch_size), self.options, "decoder")
+            return architecture(replace(plan, max_examples=options.batch_size), self.options, "decoder")
         plan = fine_tune_text_plan(self.options, self.base.config, n_tokens, seconds)
         size = self.options.batch_tokens or max(plan.batch_tokens, self.longest)
         return replace(plan, length=self.longest, batch_tokens=size, max_examples=self.options.batch_size)

@@ -13,15 +13,14 @@ from headway.data.split import split_text
 from headway.data.streamed import Streamed
 from headway.data.tokens import TokenFile
 from headway.errors import InputError
-from headway.models.initialise import initialise
-from headway.models.transformer import Decoder
 from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.ngram import ngram_baselines
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.training.architecture import architecture, built
 from headway.training.base import base_decoder, prepared_base
-from headway.training.baselines import as_baseline, built_baseline, reference
+from headway.training.baselines import reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
@@ -64,16 +63,12 @@ class LanguageModelRecipe(Recipe):
         plan = decoder_plan(
             reference(self.options), self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.steps
         )
-        return as_baseline(plan, self.options, "decoder")
+        return architecture(plan, self.options, "decoder")
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:
             return prepared_base(self.base.model, plan)
-        if (baseline := built_baseline(plan, "decoder")) is not None:
-            return baseline
-        # large embeddings where they are normalised for Muon
-        std = 1.0 if plan.optimizer == "muon" and not plan.config.tied else 0.02
-        return initialise(Decoder(plan.config), plan.seed, embedding_std=std)
+        return built(plan, "decoder")
 
     def feed(self, plan: Plan) -> Feed:
         feed = TextFeed(self.train, self.validation, plan.length, plan.batch_tokens, plan.seed)

@@ -2,15 +2,11 @@
 
 from dataclasses import asdict, replace
 
-from torch import nn
-
 from headway.data.batches import IGNORED
 from headway.data.feed import Feed, RowFeed
 from headway.errors import InputError
 from headway.hub.generation import TargetRules
-from headway.models.initialise import initialise
-from headway.models.size import parameters
-from headway.models.transformer import Decoder
+from headway.models.size import Wiring, parameters
 from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
@@ -39,8 +35,10 @@ class PrefixRecipe(TranslationRecipe):
         super().__init__(given)
         self.rules = TargetRules(start=(), end=self.rules.end)
 
-    def plan(self, seconds: float | None) -> Plan:
-        plan = super().plan(seconds)
+    wiring: Wiring = "decoder"
+
+    def preset(self, seconds: float | None) -> Plan:
+        plan = super().preset(seconds)
         before = plan.config
         config = before.but(
             n_layers=self.options.layers or 2 * before.n_layers,
@@ -58,9 +56,6 @@ class PrefixRecipe(TranslationRecipe):
         shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
         first = {**plan.decisions[0], "value": f"{count / 1e6:.2f} M parameters: a decoder, {shape}"}
         return replace(plan, model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
-
-    def build(self, plan: Plan) -> nn.Module:
-        return initialise(Decoder(plan.config), plan.seed)
 
     def feed(self, plan: Plan) -> Feed:
         (train, wanted), (validation, held_out) = joined(self.train), joined(self.validation)

@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.generation.targets import write_targets
 from headway.hub.generation import TargetRules, target_rules
 from headway.models.heads import TokenHead
-from headway.models.initialise import initialise
+from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
 from headway.tasks.ngram import unigram_baselines
@@ -28,8 +28,9 @@ from headway.tasks.translation import Translation
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.training.architecture import architecture, built
 from headway.training.base import Base, prepared_base
-from headway.training.baselines import as_baseline, built_baseline, reference
+from headway.training.baselines import reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
@@ -61,6 +62,8 @@ class TranslationRecipe(Recipe):
     From scratch both sides share one tokenizer and one table of token vectors.  Pairs with a text that is longer than
     the model reads are left out: cut, they would teach it to leave out ends.
     """
+
+    wiring: Wiring = "encoder-decoder"
 
     def __init__(self, given: Ingredients):
         table, other = given.source, given.held_out
@@ -120,18 +123,18 @@ class TranslationRecipe(Recipe):
             smoothing = 0.1 if self.options.label_smoothing is None else self.options.label_smoothing
             size = self.options.batch_tokens or 1024
             return replace(plan, batch_tokens=size, label_smoothing=smoothing)
+        return architecture(self.preset(seconds), self.options, self.wiring)
+
+    def preset(self, seconds: float | None) -> Plan:
+        """The plan from scratch, before parts of it are changed."""
         tokens = sum(len(source) for source, _ in self.train), sum(len(target) for _, target in self.train)
         size = self.tokenizer.vocab_size
-        plan = translator_plan(reference(self.options), size, len(self.train), tokens, self.longest, seconds)
-        return as_baseline(plan, self.options, "encoder-decoder")
+        return translator_plan(reference(self.options), size, len(self.train), tokens, self.longest, seconds)
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:
             return prepared_base(self.base.model, plan)
-        if (baseline := built_baseline(plan, "encoder-decoder")) is not None:
-            return baseline
-        config = plan.config
-        return initialise(EncoderDecoder(config), plan.seed, embedding_std=config.d_model**-0.5)
+        return built(plan, self.wiring)
 
     def feed(self, plan: Plan) -> Feed:
         recut = self._recut(plan.bpe_dropout, plan.seed) if plan.bpe_dropout else None

@@ -1,0 +1,114 @@
+"""Models that no Hugging Face family has: a ``config.json`` and weights of our own.
+
+They are the baselines ("headway-lstm" and the like) and Transformers of parts that no family puts together
+("headway-transformer").  By ``model_type`` other programs see that they cannot read them.  Weights have the names of
+the model's own parameters.
+"""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import nn
+
+from headway.errors import InputError
+from headway.hub.build import own_weights
+from headway.hub.weights import FILE, open_weights
+from headway.models.baselines import KINDS, BaselineConfig
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead
+from headway.models.wirings import wired, wiring_name
+from headway.storage import write_json, write_whole
+
+PREFIX = "headway-"
+TRANSFORMER = "headway-transformer"
+TYPES = (TRANSFORMER, *(PREFIX + kind for kind in KINDS))
+"""The model types in ``config.json``."""
+MOST = 1 << 31
+"""Numbers that a model may have: a file that asks for more is refused before anything is made."""
+
+
+def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None:
+    """Write ``config.json``, with ``entries``, and ``model.safetensors``.
+
+    Raises ValueError for a model that is not as ``models.wirings`` makes it, and InputError where nothing can be
+    written.
+    """
+    config, wiring, classes = described(model)
+    kind = PREFIX + config.kind if isinstance(config, BaselineConfig) else TRANSFORMER
+    written = {"model_type": kind, "wiring": wiring, "num_labels": classes, **asdict(config)}
+    weights = {name: weight.detach().cpu().contiguous() for name, weight in own_weights(model).items()}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(directory / "config.json", {**written, **entries, "dtype": "float32"})
+        write_whole(directory / FILE, lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
+
+
+def described(model: Any) -> tuple[TransformerConfig | BaselineConfig, str, int | None]:
+    """Configuration, wiring and number of classes, of which ``wired`` makes such a model.  Raises ValueError."""
+    wiring = wiring_name(model)
+    if wiring is None:
+        raise ValueError(f"{type(model).__name__} is no model of headway")
+    head: Any = getattr(model, "head", None)
+    classes = head.out.out_features if wiring == "encoder" and hasattr(head, "out") else None
+    with torch.device("meta"):
+        plain: Any = wired(model.config, wiring, classes)
+    same = _shapes(plain) == _shapes(model)
+    if isinstance(head, ClassificationHead):
+        same &= all(getattr(head, name) == getattr(plain.head, name) for name in ("pooling", "activation", "normalise"))
+    if not same:
+        raise ValueError("a model with a head or a second configuration of its own has no format but its family's")
+    return model.config, wiring, classes
+
+
+def _shapes(model: nn.Module) -> dict[str, list[int]]:
+    return {name: list(weight.shape) for name, weight in own_weights(model).items()}
+
+
+def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
+    """The model that ``config.json`` (``theirs``) describes, in eval mode.  Raises InputError naming what is wrong."""
+    path = directory / "config.json"
+    with open_weights(directory) as stored:
+        try:
+            config, classes = _config(theirs), theirs["num_labels"]
+            if config.n_layers > len(stored.names):
+                raise ValueError(f"n_layers is {config.n_layers}, but there are {len(stored.names)} weights")
+            if config.vocab_size * config.d_model + 16 * config.n_layers * config.d_model**2 > MOST:
+                raise ValueError("its sizes together ask for more weights than such a model has")
+            if classes is not None and (not isinstance(classes, int) or isinstance(classes, bool)):
+                raise ValueError(f"num_labels is {classes!r}, expected a number")
+            with torch.device("meta"):
+                expected = _shapes(wired(config, theirs["wiring"], classes))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            said = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
+            raise InputError(f"{path}: {said}.") from None
+        found = {name: list(stored.shape(name)) for name in stored.names}
+        if found != expected:
+            wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+            raise InputError(
+                f"{stored.source}: does not fit config.json in {', '.join(wrong[:5])}{', ...' * (len(wrong) > 5)}; "
+                "get both from the same run."
+            )
+        for name in stored.names:
+            stored.check_weight(name)
+        weights = {name: stored.weight(name) for name in stored.names}
+    model = wired(config, theirs["wiring"], classes)
+    with torch.no_grad():
+        for name, weight in own_weights(model).items():
+            weight.copy_(weights[name])
+    return model.eval()
+
+
+def _config(theirs: dict[str, Any]) -> TransformerConfig | BaselineConfig:
+    """The configuration in a file, of which no field may be missing: a default may change, what was trained not."""
+    kind: Any = TransformerConfig if theirs["model_type"] == TRANSFORMER else BaselineConfig
+    values = {field.name: theirs[field.name] for field in fields(kind) if field.name != "kind"}
+    if kind is BaselineConfig:
+        values["kind"] = theirs["model_type"].removeprefix(PREFIX)
+    return kind.from_dict(values)

@@ -1,0 +1,53 @@
+"""A model by the name of its wiring, for the Transformer's block or a baseline's layers; heads as from scratch."""
+
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from headway.models.baselines import (
+    BaselineClassificationHead,
+    BaselineConfig,
+    BaselineEncoder,
+    RecurrentDecoder,
+    RecurrentEncoderDecoder,
+)
+from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead, make_norm
+from headway.models.size import Wiring
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+
+BASELINES = {"decoder": RecurrentDecoder, "encoder": BaselineEncoder, "encoder-decoder": RecurrentEncoderDecoder}
+TRANSFORMERS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
+
+
+def classification_head(config: TransformerConfig, n_classes: int) -> ClassificationHead:
+    """The head of a Transformer that is trained from scratch to classify."""
+    return ClassificationHead(config, n_classes, norm=partial(make_norm, config), dropout=config.dropout)
+
+
+def wired(config: Any, wiring: str, n_classes: int | None = None) -> nn.Module:
+    """The model of a TransformerConfig or BaselineConfig, an encoder with a head for ``n_classes`` where there are any.
+
+    Its weights are as torch makes them; ``initialise`` draws them.  Raises ValueError for what is no wiring, and for
+    classes without an encoder.
+    """
+    if wiring not in TRANSFORMERS:
+        raise ValueError(f"wiring is {wiring!r}, but must be one of {', '.join(TRANSFORMERS)}")
+    if n_classes is not None and wiring != "encoder":
+        raise ValueError(f"{n_classes} classes are for an encoder, not for wiring {wiring!r}")
+    baseline = isinstance(config, BaselineConfig)
+    kind = (BASELINES if baseline else TRANSFORMERS)[wiring]
+    if n_classes is None:
+        return kind(config)
+    head = BaselineClassificationHead(config, n_classes) if baseline else classification_head(config, n_classes)
+    return kind(config, head)
+
+
+def wiring_name(model: nn.Module) -> Wiring | None:
+    """The wiring of a model, or None for another."""
+    for known in (BASELINES, TRANSFORMERS):
+        for name, kind in known.items():
+            if isinstance(model, kind):
+                return name  # type: ignore[return-value]
+    return None
