@@ -50,9 +50,11 @@ OVERHEAD = 2.0
 def rate(width: int) -> float:
     """The highest learning rate of Adam for a width; Muon's is ``optim.MUON_RATE`` times that.
 
-    3e-3 at a width of 128, falling with its square root: the wider, the smaller the steps that a model can take.
+    The wider, the smaller the steps that a model can take.  Swept on source code as a study trains on it: at a width of
+    32 the best of 0.003, 0.006, 0.012 and 0.024 was 0.012, by 2 % of the loss before its neighbours; at 128, of 0.001,
+    0.003 and 0.0075, the last two were equal within 0.3 %.
     """
-    return 3e-3 * math.sqrt(128 / width)
+    return 5e-3 * (128 / width) ** 0.6
 
 
 @dataclass(frozen=True)
@@ -214,10 +216,10 @@ def _filled(
 
 
 def _halves(choices: list[Shape], largest: Shape) -> list[Shape]:
-    """The sizes of the grid: the largest, and those nearest to its half, quarter and so on, the smallest first."""
+    """The sizes of the grid: the largest, and each time what is nearest to the half of the last, smallest first."""
     found = [largest]
-    for i in range(1, SIZES):
-        wanted = largest.parameters / 2**i
+    for _ in range(1, SIZES):
+        wanted = found[-1].parameters / 2
         one = min(choices, key=lambda shape: abs(math.log(shape.parameters / wanted)))
         apart = one.parameters < found[-1].parameters / 1.5
         if apart and abs(math.log(one.parameters / wanted)) < math.log(1.6):
