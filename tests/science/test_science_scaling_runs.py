@@ -115,12 +115,13 @@ def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Pat
 def test_runs_share_all_but_sizes_tokens_and_rate():
     grid = plan_grid(LONG, 600, speed, length=128)
     given = TrainOptions(seed=7, tokenizer="char")
-    every = [vars(options_of(cell, grid, given)) for cell in grid.cells]
+    *every, last = [vars(options_of(cell, grid, given)) for cell in grid.cells]
     differing = {name for name in every[0] if len({one[name] for one in every}) > 1}
-    assert (
-        {"steps", "d_model", "learning_rate"} <= differing <= {"steps", "d_model", "layers", "heads", "learning_rate"}
-    )
+    sizes = {"steps", "d_model", "layers", "heads", "learning_rate"}
+    assert {"steps", "d_model", "learning_rate"} <= differing <= sizes
     assert every[0]["seed"] == 7 and every[0]["dropout"] == 0.0 and every[0]["evaluations"] == 1
+    differing = {name for name in last if last[name] != every[-1][name]} - sizes
+    assert differing == {"evaluations", "snapshots"} and last["snapshots"], "the last is looked at on its way"
 
 
 def small(grid: Grid) -> Grid:
@@ -248,7 +249,11 @@ def test_copying_is_told_from_not_copying(monkeypatch: pytest.MonkeyPatch):
 def test_models_of_a_study_are_probed(made):
     place, _, runs, _ = made
     found = probes.probe_runs(place / "runs", runs, probes.wanted_probes("induction"), seed=3)
-    assert [row["name"] for row in found] == [run.name for run in runs] and found[-1]["held_out"]
+    kept = [f"40-29, step-{step}" for step in (8, 15, 22)]
+    assert [row["name"] for row in found] == [*[run.name for run in runs[:-1]], *kept, runs[-1].name]
+    assert [row["tokens"] for row in found[-4:]] == [8 * 64, 15 * 64, 22 * 64, 29 * 64] and found[-1]["held_out"]
+    losses = [row["induction"]["first"] for row in found[-4:]]
+    assert len(set(losses)) == 4, "each is a model of its own"
     assert all(0 < row["induction"]["second"] < 9 for row in found)
     with pytest.raises(InputError, match="there is no model to probe"):
         probes.probe_runs(place, runs, ["induction"])

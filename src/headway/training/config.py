@@ -92,6 +92,7 @@ class TrainOptions:
     average: float | None = option(None, "decay of the running average of the weights, such as 0.999; 0 for none")
     patience: int = option(0, "stop after this many evaluations without improvement, 0 for never")
     evaluations: int | None = option(None, "how often to evaluate in the course of the run")
+    snapshots: bool = option(False, "keep the model of each evaluation, in snapshots/")
     on_spike: str = option("report", "what to do with a step whose loss stands out", ("report", "skip"))
     on_save_error: str = option("continue", "what to do when a checkpoint cannot be saved", ("continue", "stop"))
     balance: bool = option(False, "weight classes so that each counts the same")
@@ -192,7 +193,7 @@ OF_THE_BASE = ("config_overrides", "d_model", "layers", "heads", "preset", "imag
 OF_THE_LOOP = (
     "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "optimizer", "learning_rate",
     "weight_decay", "schedule", "warmup", "clip", "dropout", "token_dropout", "label_smoothing", "r_drop",
-    "layer_decay", "freeze", "lora", "extend_vocab", "average", "patience", "evaluations",
+    "layer_decay", "freeze", "lora", "extend_vocab", "average", "patience", "evaluations", "snapshots",
 )  # fmt: skip
 """Options of training a whole model step by step: a linear classifier on its vectors has none of these."""
 OF_TEXTS = (

@@ -36,6 +36,8 @@ def best_member(path: Path) -> str | None:
     return str(facts.get("best_member", members[0])) if members else None
 
 
+SNAPSHOTS = "snapshots"
+"""Where the models of evaluations are kept, if that was asked for."""
 FOREIGN = ("config.json", "model.safetensors", "checkpoints")
 """What a directory without headway.json must not hold: training would write over it."""
 
@@ -212,6 +214,17 @@ class RunDirectory:
             if not isinstance(model, Encoder) and not labels:
                 write_json(self.path / GENERATION, {**usual, **known, **entries})
 
+    def save_snapshot(
+        self, step: int, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]
+    ) -> None:
+        """Write a model directory of its own, ``snapshots/step-N``.  Raises SaveFailed when that is impossible."""
+        place = type(self)(self.path / SNAPSHOTS / f"step-{step}")
+        config: Any = model.config
+        with saving(place.path):
+            place.path.mkdir(parents=True, exist_ok=True)
+            place.save_reader(reader, config.max_length)
+            place.save_model(model, reader, labels)
+
 
 class Onlooker(RunDirectory):
     """The run directory as ranks but the first have it: they read what is there, and write nothing."""
@@ -241,6 +254,11 @@ class Onlooker(RunDirectory):
         """Nothing."""
 
     def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
+        """Nothing."""
+
+    def save_snapshot(
+        self, step: int, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]
+    ) -> None:
         """Nothing."""
 
 

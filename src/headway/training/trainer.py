@@ -6,6 +6,7 @@ evaluate when due -> save when due -> rate -> batches -> gradient -> clip -> jud
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,6 +58,8 @@ class Job:
     run: RunDirectory
     keep_best: Callable[[], None]
     """saves the model as it is now"""
+    snapshot: Callable[[int], None] | None = None
+    """saves the model of an evaluation beside, by its step"""
     sample: Callable[[], str] | None = None
     """shows what the model can do now"""
     ranks: Ranks = field(default_factory=Ranks)
@@ -217,9 +220,11 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
         if better:
             state.best_loss, state.best_step, state.best_metrics, state.stale = cost, state.step, metrics, 0
             now.keep_best()
-            _keep_best(job, progress)
+            _saved(job, job.keep_best, progress)
         else:
             state.stale += 1
+        if job.snapshot is not None:
+            _saved(job, partial(job.snapshot, state.step), progress)
     finally:
         job.model.train()
         if now.average is not None:
@@ -259,10 +264,10 @@ def _note_checkpoints(job: Job, saver: Saver | SharedSaver) -> None:
         job.run.update(checkpoints=True)
 
 
-def _keep_best(job: Job, progress: Silent) -> None:
+def _saved(job: Job, save: Callable[[], None], progress: Silent) -> None:
     """Save the model.  Where that fails and training is to go on, the best weights are still in the checkpoints."""
     try:
-        job.keep_best()
+        save()
     except SaveFailed as error:
         if job.on_save_error == "stop":
             raise

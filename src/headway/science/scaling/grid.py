@@ -35,6 +35,8 @@ LEFT_OUT_TIMES = 2.1
 """The compute of the run that is left out, over that of the largest other: 2 at least, however N is counted."""
 LEFT_OUT_SIZE = math.sqrt(2.0)
 """Its parameters over those of the largest other, about; the rest comes from more tokens."""
+SNAPSHOTS = 4
+"""How often the run that is left out is evaluated and its model kept, to be probed; the others once, at their end."""
 LARGEST_BATCH = 4096
 """Tokens of a step at most."""
 LEAST_STEPS = 150
@@ -244,7 +246,8 @@ def _grid(
 
     def cell(shape: Shape, tokens: float, held_out: bool) -> Cell:
         steps = max(1, (math.ceil if held_out else round)(tokens / batch))
-        seconds = (steps * batch + text.held_out / 2) / speed(shape) + OVERHEAD
+        evaluated = text.held_out / 2 * (SNAPSHOTS if held_out else 1)
+        seconds = (steps * batch + evaluated) / speed(shape) + OVERHEAD
         name = f"{'left-out' if held_out else 'run'}-{shape.width}x{shape.layers}-{steps}"
         return Cell(
             name, shape.width, shape.layers, head_count(shape.width), shape.parameters, shape.blocks, steps,

@@ -13,6 +13,7 @@ Tokens are drawn evenly from the model's vocabulary without its special tokens, 
 Letters: B sequences, T tokens of each, V vocabulary.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from headway.hub.directory import load_model
 from headway.models.transformer import Decoder
 from headway.science.scaling.points import Run
 from headway.text.tokenizer import Tokenizer
+from headway.training.run_directory import SNAPSHOTS
 
 SEQUENCES = 256
 """How many are measured: of copying, and for each number of examples."""
@@ -98,22 +100,37 @@ def wanted_probes(names: str | None) -> list[str]:
 
 
 def probe_runs(place: Path, runs: Sequence[Run], names: Sequence[str], *, seed: int = 0) -> list[dict[str, Any]]:
-    """What each run's model can do, in the folder of its name in ``place``.
+    """What each run's model can do, in the folder of its name in ``place``, and before it its snapshots, if it has any.
 
     Raises InputError where the models are not there, or have too few tokens to draw from.
     """
     found = []
     for run in runs:
-        if not (place / run.name / "config.json").exists():
-            raise InputError(f"{place / run.name}: there is no model to probe; --probe needs the runs of a study.")
-        model, tokenizer = load_model(place / run.name), Tokenizer.load(place / run.name)
-        if not isinstance(model, Decoder):
-            raise InputError(f"{place / run.name}: is no language model, and --probe is for those.")
-        pool = np.array(sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids))
-        if len(pool) < 2 * WAYS + 2:
-            raise InputError(f"{place / run.name}: has {len(pool)} tokens; the probes need {2 * WAYS + 2} or more.")
-        length = model.config.max_length
-        measured = {name: PROBES[name](model, pool, length, seed=seed) for name in names}
-        row = {"name": run.name, "parameters": run.parameters, "tokens": run.tokens, "loss": run.loss}
-        found.append({**row, "held_out": run.held_out, **measured})
+        for directory, tokens, loss in [*_snapshots(place / run.name), (place / run.name, run.tokens, run.loss)]:
+            name = run.name if directory.name == run.name else f"{run.name}, {directory.name}"
+            row = {"name": name, "parameters": run.parameters, "tokens": tokens, "loss": loss}
+            found.append({**row, "held_out": run.held_out, **_probed(directory, names, seed)})
     return found
+
+
+def _probed(directory: Path, names: Sequence[str], seed: int) -> dict[str, Any]:
+    """What the model in a directory can do.  Raises InputError where that cannot be found out."""
+    if not (directory / "config.json").exists():
+        raise InputError(f"{directory}: there is no model to probe; --probe needs the runs of a study.")
+    model, tokenizer = load_model(directory), Tokenizer.load(directory)
+    if not isinstance(model, Decoder):
+        raise InputError(f"{directory}: is no language model, and --probe is for those.")
+    pool = np.array(sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids))
+    if len(pool) < 2 * WAYS + 2:
+        raise InputError(f"{directory}: has {len(pool)} tokens; the probes need {2 * WAYS + 2} or more.")
+    return {name: PROBES[name](model, pool, model.config.max_length, seed=seed) for name in names}
+
+
+def _snapshots(run: Path) -> list[tuple[Path, float, float]]:
+    """The models that a run kept on its way, with their tokens and loss, in order; the last one is the run's own."""
+    if not (run / SNAPSHOTS).is_dir():
+        return []
+    lines = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    steps = {line["step"]: line for line in lines if line["event"] == "evaluation"}  # of two for one step the later
+    kept = [(run / SNAPSHOTS / f"step-{step}", line) for step, line in sorted(steps.items())[:-1]]
+    return [(path, line["tokens"], line["val_loss"]) for path, line in kept if path.is_dir()]

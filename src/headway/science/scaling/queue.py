@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.science.scaling.grid import Cell, Grid
+from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
 from headway.training.config import TrainOptions
 from headway.training.progress import Silent, duration
@@ -43,6 +43,8 @@ class Within(Silent):
 def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
     """How a run of the grid is trained: its whole schedule over its own tokens, evaluated once, at the end.
 
+    The largest one, which is left out of the fit, is evaluated SNAPSHOTS times and its models are kept, to be probed.
+
     ``options`` give what the runs share: tokenizer, seed, threads, where to compute.
     """
     shared = {name: getattr(options, name) for name in ("tokenizer", "vocab", "encoding", "threads", "device", "seed")}
@@ -61,7 +63,8 @@ def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
         warmup=0.05,
         dropout=0.0,
         precision=grid.precision,
-        evaluations=1,
+        evaluations=SNAPSHOTS if cell.held_out else 1,
+        snapshots=cell.held_out,
     )
 
 
