@@ -47,13 +47,24 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         path, options = words[1], dict(zip(words[2::2], words[3::2], strict=True))
         given = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
         asked.append(dict(given))
-        for name in ("seed", "split_seed", "steps", "batch_tokens", "d_model", "layers", "heads", "length"):
+        for name in (
+            "seed",
+            "split_seed",
+            "steps",
+            "batch_tokens",
+            "match_parameters",
+            "d_model",
+            "layers",
+            "heads",
+            "length",
+        ):
             if name in given:
                 given[name] = int(given[name])
         for name in ("learning_rate", "dropout"):
             if name in given:
                 given[name] = float(given[name])
-        given = {"d_model": 16, "steps": 4, "batch_tokens": 128, **given}
+        width = {} if "match_parameters" in given else {"d_model": 16}
+        given = {**width, "steps": 4, "batch_tokens": 128, **given}
         given.pop("time", None)
         headway.train(path, out=place, threads=1, quiet=True, evaluations=2, precision="float32", **given)
         return 123e6
@@ -218,8 +229,8 @@ def test_terms_that_cannot_be_kept():
         ({"models": []}, "either --models, or --vary"),
         ({"inputs": []}, "expected an input, or --recall"),
         ({"models": [], "vary": "norm", "match": "parameters"}, "equal sizes as it is"),
-        ({"match": "parameters", "models": ["lstm", "transformer"]}, "name transformer first"),
-        ({"match": "parameters", "models": ["transformer", "decoder"]}, "into line with transformer, not decoder"),
+        ({"match": "parameters", "models": ["lstm", "transformer"]}, "name a Transformer first"),
+        ({"match": "parameters", "models": ["transformer", "decoder"]}, "in line with transformer, not decoder"),
     ):
         with pytest.raises(InputError, match=said):
             Contest(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]

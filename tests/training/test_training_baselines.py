@@ -72,6 +72,20 @@ def test_what_is_broken_off_is_taken_up(path: str, inputs: dict[str, Path], tmp_
     assert losses[0] == losses[1]
 
 
+def test_the_number_of_parameters_can_be_chosen(inputs: dict[str, Path], tmp_path: Path):
+    options = {**OPTIONS, "steps": 2, "d_model": None, "match_parameters": 20_000}
+    for path, kind in (("rows.csv", "lstm"), ("rows.csv", "cnn"), ("notes.txt", "gru")):
+        found = headway.train(inputs[path], out=tmp_path / kind, model=kind, **options)
+        assert found["parameters"] == pytest.approx(20_000, rel=0.05)
+    for more, said in (
+        ({"model": "lstm", "d_model": 8}, "both choose the width"),
+        ({"model": "transformer"}, "is for baselines"),
+        ({"model": "lstm", "match_parameters": 0}, "must be 1 or more"),
+    ):
+        with pytest.raises(InputError, match=said):
+            headway.train(inputs["rows.csv"], out=tmp_path / "refused", **{**options, **more})
+
+
 def test_evaluate_gives_the_loss_of_training(inputs: dict[str, Path], tmp_path: Path, in_process: Callable):
     found = headway.train(inputs["notes.txt"], out=tmp_path / "run", model="gru", **OPTIONS, length=32)
     status, out, _ = in_process("evaluate", tmp_path / "run", inputs["notes.txt"], "--json", "--quiet")

@@ -24,23 +24,19 @@ from headway.data.table import Table
 from headway.errors import InputError, RunFailed
 from headway.inference.evaluation import evaluate
 from headway.inference.load import load
-from headway.models.baselines import BaselineConfig
-from headway.models.size import Wiring
-from headway.nn.recurrent import CELLS
+from headway.models.baselines import KINDS as BASELINES
 from headway.science.advice import advice
 from headway.science.entrant import Entrant, curve, entrants, speed, token_seconds, trained, words_of
 from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.parts import VARIED, varied
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.storage import write_json, write_whole
-from headway.training.baselines import LAYERS, matched
 from headway.training.config import TrainOptions, seconds
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
 
 QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accuracy", 1), "translation": ("chrf", 1)}
 """By task, the metric that decides, and whether more (1) or less (-1) of it is better."""
-TRANSFORMERS = ("transformer", "encoder-decoder", "decoder")
 MATCHES = ("time", "parameters", "tokens")
 RATES = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Learning rates over that of the preset, in the order in which they are tried."""
@@ -83,10 +79,10 @@ class Contest:
             raise InputError(f"--trials is {self.trials}; it can be from 1 to {len(RATES)}.")
         if self.match == "parameters" and self.vary is not None:
             raise InputError("--vary compares models of equal sizes as it is; --match can be time or tokens.")
-        if self.match == "parameters" and self.models[:1] not in (["transformer"], ["encoder-decoder"]):
-            raise InputError("--match parameters: name transformer first, with which the others are brought into line.")
-        if self.match == "parameters" and (others := sorted({*TRANSFORMERS} & {*self.models[1:]})):
-            raise InputError(f"--match parameters brings baselines into line with {self.models[0]}, not {others[0]}.")
+        if self.match == "parameters" and self.models[0] in BASELINES:
+            raise InputError("--match parameters: name a Transformer first, with which the others are brought in line.")
+        if self.match == "parameters" and (others := [name for name in self.models[1:] if name not in BASELINES]):
+            raise InputError(f"--match parameters brings baselines in line with {self.models[0]}, not {others[0]}.")
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
 
@@ -208,7 +204,6 @@ def _row(
         "options": {name: value for name, value in options.items() if name != "seed"},
         "trials": [{"options": o, metric: sign * value} for value, o, _, _ in tried],
         "size": _size(facts),
-        "classes": len(facts["labels"]) or None,
         "run": str(path.relative_to(out)),
     }
     single: Any = getattr(pipe.model, "members", [pipe.model])[0]
@@ -242,17 +237,8 @@ def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> 
     if contest.match == "tokens" and first["steps"]:
         own |= {"time": None, "steps": first["steps"], "batch_tokens": first["size"]["batch_tokens"]}
     if contest.match == "parameters":
-        own["d_model"] = _equal_width(model.name, first)
+        own["match_parameters"] = first["parameters"]
     return own
-
-
-def _equal_width(kind: str, first: dict[str, Any]) -> int:
-    """The width by which a baseline has as many parameters as the first model, a Transformer."""
-    size, classes = first["size"], first["classes"]
-    wiring: Wiring = "encoder" if classes else "encoder-decoder" if first["metric"] == "chrf" else "decoder"
-    layers = LAYERS[wiring] if kind in CELLS else 1
-    config = BaselineConfig(kind, vocab_size=size["vocab_size"], d_model=4, n_layers=layers, tied=size["tied"])
-    return matched(config, wiring, first["parameters"], classes).d_model
 
 
 def _size(facts: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,8 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
         if options.config_overrides is not None:
             raise InputError(f"--config-overrides is for Transformers; --model {options.model} has none of its fields.")
         return as_baseline(plan, options, wiring, n_classes)
+    if options.match_parameters is not None:
+        raise InputError("--match-parameters is for baselines; of a Transformer choose --d-model and --layers.")
     if options.config_overrides is None:
         return plan
     before: TransformerConfig = plan.config

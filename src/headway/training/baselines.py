@@ -45,9 +45,14 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
         raise InputError(f"--preset is for Transformers; with --model {kind} give --d-model and --layers.")
     if options.layers is not None and kind not in CELLS:
         raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has none to choose.")
+    if options.match_parameters is not None and options.d_model is not None:
+        raise InputError("--match-parameters and --d-model both choose the width; leave one of them out.")
     before = plan.config
-    head = Head("classes", n_classes, norm=True) if n_classes is not None else None
-    wanted = parameters(before, wiring=wiring, head=head)["total"]
+    wanted, why = options.match_parameters, f"--match-parameters {options.match_parameters}"
+    if wanted is None:
+        head = Head("classes", n_classes, norm=True) if n_classes is not None else None
+        wanted = parameters(before, wiring=wiring, head=head)["total"]
+        why = f"as nearly as many as a Transformer's {wanted:,}"
     config = BaselineConfig(
         kind,
         vocab_size=before.vocab_size,
@@ -57,9 +62,10 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
         tied=before.tied,
         dropout=before.dropout,
     )
-    why = "--d-model"
     if options.d_model is None:
-        config, why = matched(config, wiring, wanted, n_classes), f"as nearly as many as a Transformer's {wanted:,}"
+        config = matched(config, wiring, wanted, n_classes)
+    else:
+        why = "--d-model"
     count = count_baseline(config, wiring, n_classes)
     depth = f", {config.n_layers} layers" if config.recurrent else ""
     size = f"{count / 1e6:.2f} M parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"

@@ -50,6 +50,7 @@ class TrainOptions:
     steps: int | None = option(None, "optimiser steps, instead of a time")
     epochs: int | None = option(None, "end after so many passes over the data, if that is sooner")
     model: str | None = option(None, "kind of model [default: a Transformer]", tuple(MODELS))
+    match_parameters: int | None = option(None, "parameters of a baseline, about [default: as a Transformer has here]")
     config_overrides: str | None = option(None, "parts of a Transformer, such as positions=alibi,norm_order=post")
     preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"))
     tokenizer: str | None = option(None, "how text is cut into tokens", ("char", "word", "wordpiece", "bpe"))
@@ -132,6 +133,7 @@ class TrainOptions:
             "image_size",
             "patch_size",
             "length",
+            "match_parameters",
             "d_model",
             "layers",
             "heads",
@@ -188,7 +190,9 @@ class TrainOptions:
             raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
 
 
-OF_THE_BASE = ("config_overrides", "d_model", "layers", "heads", "preset", "image_size", "patch_size")
+OF_THE_BASE = (
+    "match_parameters", "config_overrides", "d_model", "layers", "heads", "preset", "image_size", "patch_size",
+)  # fmt: skip
 """Options that a model has which a run begins from."""
 OF_THE_LOOP = (
     "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "optimizer", "learning_rate",
@@ -211,7 +215,7 @@ FOR_TASK = {
     "r_drop": ("classification", "translation"),
     "label_smoothing": ("language_modeling", "classification", "translation", IMAGES),
     **dict.fromkeys(("bpe_dropout", "source_language", "target_language"), ("translation",)),
-    **dict.fromkeys(("model", "config_overrides"), ("language_modeling", "classification", "translation")),
+    **dict.fromkeys(("model", "match_parameters", "config_overrides"), MODELS["transformer"]),
 }
 """Options that mean something for some tasks alone; those of masked_lm also where ``adapt`` begins with it."""
 
