@@ -269,4 +269,10 @@ def test_advice_on_speed_memory_lengths_and_what_was_not_done():
     assert "see --seeds" in said and "see --trials" in said
     grown = [{"length": 16, "microseconds": 1.0}, {"length": 64, "microseconds": 4.0}]
     assert "64 tokens instead of 16" in told(row("a", 0.9, lengths=grown), row("b", 0.1, lengths=grown))
+    read = [{"length": 8, "loss": 2.0}, {"length": 16, "loss": 1.9}, {"length": 32, "loss": 2.5}]
+    stuck = [*read[:2], {"length": 32, "loss": None}]
+    assert "in training: a +25.0% loss, b cannot." in told(row("a", 0.9, longer=read), row("b", 0.1, longer=stuck))
+    assert "windows" not in told(row("a", 0.9, longer=[{"length": 8, "loss": None}] * 3))
+    far = [{"distance": 8, "accuracy": 1.0}, {"distance": 512, "accuracy": 0.06}]
+    assert "a 100% at 8 tokens and 6% at 512." in told(row("a", 0.9, recall=far))
     assert told(row("a", 0.9)) == "Take a: its accuracy of 0.9 is the best."

@@ -42,7 +42,7 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
     assert all(FEWEST * 0.9 <= cell.tokens / cell.parameters <= MOST * 1.1 for cell in grid.cells)
     assert all(cell.tokens == cell.steps * grid.batch_tokens for cell in grid.cells)
     assert min(cell.steps for cell in cells) >= 0.9 * LEAST_STEPS and grid.batch_tokens % grid.length == 0
-    check_varied([queue.run_of(cell, {"metrics": {"val_loss": 2.0}, "tokens": cell.tokens}) for cell in cells])
+    check_varied([queue.run_of(cell, {"tokens": cell.tokens}, {"val_loss": 2.0}) for cell in cells])
     computes = [cell.parameters * cell.tokens for cell in cells]
     assert computes == sorted(computes)
     assert len({cell.learning_rate for cell in cells}) == len({cell.width for cell in cells}) >= 4
@@ -81,7 +81,9 @@ class Clock:
         run = RunDirectory(out)
         run.create()
         tokens = options.steps * options.batch_tokens
-        run.update(finished=True, tokens=tokens, metrics={"val_loss": 2.0}, seconds=1.0, options={}, plan={}, data={})
+        run.log("evaluation", step=1, val_loss=1.0)
+        run.log("evaluation", step=options.steps, val_loss=2.0)
+        run.update(finished=True, tokens=tokens, metrics={"val_loss": 1.0}, seconds=1.0, options={}, plan={}, data={})
         return run
 
 

@@ -40,7 +40,7 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
             f"Training {best['model']} took {best['memory_mb']:,.0f} MB at its peak, {least['model']} "
             f"{least['memory_mb']:,.0f} MB."
         )
-    said += _lengths(rows)
+    said += [*_lengths(rows), *_longer(rows), *_recall(rows)]
     if result["seeds"] == 1:
         said.append("One seed each: differences of a few points in the last digits mean nothing; see --seeds.")
     if result["trials"] == 1:
@@ -66,3 +66,28 @@ def _lengths(rows: list[dict[str, Any]]) -> list[str]:
     short, long = shared[0], shared[-1]
     grown = ", ".join(f"{name} {found[long] / found[short]:.1f} times" for name, found in timed.items())
     return [f"In sequences of {long} tokens instead of {short}, with as many tokens at once, a token takes: {grown}."]
+
+
+def _longer(rows: list[dict[str, Any]]) -> list[str]:
+    """Who can read windows that are longer than those of training."""
+    told = []
+    for row in rows:
+        first, *_, last = row.get("longer") or [{"loss": None}, {"loss": None}]
+        if first["loss"] is None:
+            continue
+        changed = "cannot" if last["loss"] is None else f"{last['loss'] / first['loss'] - 1:+.1%} loss"
+        told.append(f"{row['model']} {changed}")
+    return [f"Read in windows four times as long as in training: {', '.join(told)}."] if told else []
+
+
+def _recall(rows: list[dict[str, Any]]) -> list[str]:
+    """How far back each remembers, as the share of right answers at the nearest and at the farthest distance."""
+    told = []
+    for row in rows:
+        if points := row.get("recall"):
+            near, far = points[0], points[-1]
+            told.append(
+                f"{row['model']} {near['accuracy']:.0%} at {near['distance']} tokens and {far['accuracy']:.0%} at "
+                f"{far['distance']}"
+            )
+    return [f"Given again rightly: {', '.join(told)}."] if told else []

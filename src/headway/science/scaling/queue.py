@@ -128,12 +128,18 @@ def run_queue(
     ]
     for note in notes:
         progress.warn(note)
-    return [run_of(cell, made[cell.name]) for cell in grid.cells if cell.name in made], notes
+    runs = [run_of(cell, made[cell.name], at_the_end(out / cell.name)) for cell in grid.cells if cell.name in made]
+    return runs, notes
 
 
-def run_of(cell: Cell, facts: dict[str, Any]) -> Run:
-    """A complete run as a point, N counted with embeddings.  Its loss is that at its end, of all held-out text."""
-    metrics = facts["metrics"]
+def at_the_end(place: Path) -> dict[str, Any]:
+    """The last evaluation of a run, of all held-out text; what ``headway.json`` has is the best."""
+    lines = map(json.loads, (place / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["event"] == "evaluation"][-1]
+
+
+def run_of(cell: Cell, facts: dict[str, Any], metrics: dict[str, Any]) -> Run:
+    """A complete run as a point, N counted with embeddings, with the metrics at its end."""
     more = {
         "parameters": cell.parameters,
         "parameters_without_embeddings": cell.blocks,
