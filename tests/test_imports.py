@@ -1,7 +1,9 @@
 """Imports point one way: from each layer to itself and to those above it."""
 
 import ast
+import fnmatch
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,14 @@ def test_the_rules_bite(tmp_path):
     assert allowed("hub", "models") and allowed("hub", "errors") and allowed("cli", "serving")
     assert not (allowed("nn", "models") or allowed("nn", "errors") or allowed("errors", "nn") or allowed("hub", "data"))
     assert EXTRAS.isdisjoint(sys.stdlib_module_names)
+
+
+def test_every_file_that_is_no_module_is_installed_too():
+    said = tomllib.loads((ROOT.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = said["tool"]["setuptools"]["package-data"]["headway"]
+    others = [path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    assert len(others) >= 4
+    for path in others:
+        assert any(fnmatch.fnmatch(str(path.relative_to(ROOT)), one) for one in patterns), (
+            f"pyproject.toml leaves out {path.name}"
+        )
