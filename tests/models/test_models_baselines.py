@@ -168,7 +168,7 @@ def test_what_is_saved_is_what_is_loaded(name: str, tmp_path: Path):
         ("d_model", 1 << 20, "does not fit config.json|more weights than any baseline"),
         ("n_layers", 0, "n_layers is 0, but must be a whole number"),
         ("widths", ["x"], "widths is"),
-        ("wiring", "both", "is missing or unknown|with wiring"),
+        ("wiring", "both", "wiring is 'both'"),
         ("vocab_size", None, "vocab_size is None"),
         ("num_labels", 5, "head.out"),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import headway
 from headway.errors import InputError, RunFailed
@@ -56,6 +57,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             "d_model",
             "layers",
             "heads",
+            "evaluations",
             "length",
         ):
             if name in given:
@@ -66,7 +68,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         width = {} if "match_parameters" in given else {"d_model": 16}
         given = {**width, "steps": 4, "batch_tokens": 128, **given}
         given.pop("time", None)
-        headway.train(path, out=place, threads=1, quiet=True, evaluations=2, precision="float32", **given)
+        headway.train(path, out=place, threads=1, quiet=True, **{"evaluations": 2, "precision": "float32", **given})
         return 123e6
 
     monkeypatch.setattr(comparing, "trained", run)
@@ -183,6 +185,41 @@ def test_a_model_that_fails_is_a_row(rows_file: Path, tmp_path: Path, in_this_pr
     assert found["advice"][0] == "Not trained: lstm."
 
 
+def test_nothing_is_brought_in_line_with_a_model_that_failed(rows_file: Path, tmp_path: Path, monkeypatch: Any):
+    def failing(*_: Any) -> Any:
+        raise RunFailed("out of memory")
+
+    monkeypatch.setattr(comparing, "trained", failing)
+    for words in ({"models": ["transformer", "lstm"], "match": "parameters"}, {"vary": "ffn"}):
+        with pytest.raises(RunFailed, match="which the others are brought in line with, failed: out of memory"):
+            compare(Contest([str(rows_file)], **words), tmp_path / words.get("vary", "models"), Silent())  # type: ignore
+
+
+def test_a_pretrained_model_keeps_its_tokenizer_and_reads_as_many_tokens():
+    contest = Contest(["x.csv"], ["transformer", "a/b"], match="tokens", options={"tokenizer": "bpe"})
+    size = {"batch_tokens": 512, "d_model": 16}
+    own = comparing._options(contest, entrants(["transformer", "a/b"])[1], {"steps": 7, "size": size})
+    assert own["steps"] == 7 and own["time"] is None and own["batch_tokens"] == 512 and "tokenizer" not in own
+    with pytest.raises(RunFailed, match="reads no tokens"):
+        comparing._options(contest, entrants(["transformer", "a/b"])[0], {"steps": 0, "size": size})
+
+
+def test_threads_reach_the_trainings(rows_file: Path, tmp_path: Path, in_process: Callable, monkeypatch: Any):
+    asked: list[Any] = []
+
+    def noted(contest: Contest, *_: Any) -> Any:
+        asked.append(contest.options)
+        raise InputError("enough")
+
+    monkeypatch.setattr(comparing, "compare", noted)
+    threads = torch.get_num_threads()
+    try:
+        assert in_process("compare", rows_file, "--models", "bow,cnn", "--threads", "1", "--out", tmp_path)[0] == 2
+        assert asked == [{"threads": 1}] and torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_the_real_command_is_run_and_its_memory_known(rows_file: Path, tmp_path: Path):
     said: list[str] = []
     words = words_of([rows_file], {"steps": 2, "d_model": 16, "model": "bow", "batch_tokens": 64, "time": None})
@@ -228,6 +265,9 @@ def test_terms_that_cannot_be_kept():
         ({"vary": "ffn"}, "either --models, or --vary"),
         ({"models": []}, "either --models, or --vary"),
         ({"inputs": []}, "expected an input, or --recall"),
+        ({"inputs": [], "recall": True, "test": "x.csv"}, "leave out --test"),
+        ({"inputs": [], "recall": True, "options": {"length": 9}}, "leave out --length"),
+        ({"inputs": [], "recall": True, "models": ["transformer", "bow"]}, "of running text .*, not bow"),
         ({"models": [], "vary": "norm", "match": "parameters"}, "equal sizes as it is"),
         ({"match": "parameters", "models": ["lstm", "transformer"]}, "name a Transformer first"),
         ({"match": "parameters", "models": ["transformer", "decoder"]}, "in line with transformer, not decoder"),

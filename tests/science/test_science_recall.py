@@ -74,7 +74,7 @@ def test_loss_at_lengths_is_of_the_same_tokens(corpus: Path):
     source: Any = read_input([str(corpus)], TrainOptions())[0]
     assert isinstance(source, Corpus)
     tokenizer = train_tokenizer([corpus.read_text()], "char", None, role="decoder", out_of=9000)
-    tokens = held_out_tokens(source, [], TrainOptions(), tokenizer)
+    tokens = held_out_tokens(source, None, tokenizer)
     assert tokenizer.decode(tokens[:400]) in corpus.read_text()[-len(tokens) - 10 :]
     config = TransformerConfig(vocab_size=tokenizer.vocab_size, d_model=16, n_layers=2, n_heads=2, max_length=8)
     model = initialise(Decoder(config), 0, embedding_std=1.0, zero_out=False).eval()
@@ -87,5 +87,5 @@ def test_loss_at_lengths_is_of_the_same_tokens(corpus: Path):
         assert one["loss"] == pytest.approx(-logits[torch.arange(count), ids[1:]].mean().item(), abs=1e-5)
     assert [one["loss"] is None for one in loss_by_length(model, tokens, 8, 16)] == [False, False, True]
     assert all(one["loss"] is None for one in loss_by_length(model, tokens[:90], 8, 1 << 20)), "too short a text"
-    named = held_out_tokens(source, [str(corpus)], TrainOptions(), tokenizer)
+    named = held_out_tokens(source, source, tokenizer)
     assert len(named) > 8 * len(tokens)

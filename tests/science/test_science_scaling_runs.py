@@ -1,6 +1,8 @@
 """The grid of runs, the queue that makes them, and what is measured of their models."""
 
+import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +44,9 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
     assert all(FEWEST * 0.9 <= cell.tokens / cell.parameters <= MOST * 1.1 for cell in grid.cells)
     assert all(cell.tokens == cell.steps * grid.batch_tokens for cell in grid.cells)
     assert min(cell.steps for cell in cells) >= 0.9 * LEAST_STEPS and grid.batch_tokens % grid.length == 0
-    check_varied([queue.run_of(cell, {"tokens": cell.tokens}, {"val_loss": 2.0}) for cell in cells])
+    check_varied(
+        [queue.run_of(cell, {"tokens": cell.tokens, "metrics": {"val_loss": 2.0}}, Path("none")) for cell in cells]
+    )
     computes = [cell.parameters * cell.tokens for cell in cells]
     assert computes == sorted(computes)
     assert len({cell.learning_rate for cell in cells}) == len({cell.width for cell in cells}) >= 4
@@ -246,6 +250,21 @@ def test_copying_is_told_from_not_copying(monkeypatch: pytest.MonkeyPatch):
     shots = probes.few_shot(LinkCopier(43), pool, 67)
     assert list(shots) == ["0", "1", "2", "4"] and shots["1"] == shots["4"] == 1.0 and shots["0"] < 0.5
     assert list(probes.few_shot(Copier(43), pool, 33)) == ["0", "1"]
+
+
+def test_half_a_line_of_a_log_and_a_snapshot_that_failed_lose_nothing_else(made, tmp_path: Path):
+    place, grid, runs, _ = made
+    shutil.copytree(place / "runs", tmp_path / "runs")
+    last = tmp_path / "runs" / runs[-1].name
+    with (last / "log.jsonl").open("a") as log:
+        log.write('{"event": "evaluation", "step": 29, "val_')
+    (last / "snapshots" / "step-8" / "model.safetensors").unlink()
+    found = probes.probe_runs(tmp_path / "runs", runs[-1:], ["induction"])
+    assert [row["tokens"] for row in found] == [15 * 64, 22 * 64, 29 * 64]
+    facts = json.loads((last / "headway.json").read_text())
+    assert queue.run_of(grid.cells[-1], facts, last).loss == runs[-1].loss
+    shutil.rmtree(last / "snapshots" / "step-29")
+    assert [row["name"] for row in probes.probe_runs(tmp_path / "runs", runs[-1:], ["induction"])] == [runs[-1].name]
 
 
 def test_models_of_a_study_are_probed(made):

@@ -1,6 +1,7 @@
 """``--config-overrides``: Transformers of other parts, trained, saved in their family's format or our own, used."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.models.wirings import wired
 from headway.science.parts import HEADS, PARTS
-from headway.training.architecture import FIELDS, read_overrides
+from headway.training.architecture import FIELDS, architecture, built, read_overrides
+from headway.training.config import TrainOptions
+from headway.training.presets import decoder_plan
 
 OPTIONS: dict[str, Any] = {"d_model": 32, "steps": 8, "batch_tokens": 256, "evaluations": 1, "threads": 1}
 ODD = TransformerConfig(vocab_size=31, d_model=24, n_layers=3, n_heads=2, positions="alibi", gated=False, d_ff=40)
@@ -100,7 +103,7 @@ def test_what_a_family_has_is_saved_as_the_family_has_it(tmp_path: Path):
     ("change", "said"),
     [
         ({"n_layers": 10**8}, "n_layers is 100000000, but there are"),
-        ({"vocab_size": 1 << 40}, "more weights than such a model has"),
+        ({"vocab_size": 1 << 40}, "does not fit config.json"),
         ({"d_model": 26}, "does not fit config.json|must be"),
         ({"d_ff": 1 << 50}, "does not fit config.json|Storage size|overflow|invalid"),
         ({"wiring": "both"}, "wiring is 'both'"),
@@ -126,6 +129,8 @@ def test_a_file_that_cannot_be_is_refused(change: dict[str, Any], said: str, tmp
         ("colour=red", "expected NAME=VALUE"),
         ("norm", "norm cannot be ''|norm is ''"),
         ("gated=maybe", "gated cannot be 'maybe'"),
+        ("norm_eps=inf", "norm_eps cannot be 'inf'"),
+        ("logit_softcap=1e400", "logit_softcap cannot be '1e400'"),
         ("norm=rmsnorm,norm=layernorm", "each name once"),
         ("positions=morse", "must be one of"),
         ("n_kv_heads=7", "a divisor of n_heads"),
@@ -147,6 +152,24 @@ def test_overrides_are_for_transformers_from_scratch(corpus: Path, lm_run: Path,
     ):
         with pytest.raises(InputError, match=said):
             headway.train(corpus, out=tmp_path / "run", config_overrides="norm=rmsnorm", **{**OPTIONS, **more})
+
+
+def test_positions_begin_where_they_favour_nothing_and_weigh_as_tokens_do():
+    options = TrainOptions(steps=4, d_model=64, config_overrides="positions=relative")
+    for vocab, std in ((90, 1.0), (2000, 0.02)):  # untied and tied
+        for kind in ("relative", "learned", "sinusoidal"):
+            chosen = replace(options, config_overrides=f"positions={kind}")
+            plan = architecture(decoder_plan(chosen, vocab, 9000, None, 4), chosen, "decoder")
+            stack: Any = built(plan, "decoder").stack
+            tables = [p for name, p in stack.named_parameters() if name.endswith("table.weight")]
+            scaled = kind == "sinusoidal" and vocab == 2000
+            assert plan.config.embedding_scale == scaled
+            tokens = stack.embedding.tokens.weight.std().item() * (8.0 if scaled else 1.0)
+            assert tokens == pytest.approx(1.0 if scaled else std, rel=0.05)
+            if kind == "relative":
+                assert len(tables) == 1 and not tables[0].any()
+            elif kind == "learned":
+                assert tables[0].std().item() == pytest.approx(std, rel=0.05)
 
 
 def test_all_fields_are_read():

@@ -81,6 +81,7 @@ def test_the_number_of_parameters_can_be_chosen(inputs: dict[str, Path], tmp_pat
         ({"model": "lstm", "d_model": 8}, "both choose the width"),
         ({"model": "transformer"}, "is for baselines"),
         ({"model": "lstm", "match_parameters": 0}, "must be 1 or more"),
+        ({"model": "bow", "match_parameters": 10**9}, "the nearest that --model bow has on these data is"),
     ):
         with pytest.raises(InputError, match=said):
             headway.train(inputs["rows.csv"], out=tmp_path / "refused", **{**options, **more})

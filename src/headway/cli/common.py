@@ -35,12 +35,18 @@ def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--threads: how many threads of the processor compute; takes effect by itself."""
-    count = click.IntRange(min=1)
-    option = click.option("--threads", type=count, callback=_set_threads, expose_value=False, help="Processor threads.")
-    return option(function)
+
+    def chosen(_context: click.Context, _option: click.Parameter, count: int | None) -> None:
+        set_threads(count)
+
+    kind = click.IntRange(min=1)
+    return click.option("--threads", type=kind, callback=chosen, expose_value=False, help="Processor threads.")(
+        function
+    )
 
 
-def _set_threads(_context: click.Context, _option: click.Parameter, count: int | None) -> None:
+def set_threads(count: int | None) -> None:
+    """Compute with so many threads of the processor from now on, where a number is given."""
     if count is not None:
         import torch
 

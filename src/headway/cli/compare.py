@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options, threads_option
+from headway.cli.common import emit, output_options, set_threads
 from headway.cli.train import default_out
 
 
@@ -28,7 +28,7 @@ from headway.cli.train import default_out
 @click.option("--label-column", help="Column that holds the label.")
 @click.option("--tokenizer", help="How text is cut into tokens; that of a pretrained MODEL is its own.")
 @click.option("--length", type=int, help="Longest sequence in tokens.")
-@threads_option
+@click.option("--threads", type=click.IntRange(min=1), help="Processor threads of every training and measurement.")
 @output_options
 def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Train several models on INPUTS with the same split, tokenizer, budget, trials and seeds, and compare them.
@@ -55,6 +55,7 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
         **{name: given.pop(name) for name in ("match", "vary", "recall", "trials", "seeds", "seed", "test")},
         options={name: value for name, value in given.items() if value is not None},
     )
+    set_threads(given["threads"])
     progress = shown_to(quiet)
     try:
         found = compare(contest, place, progress)

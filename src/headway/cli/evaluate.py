@@ -22,7 +22,7 @@ MORE = ("bleu_lowercase", "signatures")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
 @threads_option
 @output_options
-def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: str | None) -> None:
+def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: Any) -> None:
     """Measure the model in RUN on INPUT; without INPUT, on the held-out part of the data it was trained on.
 
     A file the model was trained on is recognised, and only its held-out part is measured.

@@ -164,6 +164,7 @@ def _of_text(
     """The runs made, fitted and drawn."""
     from headway.cli.train import default_out
     from headway.science.scaling.analysis import analyse
+    from headway.science.scaling.grid import SNAPSHOTS
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, counted, decide, run_study
     from headway.training.config import TrainOptions, seconds
@@ -176,7 +177,7 @@ def _of_text(
     grid = decide(inputs, chosen, limit, started=started, **given)
     for note in grid.notes:
         progress.say(note)
-    end = started + limit - PROBING * len(names) * len(grid.cells)
+    end = started + limit - PROBING * len(names) * (len(grid.cells) + SNAPSHOTS)
     try:
         runs, notes = run_study(inputs, grid, chosen, end=end, **given)
     except RunFailed as error:

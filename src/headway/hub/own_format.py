@@ -5,6 +5,7 @@ They are the baselines ("headway-lstm" and the like) and Transformers of parts t
 the model's own parameters.
 """
 
+import math
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.build import own_weights
+from headway.hub.build import UNBUILDABLE, own_weights
+from headway.hub.memory import check_fits
 from headway.hub.weights import FILE, open_weights
 from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
@@ -27,8 +29,6 @@ PREFIX = "headway-"
 TRANSFORMER = "headway-transformer"
 TYPES = (TRANSFORMER, *(PREFIX + kind for kind in KINDS))
 """The model types in ``config.json``."""
-MOST = 1 << 31
-"""Numbers that a model may have: a file that asks for more is refused before anything is made."""
 
 
 def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None:
@@ -79,13 +79,11 @@ def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
             config, classes = _config(theirs), theirs["num_labels"]
             if config.n_layers > len(stored.names):
                 raise ValueError(f"n_layers is {config.n_layers}, but there are {len(stored.names)} weights")
-            if config.vocab_size * config.d_model + 16 * config.n_layers * config.d_model**2 > MOST:
-                raise ValueError("its sizes together ask for more weights than such a model has")
             if classes is not None and (not isinstance(classes, int) or isinstance(classes, bool)):
                 raise ValueError(f"num_labels is {classes!r}, expected a number")
             with torch.device("meta"):
                 expected = _shapes(wired(config, theirs["wiring"], classes))
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except UNBUILDABLE as error:
             said = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
             raise InputError(f"{path}: {said}.") from None
         found = {name: list(stored.shape(name)) for name in stored.names}
@@ -97,6 +95,7 @@ def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
             )
         for name in stored.names:
             stored.check_weight(name)
+        check_fits(8 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")
         weights = {name: stored.weight(name) for name in stored.names}
     model = wired(config, theirs["wiring"], classes)
     with torch.no_grad():

@@ -22,11 +22,14 @@ READING = ("text_column", "label_column", "second_column", "encoding", "delimite
 """Options of the training run that say how its files are read."""
 
 
-def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str | None) -> dict[str, Any]:
+def evaluate(
+    run: str | Path, inputs: Sequence[str | Path] = (), *, whole: bool = False, **columns: str | None
+) -> dict[str, Any]:
     """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
 
-    Without inputs, or given the very file the model was trained on, its held-out part is measured.  Raises InputError
-    when there is nothing to measure on.
+    Without inputs, or given the very file the model was trained on, its held-out part is measured; with
+    ``whole`` all of it, also where training measured some of its windows.  Raises InputError when there is nothing to
+    measure on.
     """
     pipe = load(run)
     facts = _facts(Path(run))
@@ -52,7 +55,7 @@ def evaluate(run: str | Path, inputs: Sequence[str | Path] = (), **columns: str 
     if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
         warnings.warn(f"{source.name}: has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
-    metrics = measure(pipe, Given(source, found, facts, options, same))
+    metrics = measure(pipe, Given(source, found, facts, options, same, whole))
     on = f"{source.name}, the held-out part" if same else source.name
     return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in METRICS}, **metrics}
 

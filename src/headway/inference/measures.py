@@ -57,11 +57,18 @@ class Given:
     options: TrainOptions
     same: bool
     """whether these are the files that the run was trained on, of which the held-out part is meant"""
+    whole: bool = False
+    """whether all of it is measured, also where training measured some windows alone"""
 
     @property
     def before(self) -> dict[str, Any]:
         """The options of the run."""
         return self.facts.get("options", {})
+
+    @property
+    def every(self) -> int:
+        """Which windows of a text are measured: every n-th."""
+        return int(self.plan.get("validation_every", 1)) if self.same and not self.whole else 1
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -120,7 +127,7 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: Given) -> dict[
 
 def _text_metrics(pipe: Generator, given: Given) -> dict[str, Any]:
     corpus = given.corpus("a language model is measured on running text or on conversations")
-    length, every = _length(pipe, given), given.plan.get("validation_every", 1) if given.same else 1
+    length, every = _length(pipe, given), given.every
     chunks = held_out_part(corpus) if given.same else Chunks(corpus)
     tokens = encode_text(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if given.same else "all")
     n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
@@ -137,7 +144,7 @@ def _masked_metrics(pipe: MaskFiller, given: Given) -> dict[str, Any]:
     length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
     share = given.plan.get("mask_share") or MASK_SHARE
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
-    every = int(given.plan.get("validation_every", 1)) if given.same else 1
+    every = given.every
     examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
     metrics = task.evaluate(pipe.model, held_out_batches(tokens, pipe.tokenizer, length, every))
     return {**metrics, "examples": examples}

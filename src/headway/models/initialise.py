@@ -6,10 +6,21 @@ from torch import nn
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward
 from headway.nn.norm import LayerNorm, RMSNorm
+from headway.nn.positions import LearnedPositions, RelativeBias
 
 
-def initialise(model: nn.Module, seed: int, *, embedding_std: float = 0.02, zero_out: bool = True) -> nn.Module:
+def initialise(
+    model: nn.Module,
+    seed: int,
+    *,
+    embedding_std: float = 0.02,
+    position_std: float | None = None,
+    zero_out: bool = True,
+) -> nn.Module:
     """Draw every weight anew from its own generator, in place; norms start at one, biases at zero.
+
+    Embeddings are drawn with ``embedding_std``, learned positions with ``position_std`` where that is another; biases
+    for distances (T5) start at zero, where no distance is favoured.
 
     Matrices are uniform with standard deviation 1/√(fan in), so that each layer keeps the size of what it reads.  With
     ``zero_out`` the last matrix of every residual branch is zero, so that each block starts as the identity (a deep
@@ -30,6 +41,11 @@ def initialise(model: nn.Module, seed: int, *, embedding_std: float = 0.02, zero
                 module.weight.fill_(1.0)
             if isinstance(module, LayerNorm) and module.bias is not None:
                 module.bias.zero_()
+        for module in model.modules():
+            if isinstance(module, LearnedPositions) and position_std is not None:
+                module.table.weight.normal_(0.0, position_std, generator=generator)
+            if isinstance(module, RelativeBias):
+                module.table.weight.zero_()
         if zero_out:
             for module in model.modules():
                 if isinstance(module, Attention | FeedForward):

@@ -43,7 +43,7 @@ def write_comparison(found: dict[str, Any], folder: Path) -> None:
         _lengths(rows, colours, folder / "lengths")
         names.append("lengths")
     for name, draw in (("longer", _longer), ("recall", _recall)):
-        if any(row.get(name) for row in rows):
+        if any(one.get("loss", one.get("accuracy")) is not None for row in rows for one in row.get(name, [])):
             draw(rows, colours, folder / name)
             names.append(name)
     text = _page(found, rows, names, folder)

@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.reports.wording import mapping, number
+from headway.training.log import read_log
 
 Point = tuple[float, float]
 """A place on a chart: step and value."""
@@ -100,7 +101,7 @@ def read_record(run: Path) -> Record:
             raise InputError(f"{info_path}: found a JSON {type(info).__name__}; expected an object")
     by_step: dict[str, dict[float, dict[str, Any]]] = {"step": {}, "evaluation": {}, "sample": {}}
     last_event = ""
-    for line in _lines(log_path):
+    for line in read_log(run):
         event, step = line.get("event"), number(line.get("step"))
         if isinstance(event, str) and event in by_step and step is not None:
             by_step[event][step] = line
@@ -119,18 +120,3 @@ def series(lines: list[dict[str, Any]], key: str) -> list[Point]:
 def not_numbers(lines: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     """The lines that hold ``key`` with a value that is not a finite number, as when a loss overflows."""
     return [line for line in lines if key in line and number(line[key]) is None]
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    found = []
-    with path.open("rb") as file:
-        for raw in file:
-            try:
-                line = json.loads(raw)
-            except ValueError:
-                continue
-            if isinstance(line, dict):
-                found.append(line)
-    return found

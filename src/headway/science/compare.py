@@ -31,12 +31,17 @@ from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.parts import VARIED, varied
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.storage import write_json, write_whole
-from headway.training.config import TrainOptions, seconds
+from headway.training.config import TrainOptions, flag, seconds
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
+from headway.training.session import validation_input
 
 QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accuracy", 1), "translation": ("chrf", 1)}
 """By task, the metric that decides, and whether more (1) or less (-1) of it is better."""
+WRITERS = ("transformer", "rnn", "lstm", "gru")
+"""The models of running text."""
+OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column")
+"""Options that a text which is made for recall has of its own."""
 MATCHES = ("time", "parameters", "tokens")
 RATES = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Learning rates over that of the preset, in the order in which they are tried."""
@@ -71,6 +76,8 @@ class Contest:
             raise InputError(f"expected either --models, or --vary with one of {', '.join(VARIED)}.")
         if not self.recall and not self.inputs:
             raise InputError("expected an input, or --recall, which makes its own text.")
+        if self.recall and not self.inputs:
+            self._check_recall()
         if self.match is None:
             object.__setattr__(self, "match", "time" if self.vary is None else "tokens")
         if self.match not in MATCHES:
@@ -85,6 +92,15 @@ class Contest:
             raise InputError(f"--match parameters brings baselines in line with {self.models[0]}, not {others[0]}.")
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
+
+    def _check_recall(self) -> None:
+        """Raise InputError for what goes against a text that is made."""
+        given = [name for name in ("validation", "test") if getattr(self, name)]
+        given += [name for name in OF_INPUTS if name in self.options]
+        if given:
+            raise InputError(f"--recall makes a text of its own; leave out --{flag(given[0])}.")
+        if others := [name for name in self.models if name not in WRITERS]:
+            raise InputError(f"--recall is for models of running text ({', '.join(WRITERS)}), not {others[0]}.")
 
     @property
     def share(self) -> float:
@@ -105,6 +121,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
     source, found = read_input(contest.inputs, chosen)
     if found.task not in QUALITY:
         raise InputError(f"{source.name}: is for {found.task}; compare knows {', '.join(QUALITY)}.")
+    held_out = validation_input(contest.validation, chosen, found)
     _remember(contest, out)
     texts = list(_texts(contest, found, source))[:SAMPLE]
     rows: list[dict[str, Any]] = []
@@ -114,8 +131,10 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
         try:
             row = _row(contest, model, out, found.task, first, texts, progress.say)
             if isinstance(source, Corpus):
-                row |= _reading(contest, source, chosen, out / row["run"])
+                row |= _reading(contest, source, held_out, out / row["run"])
         except RunFailed as error:
+            if first is None and (contest.match != "time" or contest.vary is not None):
+                raise RunFailed(f"{model.name}, which the others are brought in line with, failed: {error}") from None
             row = {"model": model.name, "failed": str(error)}
             progress.warn(f"{model.name}: {error}")
         rows.append(row)
@@ -181,7 +200,7 @@ def _row(
     finished = [(facts, path)]
     for number in range(1, contest.seeds):
         finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
-    metrics = [_measured(contest, facts, path) for facts, path in finished]
+    metrics = [_measured(contest, path) for _, path in finished]
     values = [one[metric] for one in metrics]
     pipe = load(path)
     row: dict[str, Any] = {
@@ -212,11 +231,11 @@ def _row(
     return row
 
 
-def _reading(contest: Contest, source: Corpus, options: TrainOptions, run: Path) -> dict[str, Any]:
+def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:
     """What a language model does at lengths that it was not trained at, and how far back it remembers."""
     pipe: Any = load(run)
     facts = json.loads((run / "headway.json").read_text(encoding="utf-8"))
-    tokens = held_out_tokens(source, contest.validation, options, pipe.tokenizer)
+    tokens = held_out_tokens(source, held_out if isinstance(held_out, Corpus) else None, pipe.tokenizer)
     reach = _reach(pipe.model)
     found = {"longer": loss_by_length(pipe.model, tokens, facts["plan"]["length"], reach)}
     if contest.recall:
@@ -228,14 +247,19 @@ def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> 
     """What every training of a model has: its budget, the split, and what makes it like the first one."""
     own = {**contest.options, **model.options, "split_seed": contest.seed}
     own["time"] = f"{contest.share:.3f}s"
-    if first is None or "from_model" in model.options:
+    if "from_model" in model.options:
+        own.pop("tokenizer", None)  # it has its own
+    if first is None:
         return own
+    size = first["size"]
     if contest.vary is not None:
-        size = first["size"]
         same = {"d_model": size["d_model"], "layers": size["n_layers"], "heads": size["n_heads"]}
-        own |= {**same, "dropout": size["dropout"], **model.options}
-    if contest.match == "tokens" and first["steps"]:
-        own |= {"time": None, "steps": first["steps"], "batch_tokens": first["size"]["batch_tokens"]}
+        own |= {**same, "dropout": size["dropout"], "precision": size["precision"]}
+        own |= {"evaluations": size["evaluations"], **model.options}  # of which the best weights are kept
+    if contest.match == "tokens":
+        if not first["steps"]:
+            raise RunFailed("the first model is fitted in closed form, and reads no tokens that could be as many")
+        own |= {"time": None, "steps": first["steps"], "batch_tokens": size["batch_tokens"]}
     if contest.match == "parameters":
         own["match_parameters"] = first["parameters"]
     return own
@@ -245,12 +269,12 @@ def _size(facts: dict[str, Any]) -> dict[str, Any]:
     plan = facts["plan"]
     model = plan["model"]
     found = {name: model.get(name) for name in ("d_model", "n_layers", "n_heads", "vocab_size", "tied", "dropout")}
-    return {**found, "batch_tokens": plan["batch_tokens"]}
+    return {**found, **{name: plan[name] for name in ("batch_tokens", "evaluations", "precision")}}
 
 
-def _measured(contest: Contest, facts: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The metrics that count: on the test file, if there is one, else on the held-out part."""
-    found = facts["metrics"] if contest.test is None else evaluate(path, [contest.test])
+def _measured(contest: Contest, path: Path) -> dict[str, Any]:
+    """The metrics that count: on the test file, if there is one, else on the held-out part, all of it."""
+    found = evaluate(path, [contest.test] if contest.test else [], whole=True)
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 

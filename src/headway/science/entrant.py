@@ -1,6 +1,5 @@
 """One model of a comparison: what makes it, one training of it in a process of its own, and how fast it is."""
 
-import json
 import os
 import statistics
 import subprocess
@@ -18,6 +17,7 @@ from headway.inference.classifier import Classifier
 from headway.inference.generator import Generator
 from headway.inference.load import Pipeline
 from headway.training.config import MODELS, flag
+from headway.training.log import read_log
 
 TOGETHER = 32
 """Texts that are answered at once, where throughput is measured."""
@@ -116,8 +116,7 @@ def words_of(inputs: Sequence[str | Path], options: dict[str, Any]) -> list[str]
 
 def curve(run: Path) -> list[dict[str, float]]:
     """Its evaluations: seconds, tokens and metrics, in order."""
-    lines = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line.get("event") == "evaluation"]
+    return read_log(run, "evaluation")
 
 
 def speed(pipe: Pipeline, texts: Sequence[str]) -> dict[str, float]:

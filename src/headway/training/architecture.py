@@ -4,6 +4,7 @@
 the data, the tokenizer, the batches, how long it is trained and how that is measured.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
@@ -32,6 +33,13 @@ def _biases(text: str) -> tuple[str, ...]:
     return () if text == "none" else tuple(text.split("+"))
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not finite")
+    return value
+
+
 def _or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: None if text == "none" else kind(text)
 
@@ -40,9 +48,9 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("positions", "norm", "norm_order", "norm_parameters", "activation"), str),
     **dict.fromkeys(("gated", "tied", "embedding_norm", "first_norm", "embedding_scale", "qk_norm"), _truth),
     **dict.fromkeys(("n_kv_heads", "d_head", "window"), _or_none(int)),
-    **dict.fromkeys(("norm_eps",), float),
+    "norm_eps": _finite,
     "d_ff": int,
-    "logit_softcap": _or_none(float),
+    "logit_softcap": _or_none(_finite),
     "bias": _biases,
 }
 """What may be changed, and how its value is read; sizes that have an option of their own are not among them."""
@@ -61,7 +69,7 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
     before: TransformerConfig = plan.config
     changes = read_overrides(options.config_overrides)
     try:
-        config = before.but(**{**_following(before, changes), **changes})
+        config = before.but(**{**_following(before, changes, _token_std(plan, wiring)), **changes})
     except ValueError as error:
         raise InputError(f"--config-overrides {options.config_overrides}: {error}.") from None
     with torch.device("meta"):
@@ -94,18 +102,19 @@ def read_overrides(text: str) -> dict[str, Any]:
     return found
 
 
-def _following(before: TransformerConfig, changes: dict[str, Any]) -> dict[str, Any]:
+def _following(before: TransformerConfig, changes: dict[str, Any], token_std: float) -> dict[str, Any]:
     """What goes with the changes, unless it is among them.
 
     A gate is a third matrix, so the hidden width is 2/3 of what it is without (Shazeer 2020): the parameters stay.
-    Sinusoids are as large as they are, so token embeddings are brought to their size (Vaswani et al. 2017).
+    Sinusoids are as large as they are, so token embeddings that begin small are brought to their size (Vaswani et al.
+    2017).
     Post-norm has all its norms.
     """
     found: dict[str, Any] = {}
     if changes.get("gated", before.gated) != before.gated:
         hidden = before.hidden * (2 / 3 if changes["gated"] else 3 / 2)
         found["d_ff"] = max(8, round(hidden / 8) * 8)
-    if changes.get("positions") == "sinusoidal":
+    if changes.get("positions") == "sinusoidal" and token_std < 0.5:
         found["embedding_scale"] = True
     if changes.get("norm_order") == "post":
         found["first_norm"] = True
@@ -118,9 +127,15 @@ def built(plan: Plan, wiring: Wiring, n_classes: int | None = None) -> nn.Module
     model = wired(config, wiring, n_classes)
     if isinstance(config, BaselineConfig):
         return initialise_baseline(model, plan.seed)
-    std = 0.02
+    std = _token_std(plan, wiring)
+    return initialise(model, plan.seed, embedding_std=std, position_std=1.0 if config.embedding_scale else std)
+
+
+def _token_std(plan: Plan, wiring: Wiring) -> float:
+    """The standard deviation with which token embeddings are drawn; learned positions are as large in the sum."""
+    config = plan.config
     if config.embedding_scale:
-        std = config.d_model**-0.5
-    elif wiring == "decoder" and plan.optimizer == "muon" and not config.tied:
-        std = 1.0  # large embeddings where they are normalised for Muon
-    return initialise(model, plan.seed, embedding_std=std)
+        return config.d_model**-0.5
+    if wiring == "decoder" and plan.optimizer == "muon" and not config.tied:
+        return 1.0  # large embeddings where they are normalised for Muon
+    return 0.02

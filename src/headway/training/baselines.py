@@ -22,6 +22,8 @@ RATES = {"rnn": 1e-3, "lstm": 4e-3, "gru": 3e-3, "cnn": 1e-3, "bow": 5e-3}
 LAYERS = {"decoder": 2, "encoder": 1, "encoder-decoder": 1}
 """Recurrent layers by the wiring."""
 WIDEST = 4096
+OFF = 0.1
+"""How far the number of parameters may be from that which was asked for."""
 
 
 def baseline_kind(options: TrainOptions) -> str | None:
@@ -67,6 +69,11 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     else:
         why = "--d-model"
     count = count_baseline(config, wiring, n_classes)
+    if options.match_parameters is not None and abs(count / options.match_parameters - 1) > OFF:
+        raise InputError(
+            f"--match-parameters {options.match_parameters:,}: the nearest that --model {kind} has on these data is "
+            f"{count:,}; choose a number nearer to that."
+        )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
     size = f"{count / 1e6:.2f} M parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
     decisions = [

@@ -21,7 +21,7 @@ def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dic
 
 FREE = (
     *("save_every", "log_every", "on_save_error", "tensorboard", "allow_changes", "shard", "workers"),
-    "checkpoint_activations",
+    *("checkpoint_activations", "snapshots"),
 )
 """Options on which nothing that is learnt depends: a run goes on with whatever they are now."""
 CHANGEABLE = (

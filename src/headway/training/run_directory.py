@@ -120,7 +120,7 @@ class RunDirectory:
                     ) from None
                 except OSError:  # a file system without locks
                     pass
-            for left in self.path.glob(".*.tmp"):
+            for left in (*self.path.glob(".*.tmp"), *self.path.glob(f"{SNAPSHOTS}/*/.*.tmp")):
                 left.unlink(missing_ok=True)
             remove_leftovers(self.checkpoints)
             yield
@@ -224,6 +224,7 @@ class RunDirectory:
             place.path.mkdir(parents=True, exist_ok=True)
             place.save_reader(reader, config.max_length)
             place.save_model(model, reader, labels)
+            write_json(place.path / "headway.json", {**self.facts, "finished": False, "snapshot": step})
 
 
 class Onlooker(RunDirectory):

@@ -13,7 +13,6 @@ Tokens are drawn evenly from the model's vocabulary without its special tokens, 
 Letters: B sequences, T tokens of each, V vocabulary.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from headway.hub.directory import load_model
 from headway.models.transformer import Decoder
 from headway.science.scaling.points import Run
 from headway.text.tokenizer import Tokenizer
+from headway.training.log import read_log
 from headway.training.run_directory import SNAPSHOTS
 
 SEQUENCES = 256
@@ -106,8 +106,8 @@ def probe_runs(place: Path, runs: Sequence[Run], names: Sequence[str], *, seed: 
     """
     found = []
     for run in runs:
-        for directory, tokens, loss in [*_snapshots(place / run.name), (place / run.name, run.tokens, run.loss)]:
-            name = run.name if directory.name == run.name else f"{run.name}, {directory.name}"
+        for directory, tokens, loss in _snapshots(place / run.name) or [(place / run.name, run.tokens, run.loss)]:
+            name = run.name if tokens == run.tokens else f"{run.name}, {directory.name}"
             row = {"name": name, "parameters": run.parameters, "tokens": tokens, "loss": loss}
             found.append({**row, "held_out": run.held_out, **_probed(directory, names, seed)})
     return found
@@ -127,10 +127,13 @@ def _probed(directory: Path, names: Sequence[str], seed: int) -> dict[str, Any]:
 
 
 def _snapshots(run: Path) -> list[tuple[Path, float, float]]:
-    """The models that a run kept on its way, with their tokens and loss, in order; the last one is the run's own."""
-    if not (run / SNAPSHOTS).is_dir():
+    """The models that a run kept on its way, with their tokens and loss, in order, the one at its end among them.
+
+    The run's own is the best of them.  Nothing where that at the end could not be kept.
+    """
+    steps = {line["step"]: line for line in read_log(run, "evaluation")}  # of two for one step the later
+    kept = [(run / SNAPSHOTS / f"step-{step}", line) for step, line in sorted(steps.items())]
+    whole = [(path, line) for path, line in kept if (path / "model.safetensors").is_file()]
+    if not whole or whole[-1] != kept[-1]:
         return []
-    lines = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    steps = {line["step"]: line for line in lines if line["event"] == "evaluation"}  # of two for one step the later
-    kept = [(run / SNAPSHOTS / f"step-{step}", line) for step, line in sorted(steps.items())[:-1]]
-    return [(path, line["tokens"], line["val_loss"]) for path, line in kept if path.is_dir()]
+    return [(path, line["tokens"], line["val_loss"]) for path, line in whole]

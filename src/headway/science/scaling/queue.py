@@ -9,6 +9,7 @@ from typing import Any
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
 from headway.training.config import TrainOptions
+from headway.training.log import read_log
 from headway.training.progress import Silent, duration
 from headway.training.run_directory import RunDirectory
 from headway.training.session import run_training
@@ -128,18 +129,16 @@ def run_queue(
     ]
     for note in notes:
         progress.warn(note)
-    runs = [run_of(cell, made[cell.name], at_the_end(out / cell.name)) for cell in grid.cells if cell.name in made]
+    runs = [run_of(cell, facts, out / cell.name) for cell in grid.cells if (facts := made.get(cell.name)) is not None]
     return runs, notes
 
 
-def at_the_end(place: Path) -> dict[str, Any]:
-    """The last evaluation of a run, of all held-out text; what ``headway.json`` has is the best."""
-    lines = map(json.loads, (place / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line["event"] == "evaluation"][-1]
+def run_of(cell: Cell, facts: dict[str, Any], place: Path) -> Run:
+    """A complete run as a point, N counted with embeddings, with the metrics at its end, of all held-out text.
 
-
-def run_of(cell: Cell, facts: dict[str, Any], metrics: dict[str, Any]) -> Run:
-    """A complete run as a point, N counted with embeddings, with the metrics at its end."""
+    ``facts`` have the best metrics; they stand in where the log has lost the last ones.
+    """
+    metrics = (read_log(place, "evaluation") or [facts["metrics"]])[-1]
     more = {
         "parameters": cell.parameters,
         "parameters_without_embeddings": cell.blocks,
