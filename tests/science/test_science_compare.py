@@ -3,6 +3,8 @@
 import json
 import random
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
 from headway.science.advice import advice
 from headway.science.compare import Contest, compare, interval
-from headway.science.entrant import entrants, trained, words_of
+from headway.science.entrant import _ended, entrants, trained, words_of
 from headway.training.progress import Silent
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
@@ -229,6 +231,14 @@ def test_the_real_command_is_run_and_its_memory_known(rows_file: Path, tmp_path:
     with pytest.raises(RunFailed, match="holds a run with other options"):
         trained([*words, "--seed", "3"], tmp_path / "run", said.append)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_the_memory_is_that_of_the_training_alone():
+    mine = b"x" * 600_000_000
+    code = "import time; held = b'x' * 90_000_000; time.sleep(0.5)"
+    peak = _ended(subprocess.Popen([sys.executable, "-c", code]))
+    assert peak is not None and 90e6 < peak < 200e6 < len(mine)
 
 
 def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path: Path, in_this_process: Any):

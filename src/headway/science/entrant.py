@@ -1,6 +1,5 @@
 """One model of a comparison: what makes it, one training of it in a process of its own, and how fast it is."""
 
-import os
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,8 @@ WRITTEN = 64
 SECONDS = 3.0
 """How long each speed is measured, at least REPEATS times."""
 REPEATS = 5
+LOOK_EVERY = 0.1
+"""Seconds between two looks at the memory of a training."""
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 TOKENS = 4096
 """Tokens of a batch, whatever its length, where the time of a token is measured."""
@@ -94,13 +95,25 @@ def trained(words: Sequence[str], place: Path, say: Callable[[str], None]) -> fl
 
 
 def _ended(process: subprocess.Popen) -> float | None:
-    """Wait for the end of a process; the highest memory that it had, in bytes, where the system tells."""
-    if not hasattr(os, "wait4"):
-        process.wait()
+    """Wait for the end of a process; the highest memory that it had, in bytes, where the system tells.
+
+    Not ``ru_maxrss``: on Linux that is at least what the process had that started it.
+    """
+    peak = None
+    while process.poll() is None:
+        peak = peak_memory(process.pid) or peak
+        time.sleep(LOOK_EVERY)
+    return peak
+
+
+def peak_memory(pid: int) -> float | None:
+    """The highest memory of a process that runs, in bytes; None where the system does not tell (only Linux does)."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
         return None
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    found = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return 1024.0 * int(found[0]) if found else None
 
 
 def words_of(inputs: Sequence[str | Path], options: dict[str, Any]) -> list[str]:
