@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from headway.reports.plots import line, plotted
+from headway.reports.plots import legend_beside, line, logarithmic, plotted
 from headway.reports.style import CSS
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
@@ -66,21 +66,21 @@ def _quality(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[st
 
 def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
     metric = found["metric"] if found["metric"] != "chrf" else "val_loss"  # measured at the end alone
-    with plotted(place, columns=2, width=9.0) as (left, right):
+    with plotted(place, columns=2, width=10.5) as (left, right):
         for row in rows:
             for number, curve in enumerate(row["curves"]):
                 points = [one for one in curve if one.get(metric) is not None]
                 look = {**colours[row["model"]], "alpha": 1.0 if number == 0 else 0.4}
                 label = row["model"] if number == 0 else None
-                left.plot([one["seconds"] for one in points], [one[metric] for one in points], **look, label=label)
+                left.plot([one["seconds"] for one in points], [one[metric] for one in points], **look)
                 points = [one for one in points if one["tokens"]]
-                right.plot([one["tokens"] for one in points], [one[metric] for one in points], **look)
+                right.plot([one["tokens"] for one in points], [one[metric] for one in points], **look, label=label)
         left.set_xlabel("training time, seconds")
         right.set_xlabel("tokens read in training")
-        right.set_xscale("log")
+        logarithmic(right)
         for axes in (left, right):
             axes.set_ylabel(NAMES.get(metric, "loss, nats per token") + ", held-out part")
-        left.legend()
+        legend_beside(right)
 
 
 def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
@@ -111,7 +111,8 @@ def _lengths(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -
         axes.set_xlabel("tokens of a sequence")
         axes.set_ylabel("time for a token of training, µs")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.legend()
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        legend_beside(axes)
 
 
 def _longer(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
@@ -126,20 +127,21 @@ def _longer(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) ->
         axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
         axes.set_xlabel("tokens of a window; the shortest is that of training")
         axes.set_ylabel("loss, nats per token")
-        axes.legend()
+        legend_beside(axes)
 
 
 def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
     with plotted(place) as axes:
         for row in rows:
-            at = [one["distance"] for one in row.get("recall", [])]
-            axes.plot(at, [one["accuracy"] for one in row["recall"]], **colours[row["model"]], label=row["model"])
+            points = row.get("recall", [])
+            at = [one["distance"] for one in points]
+            axes.plot(at, [one["accuracy"] for one in points], **colours[row["model"]], label=row["model"])
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_ylim(0, 1.03)
         axes.set_xlabel("distance, tokens")
         axes.set_ylabel("share of letters given rightly")
-        axes.legend()
+        legend_beside(axes)
 
 
 def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], folder: Path) -> str:

@@ -7,6 +7,7 @@ matplotlib is an extra; ``plots`` installs it.
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,3 +59,31 @@ def plotted(place: Path, *, columns: int = 1, rows: int = 1, width: float = 7.5,
         place.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(place.with_name(place.name + ".png"), dpi=150)
         figure.savefig(place.with_name(place.name + ".svg"), metadata={"Date": None})
+
+
+def logarithmic(axes: Any, *, both: bool = False, words: bool = True) -> None:
+    """Round numbers on a logarithmic axis, also where it spans less than a power of ten; with ``words`` as 200 k."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    if both:
+        axes.set_yscale("log")
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=9))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    if words:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+
+
+def count(value: float) -> str:
+    """1,200,000 as 1.2 M."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def legend_beside(axes: Any) -> None:
+    """The legend to the right of the axes, where it covers nothing."""
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.reports.plots import COLOURS, line, plotted
+from headway.reports.plots import COLOURS, count, line, logarithmic, plotted
 from headway.science.scaling.frontier import optimal, published_optima
 from headway.science.scaling.law import CONSTANTS, Law
 
@@ -38,13 +38,13 @@ def _loss(place: Path, found: dict[str, Any], law: Law) -> None:
             for i, value in enumerate(_groups([row[other] for row in rows])):
                 own = sorted((row for row in rows if _near(row[other], value)), key=lambda row: row[x])
                 style = line(i)
-                panel.plot([r[x] for r in own], [r["loss"] for r in own], **style, linestyle="", label=_count(value))
+                panel.plot([r[x] for r in own], [r["loss"] for r in own], **style, linestyle="", label=count(value))
                 reach = np.geomspace(min(row[x] for row in rows), max(row[x] for row in rows), 60)
                 fitted = law.loss(reach, value) if x == "N" else law.loss(value, reach)
                 panel.plot(reach, fitted, color=style["color"], linewidth=1.2)
             if last is not None:
                 _held_out(panel, last["parameters"] if x == "N" else last["tokens"], last)
-            _logarithmic(panel)
+            logarithmic(panel)
             panel.set_xlabel(x_label)
             panel.legend(title=legend, fontsize=8, title_fontsize=8)
         axes[0].set_ylabel("loss, nats per token")
@@ -58,7 +58,7 @@ def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
         for i, value in enumerate(_groups([row["N"] for row in rows])):
             own = sorted((row for row in rows if _near(row["N"], value)), key=lambda row: row["compute"])
             panel.plot(
-                [r["compute"] for r in own], [r["loss"] for r in own], **line(i), linewidth=1.0, label=_count(value)
+                [r["compute"] for r in own], [r["loss"] for r in own], **line(i), linewidth=1.0, label=count(value)
             )
         ends = [row["compute"] for row in found["rows"]]
         budgets = np.geomspace(min(ends), 3 * max(ends), 60)
@@ -68,7 +68,7 @@ def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
         if last is not None:
             _held_out(panel, last["compute"], last)
             panel.axhline(last["naive"], color=GREY, linewidth=0.8, linestyle=":", label="the largest run of the fit")
-        _logarithmic(panel, words=False)
+        logarithmic(panel, words=False)
         panel.set_xlabel("compute C = 6 N D, FLOPs")
         panel.set_ylabel("loss, nats per token")
         panel.legend(title="parameters N", fontsize=8, title_fontsize=8, ncols=2)
@@ -87,7 +87,7 @@ def _optimal(place: Path, found: dict[str, Any], law: Law) -> None:
             right.plot(budgets, budgets / 6 / sizes**2, **style)
         for panel in (left, right):
             panel.axvspan(*measured, color="#d5dae0", alpha=0.6, linewidth=0)
-            _logarithmic(panel, both=True, words=False)
+            logarithmic(panel, both=True, words=False)
             panel.set_xlabel("compute C, FLOPs (grey: measured here)")
         left.set_ylabel("best parameters N")
         right.set_ylabel("tokens for each parameter, D / N")
@@ -105,7 +105,7 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
                     values = [row[name]["second"] - row[name]["first"] for row in own]
                 else:
                     values = [row[name][max(row[name], key=int)] for row in own]
-                panel.plot([row["tokens"] for row in own], values, **line(i), label=_count(size))
+                panel.plot([row["tokens"] for row in own], values, **line(i), label=count(size))
             if name == "induction":
                 panel.axhline(0.0, color=GREY, linewidth=0.8, linestyle=":")
                 low, high = panel.get_ylim()
@@ -116,7 +116,7 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
                 panel.axhline(0.25, color=GREY, linewidth=0.8, linestyle=":")
                 panel.set_ylim(0, 1)
                 panel.set_ylabel(f"right answers of 4, each pair shown {shown} times")
-            _logarithmic(panel)
+            logarithmic(panel)
             panel.set_xlabel("tokens D")
             panel.legend(title="parameters N", fontsize=8, title_fontsize=8)
 
@@ -131,21 +131,6 @@ def _held_out(panel: Any, x: float, last: dict[str, Any]) -> None:
     panel.plot([x], [last["measured"]], color="#d55e00", marker="*", markersize=11, linestyle="", label="measured")
 
 
-def _logarithmic(panel: Any, *, both: bool = False, words: bool = True) -> None:
-    """Round numbers on a logarithmic axis, also where it spans less than a power of ten; with ``words`` as 200 k."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    panel.set_xscale("log")
-    if both:
-        panel.set_yscale("log")
-    low, high = panel.get_xlim()
-    decades = np.log10(high / low)
-    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=9))
-    panel.xaxis.set_minor_formatter(NullFormatter())
-    if words:
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _count(value)))
-
-
 def _groups(values: list[float]) -> list[float]:
     """Distinct values, those within a hundredth taken as one."""
     found: list[float] = []
@@ -157,11 +142,3 @@ def _groups(values: list[float]) -> list[float]:
 
 def _near(one: float, other: float) -> bool:
     return abs(one / other - 1) < 0.01
-
-
-def _count(value: float) -> str:
-    """1,200,000 as 1.2 M."""
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g}"
