@@ -32,7 +32,7 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
     if quickest is not best and quickest["throughput"] > 2 * best["throughput"]:
         said.append(
             f"If speed matters more: {quickest['model']} answers {quickest['throughput'] / best['throughput']:.1f} "
-            f"times as many, with a {metric} of {quickest['mean']:.4g}."
+            f"times as many, and its {metric} is {quickest['mean']:.4g}."
         )
     least = min(rows, key=lambda row: row["memory_mb"])
     if least["memory_mb"] < 0.5 * best["memory_mb"]:
