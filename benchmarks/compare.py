@@ -19,7 +19,8 @@ from typing import Any
 from machine import PICTURES, RESULTS, facts, headway, write
 
 PARTS = ("ffn", "norm", "positions", "heads")
-DRAWN = ("quality", "curves", "lengths", "longer", "recall")
+DRAWN = {"text": ("curves", "longer"), "positions": ("quality", "longer"), "recall": ("recall",)}
+"""The pictures that the docs show; of other comparisons that of quality."""
 TIMES = {"reviews": "5m", "equal": "5m", "text": "3m", "recall": "5m", **dict.fromkeys(PARTS, "3m")}
 """For each model, trials and seeds included."""
 
@@ -56,9 +57,8 @@ def main() -> None:
         out = given.out or Path(folder) / "compared"
         more = ["--time", given.time or TIMES[given.name], "--trials", given.trials, "--seeds", given.seeds]
         found = headway("compare", *words(given.name, given.data, given.pretrained), *more, "--out", str(out))
-        for drawn in DRAWN:
-            if (out / f"{drawn}.svg").exists():
-                shutil.copyfile(out / f"{drawn}.svg", given.pictures / f"compare-{given.name}-{drawn}.svg")
+        for drawn in DRAWN.get(given.name, ("quality",)):
+            shutil.copyfile(out / f"{drawn}.svg", given.pictures / f"compare-{given.name}-{drawn}.svg")
     kept = {key: value for key, value in found.items() if key not in ("out", "measured_on", "rows")}
     write(f"compare-{given.name}", {**facts(), **kept, "rows": [short(row) for row in found["rows"]]}, given.results)
     print(*found["advice"], sep="\n")

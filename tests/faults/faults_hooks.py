@@ -91,7 +91,7 @@ checkpoint.shutil.rmtree = killing
 """
 
 IN_MODEL = """
-save = run_directory.save_model
+save = run_directory.save_any
 calls = []
 def killing(model, path, **entries):
     calls.append(1)
@@ -99,7 +99,7 @@ def killing(model, path, **entries):
         save(model, path, **entries)
         kill()
     save(model, path, **entries)
-run_directory.save_model = killing
+run_directory.save_any = killing
 """
 
 IN_EVALUATION = """

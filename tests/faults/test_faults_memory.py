@@ -76,7 +76,7 @@ PLACES = {
     "an evaluation": (LanguageModeling, "evaluate", 5, None, "at the evaluation after step 8"),
     "a copy of what is to be saved": (saver, "copied", 5, None, "while step 4 was saved"),
     "a checkpoint": (checkpoint, "save_file", 5, None, "while step 4 was saved"),
-    "the model": (run_directory, "save_model", 3, None, "while the model was saved"),
+    "the model": (run_directory, "save_any", 3, None, "while the model was saved"),
 }
 """By what fails: its place, its name, which of its calls, of which kind; and what is said of it."""
 
