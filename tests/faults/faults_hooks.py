@@ -1,35 +1,27 @@
 """Scripts that kill a command at one moment of a save or of a run, by name (FT-03)."""
 
-AT_STEP = """
-log = run_directory.RunDirectory.log
-def killing(run, event, **values):
-    if event == {event!r} and values["step"] == {step}:
-        kill()
-    log(run, event, **values)
-run_directory.RunDirectory.log = killing
-"""
 
-ONCE_SAVED = """
+def _logged(condition: str, first: str = "") -> str:
+    """A script that kills before a line is logged, ``first`` done; both may have places for ``format``."""
+    return f"""
 import time
 log = run_directory.RunDirectory.log
 def killing(run, event, **values):
-    if event == "step" and values["step"] == {step}:
-        while not list(run.path.glob("checkpoints/step-*")):
-            time.sleep(0.001)
+    if {condition}:
+        {first or "pass"}
         kill()
     log(run, event, **values)
 run_directory.RunDirectory.log = killing
 """
-"""Checkpoints are written beside the steps: one that was begun before may come later."""
 
-AT_RESUME = """
-log = run_directory.RunDirectory.log
-def killing(run, event, **values):
-    if event == "resume":
-        kill()
-    log(run, event, **values)
-run_directory.RunDirectory.log = killing
-"""
+
+AT_STEP = _logged('event == {event!r} and values["step"] == {step}')
+AT_RESUME = _logged('event == "resume"')
+ONCE_SAVED = _logged(
+    'event == "step" and values["step"] == {step}',
+    'while not list(run.path.glob("checkpoints/step-*")): time.sleep(0.001)',
+)
+"""Checkpoints are written beside the steps: one that was begun before may come later."""
 
 BEFORE_A_SAVE = """
 write = saver.save_checkpoint

@@ -275,8 +275,9 @@ def _train(
         with out_of_memory("while the model was saved", plan):
             run.save_snapshot(step, put_together(model, twin), recipe.reader, recipe.labels)
 
-    job = Job(model, prepared.task, prepared.feed, plan, run, keep_best, snapshot if options.snapshots else None)
-    job.sample = sample
+    job = Job(
+        model, prepared.task, prepared.feed, plan, run, keep_best, snapshot if options.snapshots else None, sample
+    )
     job.ranks, job.workers = ranks, options.workers
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
     job.known = _known(prepared)
