@@ -6,14 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.data.batches import length_batches, pad
 from headway.errors import InputError
+from headway.inference.together import read_together
 from headway.inference.windows import frame, framed
 from headway.models.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
 from headway.text.tokenizer import Tokenizer
-
-BATCH_TOKENS = 8192
 
 
 def answers(labels: Sequence[str], probabilities: Tensor) -> list[dict[str, Any]]:
@@ -52,14 +50,13 @@ class Classifier:
         """(N, C) float32, rows in the order of the texts."""
         windows: list[list[int]] = []
         owners: list[int] = []
-        for owner, ids in enumerate(self.tokenizer.encode_batch(texts, special=True)):
-            for window in self._windows(texts[owner], ids):
+        for owner, row in enumerate(self.tokenizer.encode_batch(texts, special=True)):
+            for window in self._windows(texts[owner], row):
                 windows.append(window)
                 owners.append(owner)
         total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)
-        for index in length_batches([len(w) for w in windows], BATCH_TOKENS, 0, 0) if windows else []:
-            padded, mask = pad([windows[i] for i in index])
-            answers = self.model(padded, None if bool(mask.all()) else mask).float().softmax(dim=-1)
+        for index, ids, mask in read_together(windows, self.model.config):
+            answers = self.model(ids, mask).float().softmax(dim=-1)
             rows = torch.tensor([owners[i] for i in index])
             total.index_add_(0, rows, answers)
             count.index_add_(0, rows, torch.ones(len(rows), 1))

@@ -7,16 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.batches import length_batches, pad
 from headway.errors import InputError
 from headway.generation.sampling import check_number
 from headway.hub.sentence_transformers import sequence_length
+from headway.inference.together import read_together
 from headway.inference.windows import frame, framed
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
-
-BATCH_TOKENS = 4096
 
 
 def as_embedder(pipe: Any) -> "Embedder | None":
@@ -96,11 +94,11 @@ class Embedder:
                 owners.append(owner)
         counts = torch.bincount(torch.tensor(owners, dtype=torch.int64), minlength=len(texts))
         total, weight = torch.zeros(len(texts), self.width), torch.zeros(len(texts), 1)
-        for index in length_batches([len(w) for w in windows], BATCH_TOKENS, 0, 0) if windows else []:
-            ids, mask = pad([windows[i] for i in index])
-            vectors = self.pooled(ids, None if bool(mask.all()) else mask).float()
+        for index, ids, mask in read_together(windows, self.model.config):
+            vectors = self.pooled(ids, mask).float()
             rows = torch.tensor([owners[i] for i in index])
-            share = torch.where(counts[rows] > 1, mask.sum(dim=1), 1).float()[:, None]
+            lengths = torch.tensor([len(windows[i]) for i in index])
+            share = torch.where(counts[rows] > 1, lengths, 1).float()[:, None]
             total.index_add_(0, rows, vectors * share)
             weight.index_add_(0, rows, share)
         mean = total / weight.clamp(min=1)

@@ -13,9 +13,9 @@ from headway.data.images import as_bytes, fitted, normalised, read_image
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.inference.classifier import answers
+from headway.inference.together import tokens_at_once
 from headway.models.transformer import Encoder
 
-BATCH_TOKENS = 8192
 Picture = str | Path | np.ndarray
 
 
@@ -48,7 +48,7 @@ class ImageClassifier:
     @torch.no_grad()
     def _logits(self, pictures: Sequence[Picture]) -> Iterator[Tensor]:
         """(B, C) of so many pictures at a time as are read together."""
-        size = max(1, BATCH_TOKENS // self.model.config.max_length)
+        size = max(1, tokens_at_once(self.model.config) // self.model.config.max_length)
         for at in range(0, len(pictures), size):
             pixels = [self._pixels(number, pictures[number]) for number in range(at, min(at + size, len(pictures)))]
             yield self.model(normalised(np.stack(pixels), self.preprocessor)).float()

@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.data.batches import length_batches, pad
 from headway.errors import InputError, shown
 from headway.generation.sampling import check_number
+from headway.inference.together import read_together
 from headway.inference.windows import frame, framed, framed_around
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 
-BATCH_TOKENS = 8192
 SPELLINGS = ("[MASK]", "<mask>")
 """What stands for an open place, whatever the model's own token is called."""
 NOTHING_OPEN = "nothing is left open; write [MASK] where a word is to be filled in."
@@ -103,12 +102,11 @@ class MaskFiller:
                 places.append(at)
                 owners.append(owner)
         answers: list[list[list[dict[str, Any]]]] = [[] for _ in windows]
-        for index in length_batches([len(w) for w in windows], BATCH_TOKENS, 0, 0) if windows else []:
-            batch, mask = pad([windows[i] for i in index])
+        for index, batch, mask in read_together(windows, self.model.config):
             chosen = torch.zeros_like(batch, dtype=torch.bool)
             for row, i in enumerate(index):
                 chosen[row, places[i]] = True
-            logits = self.model(batch, None if bool(mask.all()) else mask, chosen=chosen).float()  # (N, V)
+            logits = self.model(batch, mask, chosen=chosen).float()  # (N, V)
             best = iter(self._best(logits, k))
             for i in index:
                 answers[i] = [next(best) for _ in places[i]]

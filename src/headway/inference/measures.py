@@ -20,12 +20,13 @@ from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.inference.chat import chat_tokenizer
-from headway.inference.classifier import BATCH_TOKENS, Classifier
+from headway.inference.classifier import Classifier
 from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
 from headway.inference.image_classifier import ImageClassifier
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
+from headway.inference.together import tokens_at_once
 from headway.inference.translator import Translator
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
@@ -121,7 +122,9 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: Given) -> dict[
     found = dialogue_examples(tokenizer, source, index, length)
     if not found.ids:
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
-    metrics = dialogue_task(tokenizer, found).evaluate(pipe.model, row_batches(found.ids, found.targets, BATCH_TOKENS))
+    metrics = dialogue_task(tokenizer, found).evaluate(
+        pipe.model, row_batches(found.ids, found.targets, tokens_at_once(pipe.model.config))
+    )
     return {**metrics, "examples": found.n_targets}
 
 
@@ -157,7 +160,7 @@ def _pair_metrics(pipe: Embedder, given: Given) -> dict[str, Any]:
     pairs = split_pairs(pairs, int(given.before.get("seed", 0)))[1] if given.same else pairs
     longest = int(given.plan.get("length", pipe.max_length))
     rows = token_pairs(pairs, pipe.tokenizer, min(longest, pipe.max_length))
-    batches = pair_batches(rows, pairs.scores or [1.0] * len(pairs), BATCH_TOKENS)
+    batches = pair_batches(rows, pairs.scores or [1.0] * len(pairs), tokens_at_once(pipe.model.config))
     metrics = Embedding("pairs" if pairs.scores is None else "scores").evaluate(pipe.pooled, batches)
     return {**metrics, "examples": len(pairs)}
 
@@ -180,10 +183,14 @@ def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
     if not rows:
         raise InputError(f"{table.name}: no pair has at most {longest:,} tokens on each side, which is what is read.")
     if isinstance(pipe.model, EncoderDecoder):
-        batches = target_batches([source for source, _ in rows], [target for _, target in rows], BATCH_TOKENS)
+        batches = target_batches(
+            [source for source, _ in rows], [target for _, target in rows], tokens_at_once(pipe.model.config)
+        )
         metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches)
     else:
-        metrics = prefix_task(rows, pipe.tokenizer).evaluate(pipe.model, row_batches(*joined(rows), BATCH_TOKENS))
+        metrics = prefix_task(rows, pipe.tokenizer).evaluate(
+            pipe.model, row_batches(*joined(rows), tokens_at_once(pipe.model.config))
+        )
     scores = bleu_scores(pipe(fit.sources), fit.targets)
     if not scores:
         warnings.warn(MISSING, stacklevel=3)
@@ -226,7 +233,7 @@ def _image_metrics(pipe: ImageClassifier, given: Given) -> dict[str, Any]:
     number = {label: i for i, label in enumerate(pipe.labels)}
     targets = np.array([number[found.labels[i]] for i in index], dtype=np.int64)
     each = pipe.model.config.max_length
-    size = max(1, BATCH_TOKENS // each)
+    size = max(1, tokens_at_once(pipe.model.config) // each)
     batches = image_batches(found.pixels[list(index)], targets, pipe.preprocessor, size, each)
     return {**ImageClassification(pipe.labels).evaluate(pipe.model, batches), "examples": len(index)}
 
@@ -269,7 +276,7 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
     number = {label: i for i, label in enumerate(pipe.labels)}
     encoded = pipe.tokenizer.encode_batch(texts, special=True)
     ids = shortened(encoded, _length(pipe, given), pipe.tokenizer)
-    batches = row_batches(ids, [number[name] for name in names], BATCH_TOKENS)
+    batches = row_batches(ids, [number[name] for name in names], tokens_at_once(pipe.model.config))
     return {**Classification(pipe.labels).evaluate(pipe.model, batches), "examples": len(texts)}
 
 
