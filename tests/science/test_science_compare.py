@@ -74,11 +74,11 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return 123e6
 
     monkeypatch.setattr(comparing, "trained", run)
-    monkeypatch.setattr("headway.science.entrant.SECONDS", 0.0)
-    monkeypatch.setattr("headway.science.entrant.REPEATS", 1)
-    monkeypatch.setattr("headway.science.entrant.WRITTEN", 3)
-    monkeypatch.setattr("headway.science.entrant.LENGTHS", (8, 16))
-    monkeypatch.setattr("headway.science.entrant.TOKENS", 32)
+    monkeypatch.setattr("headway.science.speeds.SECONDS", 0.0)
+    monkeypatch.setattr("headway.science.speeds.ROUNDS", 1)
+    monkeypatch.setattr("headway.science.speeds.WRITTEN", 3)
+    monkeypatch.setattr("headway.science.speeds.LENGTHS", (8, 16))
+    monkeypatch.setattr("headway.science.speeds.TOKENS", 32)
     return asked
 
 

@@ -26,10 +26,11 @@ from headway.inference.evaluation import evaluate
 from headway.inference.load import load
 from headway.models.baselines import KINDS as BASELINES
 from headway.science.advice import advice
-from headway.science.entrant import Entrant, curve, entrants, speed, token_seconds, trained, words_of
+from headway.science.entrant import Entrant, curve, entrants, trained, words_of
 from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.parts import VARIED, varied
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
+from headway.science.speeds import speeds, token_seconds
 from headway.storage import write_json, write_whole
 from headway.training.config import TrainOptions, flag, seconds
 from headway.training.prepare import read_input
@@ -129,7 +130,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
     for number, model in enumerate(models):
         progress.say(f"{model.name} ({number + 1} of {len(models)}): {contest.share:.0f} s for each training")
         try:
-            row = _row(contest, model, out, found.task, first, texts, progress.say)
+            row = _row(contest, model, out, found.task, first, progress.say)
             if isinstance(source, Corpus):
                 row |= _reading(contest, source, held_out, out / row["run"])
         except RunFailed as error:
@@ -140,6 +141,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
         rows.append(row)
         if first is None and "failed" not in row:
             first = row
+    _time(rows, out, texts)
     result: dict[str, Any] = {
         "task": found.task,
         "metric": QUALITY[found.task][0],
@@ -162,7 +164,6 @@ def _row(
     out: Path,
     task: str,
     first: dict[str, Any] | None,
-    texts: list[str],
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """All trainings of one model, and what came of them."""
@@ -217,7 +218,6 @@ def _row(
         "steps": facts["steps"],
         "tokens_per_second": statistics.mean(one["tokens_per_second"] for one, _ in finished),
         "memory_mb": max((value for value in peaks.values() if value is not None), default=math.nan) / 1e6,
-        **speed(pipe, texts),
         "lengths": [],
         "curves": [curve(path) for _, path in finished],
         "options": {name: value for name, value in options.items() if name != "seed"},
@@ -229,6 +229,13 @@ def _row(
     if hasattr(single, "stack"):
         row["lengths"] = token_seconds(single, _reach(single))
     return row
+
+
+def _time(rows: list[dict[str, Any]], out: Path, texts: list[str]) -> None:
+    """How fast each answers, measured in turn, into its row."""
+    there = [row for row in rows if "failed" not in row]
+    for row, found in zip(there, speeds([load(out / row["run"]) for row in there], texts), strict=True):
+        row |= found
 
 
 def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""One model of a comparison: what makes it, one training of it in a process of its own, and how fast it is."""
+"""One model of a comparison: what makes it, and one training of it in a process of its own."""
 
-import statistics
 import subprocess
 import sys
 import time
@@ -9,27 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headway.errors import InputError, RunFailed
-from headway.inference.classifier import Classifier
-from headway.inference.generator import Generator
-from headway.inference.load import Pipeline
 from headway.training.config import MODELS, flag
 from headway.training.log import read_log
 
-TOGETHER = 32
-"""Texts that are answered at once, where throughput is measured."""
-WRITTEN = 64
-"""Tokens that a language model writes for each, there and for its latency."""
-SECONDS = 3.0
-"""How long each speed is measured, at least REPEATS times."""
-REPEATS = 5
 LOOK_EVERY = 0.1
 """Seconds between two looks at the memory of a training."""
-LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
-TOKENS = 4096
-"""Tokens of a batch, whatever its length, where the time of a token is measured."""
 
 
 @dataclass(frozen=True)
@@ -130,60 +114,3 @@ def words_of(inputs: Sequence[str | Path], options: dict[str, Any]) -> list[str]
 def curve(run: Path) -> list[dict[str, float]]:
     """Its evaluations: seconds, tokens and metrics, in order."""
     return read_log(run, "evaluation")
-
-
-def speed(pipe: Pipeline, texts: Sequence[str]) -> dict[str, float]:
-    """How fast a model answers here: ``latency_ms`` and ``throughput``.
-
-    A classifier: milliseconds for one text, and texts a second of TOGETHER at once.  A language model: milliseconds for
-    each token of one text, and tokens a second of TOGETHER texts that are written at once.
-    """
-    many = [texts[i % len(texts)] for i in range(TOGETHER)]
-    if isinstance(pipe, Classifier):
-        number = iter(range(1 << 30))
-        return {
-            "latency_ms": 1e3 * _median(lambda: pipe(texts[next(number) % len(texts)])),
-            "throughput": TOGETHER / _median(lambda: pipe(many)),
-        }
-    if isinstance(pipe, Generator):
-        prompts = [text[:40] or "a" for text in many]
-        how: dict[str, Any] = {"max_tokens": WRITTEN, "temperature": 1.0, "seed": 0}
-        return {
-            "latency_ms": 1e3 * _median(lambda: pipe(prompts[0], **how)) / WRITTEN,
-            "throughput": WRITTEN * TOGETHER / _median(lambda: pipe(prompts, **how)),
-        }
-    return {
-        "latency_ms": 1e3 * _median(lambda: pipe(texts[0])),  # type: ignore[operator, call-arg]
-        "throughput": TOGETHER / _median(lambda: pipe(many)),  # type: ignore[operator, call-arg]
-    }
-
-
-def token_seconds(model: Any, longest: int = LENGTHS[-1]) -> list[dict[str, float]]:
-    """The time that training takes for each token, in sequences of more and more tokens, TOKENS of them at a time.
-
-    Forward and backward pass of the layers, without a head: ``length`` and ``microseconds`` per token.
-    """
-    stack, found = model.stack, []
-    vocab = model.config.vocab_size
-    stack.train()
-    for length in (n for n in LENGTHS if n <= longest):
-        ids = torch.randint(vocab, (max(1, TOKENS // length), length), generator=torch.Generator().manual_seed(0))
-
-        def once(ids: torch.Tensor = ids) -> None:
-            stack(ids).sum().backward()
-            stack.zero_grad()
-
-        found.append({"length": length, "microseconds": 1e6 * _median(once, 0.5, 3) / ids.numel()})
-    stack.eval()
-    return found
-
-
-def _median(run: Callable[[], Any], seconds: float = SECONDS, repeats: int = REPEATS) -> float:
-    """The median time of a call, in seconds; the first call does not count."""
-    run()
-    times: list[float] = []
-    while len(times) < repeats or sum(times) < seconds:
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
