@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,7 +46,6 @@ class Classifier:
         results = answers(self.labels, self.probabilities(texts))
         return results[0] if isinstance(text, str) else results
 
-    @torch.no_grad()
     def probabilities(self, texts: Sequence[str]) -> Tensor:
         """(N, C) float32, rows in the order of the texts."""
         windows: list[list[int]] = []
@@ -55,8 +55,11 @@ class Classifier:
                 windows.append(window)
                 owners.append(owner)
         total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)
-        for index, ids, mask in read_together(windows, self.model.config):
-            answers = self.model(ids, mask).float().softmax(dim=-1)
+
+        def read(_: np.ndarray, ids: Tensor, mask: Tensor | None) -> Tensor:
+            return self.model(ids, mask).float().softmax(dim=-1)
+
+        for index, answers in read_together(windows, self.model.config, read):
             rows = torch.tensor([owners[i] for i in index])
             total.index_add_(0, rows, answers)
             count.index_add_(0, rows, torch.ones(len(rows), 1))

@@ -83,7 +83,6 @@ class Embedder:
             results.append([{"text": among[i], "score": float(row[i]), "index": i} for i in order])
         return results[0] if isinstance(query, str) else results
 
-    @torch.no_grad()
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""
         windows: list[list[int]] = []
@@ -94,8 +93,11 @@ class Embedder:
                 owners.append(owner)
         counts = torch.bincount(torch.tensor(owners, dtype=torch.int64), minlength=len(texts))
         total, weight = torch.zeros(len(texts), self.width), torch.zeros(len(texts), 1)
-        for index, ids, mask in read_together(windows, self.model.config):
-            vectors = self.pooled(ids, mask).float()
+
+        def read(_: np.ndarray, ids: Tensor, mask: Tensor | None) -> Tensor:
+            return self.pooled(ids, mask).float()
+
+        for index, vectors in read_together(windows, self.model.config, read):
             rows = torch.tensor([owners[i] for i in index])
             lengths = torch.tensor([len(windows[i]) for i in index])
             share = torch.where(counts[rows] > 1, lengths, 1).float()[:, None]

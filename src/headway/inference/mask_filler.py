@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,7 +84,6 @@ class MaskFiller:
             parts += [self.mask, piece]
         return self.tokenizer.encode_parts(parts)[0]
 
-    @torch.no_grad()
     def _answers(self, bodies: list[list[int]], k: int) -> list[list[list[dict[str, Any]]]]:
         """For each text, for each of its open places, the ``k`` best tokens."""
         windows: list[list[int]] = []
@@ -102,12 +102,15 @@ class MaskFiller:
                 places.append(at)
                 owners.append(owner)
         answers: list[list[list[dict[str, Any]]]] = [[] for _ in windows]
-        for index, batch, mask in read_together(windows, self.model.config):
+
+        def read(index: np.ndarray, batch: Tensor, mask: Tensor | None) -> list[list[dict[str, Any]]]:
             chosen = torch.zeros_like(batch, dtype=torch.bool)
             for row, i in enumerate(index):
                 chosen[row, places[i]] = True
-            logits = self.model(batch, mask, chosen=chosen).float()  # (N, V)
-            best = iter(self._best(logits, k))
+            return self._best(self.model(batch, mask, chosen=chosen).float(), k)  # of (N, V)
+
+        for index, found_there in read_together(windows, self.model.config, read):
+            best = iter(found_there)
             for i in index:
                 answers[i] = [next(best) for _ in places[i]]
         by_text: list[list[list[dict[str, Any]]]] = [[] for _ in bodies]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from headway.reports.plots import legend_beside, line, logarithmic, plotted
+from headway.reports.plots import count, legend_beside, line, logarithmic, plotted
 from headway.reports.style import CSS
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
@@ -98,6 +98,8 @@ def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str,
             axes.set_xlim(0, 1.25 * max(values) or 1)
             axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
             axes.set_xlabel(label)
+            axes.locator_params(axis="x", nbins=5)
+            axes.xaxis.set_major_formatter(lambda value, _: count(value))
             axes.grid(False, axis="y")
 
 
