@@ -19,8 +19,14 @@ from typing import Any
 from machine import PICTURES, RESULTS, facts, headway, write
 
 PARTS = ("ffn", "norm", "positions", "heads")
-DRAWN = {"text": ("curves", "longer"), "positions": ("quality", "longer"), "recall": ("recall",)}
-"""The pictures that the docs show; of other comparisons that of quality."""
+DRAWN = {
+    "reviews": ("quality",),
+    "equal": ("quality",),
+    "text": ("curves", "longer"),
+    "positions": ("quality", "longer"),
+    "recall": ("recall",),
+}
+"""The pictures that the docs show."""
 TIMES = {"reviews": "5m", "equal": "5m", "text": "3m", "recall": "5m", **dict.fromkeys(PARTS, "3m")}
 """For each model, trials and seeds included."""
 
@@ -57,7 +63,7 @@ def main() -> None:
         out = given.out or Path(folder) / "compared"
         more = ["--time", given.time or TIMES[given.name], "--trials", given.trials, "--seeds", given.seeds]
         found = headway("compare", *words(given.name, given.data, given.pretrained), *more, "--out", str(out))
-        for drawn in DRAWN.get(given.name, ("quality",)):
+        for drawn in DRAWN.get(given.name, ()):
             shutil.copyfile(out / f"{drawn}.svg", given.pictures / f"compare-{given.name}-{drawn}.svg")
     kept = {key: value for key, value in found.items() if key not in ("out", "measured_on", "rows")}
     write(f"compare-{given.name}", {**facts(), **kept, "rows": [short(row) for row in found["rows"]]}, given.results)

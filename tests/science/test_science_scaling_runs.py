@@ -15,7 +15,7 @@ from headway.errors import InputError
 from headway.models.size import parameters
 from headway.science.scaling import probes, queue
 from headway.science.scaling.analysis import analyse
-from headway.science.scaling.grid import FEWEST, LEAST_STEPS, MOST, PASSES, Grid, Text, plan_grid, shapes
+from headway.science.scaling.grid import FEWEST, KINDS, LEAST_STEPS, MOST, PASSES, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import check_varied
 from headway.science.scaling.queue import options_of, run_queue
 from headway.science.scaling.study import decide, points_of, write_points
@@ -35,7 +35,7 @@ def speed(shape):
 
 @pytest.mark.parametrize("seconds", [300, 2400, 14400])
 def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
-    grid = plan_grid(LONG, seconds, speed, length=128)
+    grid = plan_grid(LONG, seconds, speed, length=128, kind=KINDS[seconds > 600])
     *cells, last = grid.cells
     assert 0.6 * seconds < grid.seconds <= 0.85 * seconds
     assert last.held_out and not any(cell.held_out for cell in cells) and len(cells) >= 10
@@ -50,22 +50,25 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
     computes = [cell.parameters * cell.tokens for cell in cells]
     assert computes == sorted(computes)
     assert len({cell.learning_rate for cell in cells}) == len({cell.width for cell in cells}) >= 4
+    assert {(cell.layers, cell.width // cell.heads) for cell in grid.cells} == {(2, 32 if seconds > 600 else 16)}, (
+        "models of one kind"
+    )
     assert Grid.from_plain(grid.plain()) == grid
 
 
 def test_a_short_text_is_not_gone_through_more_often_than_is_said():
-    grid = plan_grid(replace(LONG, tokens=1_000_003), 14400, speed, length=128)
+    grid = plan_grid(replace(LONG, tokens=1_000_003), 14400, speed, length=128, kind=KINDS[0])
     assert max(cell.tokens for cell in grid.cells) <= PASSES * 1_000_003 + grid.batch_tokens
     assert grid.seconds < 7000 and "more passes" in grid.notes[-1]
     with pytest.raises(InputError, match="too few for a scaling law"):
-        plan_grid(replace(LONG, tokens=10_007), 14400, speed, length=128)
+        plan_grid(replace(LONG, tokens=10_007), 14400, speed, length=128, kind=KINDS[0])
     with pytest.raises(InputError, match=r"--time 20s is too short for a grid"):
-        plan_grid(LONG, 20, speed, length=128)
+        plan_grid(LONG, 20, speed, length=128, kind=KINDS[0])
 
 
 def test_parameters_are_counted_as_the_models_have_them():
-    for shape in shapes(67, 32)[:3]:
-        config = decoder_config(67, shape.width, shape.layers, 1, 32)
+    for shape in shapes(67, 32, KINDS[1])[:3]:
+        config = decoder_config(67, shape.width, 2, shape.heads, 32)
         counted = parameters(config)
         assert shape.parameters == counted["total"]
         assert shape.parameters - shape.blocks == counted["embedding"] + counted["head"] == 2 * 67 * shape.width
@@ -97,7 +100,7 @@ def queued(clock: Clock, grid: Grid, place: Path, end: float):
 
 
 def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128), Clock()
+    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]), Clock()
     clock.slow = clock.later = 1.4  # slower than was measured: the time is not enough for all
     runs, notes = queued(clock, grid, tmp_path, 600.0)
     assert sorted(clock.trained) == sorted(run.name for run in runs) and grid.cells[-1].name in clock.trained
@@ -111,7 +114,7 @@ def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_
 
 
 def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128), Clock()
+    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]), Clock()
     clock.slow, clock.later = 15.0, 0.5  # two slow runs, then a quiet machine
     runs, notes = queued(clock, grid, tmp_path, 600.0)
     assert len(runs) == len(grid.cells) and not notes and clock.time <= 600
@@ -119,7 +122,7 @@ def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Pat
 
 
 def test_runs_share_all_but_sizes_tokens_and_rate():
-    grid = plan_grid(LONG, 600, speed, length=128)
+    grid = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0])
     given = TrainOptions(seed=7, tokenizer="char")
     *every, last = [vars(options_of(cell, grid, given)) for cell in grid.cells]
     differing = {name for name in every[0] if len({one[name] for one in every}) > 1}
@@ -145,7 +148,7 @@ def small(grid: Grid) -> Grid:
 @pytest.fixture(scope="module")
 def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory):
     """A study of eight tiny models."""
-    grid, place = small(plan_grid(LONG, 600, speed, length=128)), tmp_path_factory.mktemp("study")
+    grid, place = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0])), tmp_path_factory.mktemp("study")
     options = TrainOptions(tokenizer="char", threads=1)
     runs, _ = run_queue([corpus], grid, options, out=place / "runs", end=math.inf)
     write_points(place / "results.csv", runs)
@@ -178,7 +181,7 @@ def test_points_are_read_as_they_were_written(made):
 
 
 def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
-    grid = small(plan_grid(LONG, 600, speed, length=128))
+    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]))
     grid = replace(grid, cells=grid.cells[:2])
     calls = []
 
@@ -201,7 +204,9 @@ def test_a_plan_is_kept_and_refused_for_another_text(corpus: Path, tmp_path: Pat
     monkeypatch.setattr(study, "measured_speed", lambda *given: speed)
     monkeypatch.setattr(study, "faster_steps", lambda *given: "float32")
     monkeypatch.setattr(
-        study, "plan_grid", lambda text, seconds, *given, **more: plan_grid(LONG, seconds, speed, length=8)
+        study,
+        "plan_grid",
+        lambda text, seconds, *given, **more: plan_grid(LONG, seconds, speed, length=8, kind=KINDS[0]),
     )
     first = decide([corpus], TrainOptions(), 600, out=tmp_path / "out")
     assert decide([corpus], TrainOptions(), 900, out=tmp_path / "out") == first

@@ -1,13 +1,17 @@
 """Which runs to make in a given time: sizes times numbers of tokens, and one larger run that is left out of the fit.
 
-Sizes go down from the largest by halves, numbers of tokens too, and each size is trained on each of them: so what N
-does and what D does can be told apart.  All have the same tokenizer, text, sequences, batch, precision and schedule,
+Sizes go down from the largest by about halves, numbers of tokens too, and each size is trained on each of them: so what
+N does and what D does can be told apart.  All have the same tokenizer, text, sequences, batch, precision and schedule,
 and each has the whole schedule over exactly its own tokens: the loss on the way through a longer run is another one,
 since its rate has not come down yet (Hoffmann et al. 2022).
 
 Left out of the grid are runs with fewer than FEWEST or more than MOST tokens for each parameter: those have not yet
 left the early part of training, these have long since learnt what they can, and neither shows the law.  Text is gone
 through PASSES times at most: up to about four a repeated text is nearly as good as a new one (Muennighoff et al. 2023).
+
+A law of N alone foretells a larger model only if it is of the same kind.  So all have as many layers, and heads of
+one width: a larger model has more of them.  With heads that were as many but wider, or wider and then twice as many,
+each kind followed a law of its own, up to 4 % apart (docs/scaling.md).
 
 The learning rate follows the width by ``rate``.
 """
@@ -20,10 +24,11 @@ from typing import Any
 from headway.errors import InputError
 from headway.models.size import parameters
 from headway.science.scaling.law import compute
-from headway.training.presets import decoder_config, decoder_layers, head_count
+from headway.training.presets import decoder_config
 
 SIZES, LENGTHS = 5, 4
-"""How many sizes and numbers of tokens, each the half of the next."""
+"""How many sizes and numbers of tokens, each about the half of the next."""
+FEWEST_SIZES = 4
 FEWEST, MOST = 2.0, 80.0
 """Tokens for each parameter."""
 WANTED = 10.0
@@ -35,6 +40,7 @@ LEFT_OUT_TIMES = 2.1
 """The compute of the run that is left out, over that of the largest other: 2 at least, however N is counted."""
 LEFT_OUT_SIZE = math.sqrt(2.0)
 """Its parameters over those of the largest other, about; the rest comes from more tokens."""
+MOST_HEADS = 64
 SNAPSHOTS = 4
 """How often the run that is left out is evaluated and its model kept, to be probed; the others once, at their end."""
 LARGEST_BATCH = 4096
@@ -44,7 +50,6 @@ LEAST_STEPS = 150
 USED = 0.85
 """The share of the time that is planned for runs; the rest is for what takes longer here than was measured, and the
 fit."""
-WIDTHS = (*range(16, 64, 8), *range(64, 2049, 16))
 OVERHEAD = 2.0
 """Seconds of each run beside its steps: reading, the baselines, saving."""
 
@@ -117,22 +122,37 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Kind:
+    """What all models of a study share."""
+
+    layers: int
+    head_width: int
+    widest: int
+    """a study with a wider model is made of a kind that comes later"""
+
+
+KINDS = (Kind(2, 16, 96), *(Kind(layers, 32, 128 * layers) for layers in (2, 3, 4, 6, 8, 12, 16)))
+"""The first is for a few minutes.  Heads of 16 are late to learn to look back, so it follows the law less well."""
+
+
+@dataclass(frozen=True)
 class Shape:
     """A size of model."""
 
     width: int
     layers: int
+    heads: int
     parameters: int
     blocks: int
 
 
-def shapes(vocab_size: int, length: int) -> list[Shape]:
-    """The sizes to choose from, the smallest first."""
+def shapes(vocab_size: int, length: int, kind: Kind) -> list[Shape]:
+    """The sizes of a kind to choose from: of 1, 2, 3 and more heads."""
     found = []
-    for width in WIDTHS:
-        layers = decoder_layers(width)
-        count = parameters(decoder_config(vocab_size, width, layers, head_count(width), length))
-        found.append(Shape(width, layers, count["total"], layers * count["block"]))
+    for heads in range(1, MOST_HEADS + 1):
+        width = kind.head_width * heads
+        count = parameters(decoder_config(vocab_size, width, kind.layers, heads, length))
+        found.append(Shape(width, kind.layers, heads, count["total"], kind.layers * count["block"]))
     return found
 
 
@@ -142,6 +162,7 @@ def plan_grid(
     speed: Callable[[Shape], float],
     *,
     length: int,
+    kind: Kind,
     precision: str = "float32",
     batch_tokens: int | None = None,
 ) -> Grid:
@@ -149,10 +170,10 @@ def plan_grid(
 
     Raises InputError for a time or a text that are too short for any.
     """
-    choices = shapes(text.vocab_size, length)
+    choices = shapes(text.vocab_size, length, kind)
     most_tokens = PASSES * text.tokens
     best: tuple[float, Grid] | None = None
-    for largest in choices[SIZES - 1 :]:
+    for largest in choices[FEWEST_SIZES - 1 :]:
         if largest.parameters * LEAST_WANTED > most_tokens:
             break
         grid = _filled(text, USED * seconds, speed, choices, largest, length, precision, batch_tokens)
@@ -164,7 +185,7 @@ def plan_grid(
         if best is None or cost < best[0]:
             best = cost, grid
     if best is None:
-        raise InputError(_too_little(text, seconds, speed, choices[SIZES - 1]))
+        raise InputError(_too_little(text, seconds, speed, choices[FEWEST_SIZES - 1]))
     grid = best[1]
     if grid.seconds < 0.75 * USED * seconds:
         why = f"about {grid.seconds:.0f} s are used: more would be more passes over the text, or too few tokens"
@@ -196,7 +217,7 @@ def _filled(
     """The grid with that largest size, on as many tokens as the time allows; None where that is no good grid."""
     sizes = _halves(choices, largest)
     above = [shape for shape in choices if shape.parameters > largest.parameters]
-    if len(sizes) < 4 or not above:
+    if not above:
         return None
     left_out = min(above, key=lambda shape: abs(math.log(shape.parameters / largest.parameters / LEFT_OUT_SIZE)))
     ratio = min(left_out.parameters / largest.parameters, left_out.blocks / largest.blocks)
@@ -217,15 +238,11 @@ def _filled(
 
 
 def _halves(choices: list[Shape], largest: Shape) -> list[Shape]:
-    """The sizes of the grid: the largest, and each time what is nearest to the half of the last, smallest first."""
-    found = [largest]
-    for _ in range(1, SIZES):
-        wanted = found[-1].parameters / 2
-        one = min(choices, key=lambda shape: abs(math.log(shape.parameters / wanted)))
-        apart = one.parameters < found[-1].parameters / 1.5
-        if apart and abs(math.log(one.parameters / wanted)) < math.log(1.6):
-            found.append(one)
-    return found[::-1]
+    """The sizes of the grid: the largest, and each time what has about half the parameters, smallest first."""
+    heads = [largest.heads]
+    while len(heads) < SIZES and heads[-1] > 1:
+        heads.append(min(heads[-1] - 1, round(heads[-1] / math.sqrt(2))))
+    return [choices[number - 1] for number in heads[::-1]]
 
 
 def _grid(
@@ -249,7 +266,7 @@ def _grid(
         seconds = (steps * batch + evaluated) / speed(shape) + OVERHEAD
         name = f"{'left-out' if held_out else 'run'}-{shape.width}x{shape.layers}-{steps}"
         return Cell(
-            name, shape.width, shape.layers, head_count(shape.width), shape.parameters, shape.blocks, steps,
+            name, shape.width, shape.layers, shape.heads, shape.parameters, shape.blocks, steps,
             steps * batch, rate(shape.width), seconds, held_out,
         )  # fmt: skip
 

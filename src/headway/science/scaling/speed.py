@@ -13,7 +13,7 @@ from headway.science.scaling.grid import Shape
 from headway.tasks.language_modeling import LanguageModeling
 from headway.training.optim import optimizers
 from headway.training.precision import LEAST_WIDTH, faster_precision
-from headway.training.presets import decoder_config, head_count
+from headway.training.presets import decoder_config
 from headway.training.shares import Shares, share_count
 
 BATCH = 2048
@@ -47,7 +47,7 @@ def faster_steps(shape: Shape, vocab_size: int, length: int) -> str:
 
 def step_rate(shape: Shape, vocab_size: int, length: int, precision: str) -> float:
     """Tokens a second of whole training steps, of the fastest of a few on random tokens."""
-    config = decoder_config(vocab_size, shape.width, shape.layers, head_count(shape.width), length)
+    config = decoder_config(vocab_size, shape.width, shape.layers, shape.heads, length)
     model, task = initialise(Decoder(config), 0), LanguageModeling()
     ids = torch.randint(vocab_size, (max(1, BATCH // length), length))
     batch = Batch(ids, None, ids)

@@ -16,7 +16,7 @@ from typing import Any
 from headway.data.corpus import Corpus
 from headway.data.streamed import Streamed
 from headway.errors import InputError
-from headway.science.scaling.grid import Grid, Text, plan_grid, shapes
+from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
@@ -29,8 +29,8 @@ from headway.training.recipes.recipe import Ingredients
 from headway.training.session import validation_input
 
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
-TIMED = (0, 3, 6, 8, 11)
-"""The sizes, by number, of which a few steps are timed."""
+TIMED = (1, 2, 4, 6, 10)
+"""Heads of the sizes of which a few steps are timed."""
 SHORT, LONG = 128, 256
 """Tokens of a sequence: of studies below LONG_TIME, and of longer ones."""
 LONG_TIME = 3600.0
@@ -73,11 +73,21 @@ def decide(
     text = Text(recipe.n_tokens, len(recipe.validation), recipe.tokenizer.vocab_size)
     length = options.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")
-    choices = shapes(text.vocab_size, length)
-    precision = options.precision or faster_steps(choices[TIMED[2]], text.vocab_size, length)
-    speed = measured_speed([choices[i] for i in TIMED], text.vocab_size, length, precision)
-    left = wanted - (time.monotonic() - started) - ENDING
-    grid = plan_grid(text, left, speed, length=length, precision=precision, batch_tokens=options.batch_tokens)
+    for kind in KINDS:
+        timed = [shape for shape in shapes(text.vocab_size, length, kind) if shape.heads in TIMED]
+        precision = options.precision or faster_steps(timed[2], text.vocab_size, length)
+        speed = measured_speed(timed, text.vocab_size, length, precision)
+        left = wanted - (time.monotonic() - started) - ENDING
+        try:
+            grid = plan_grid(
+                text, left, speed, length=length, kind=kind, precision=precision, batch_tokens=options.batch_tokens
+            )
+        except InputError:
+            if kind is KINDS[0]:
+                raise
+            break  # too little time for that kind: it remains with the one before
+        if grid.cells[-1].width <= kind.widest:
+            break
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
