@@ -11,7 +11,7 @@ through PASSES times at most: up to about four a repeated text is nearly as good
 
 A law of N alone foretells a larger model only if it is of the same kind.  So all have as many layers, and heads of
 one width: a larger model has more of them.  With heads that were as many but wider, or wider and then twice as many,
-each kind followed a law of its own, up to 4 % apart (docs/scaling.md).
+each kind followed a law of its own (docs/scaling.md).
 
 The learning rate follows the width by ``rate``.
 """
