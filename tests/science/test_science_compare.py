@@ -16,7 +16,7 @@ import headway
 from headway.errors import InputError, RunFailed
 from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
-from headway.science.advice import advice
+from headway.science.advice import HELD_OUT, advice
 from headway.science.compare import Contest, compare, interval
 from headway.science.entrant import _ended, entrants, trained, words_of
 from headway.training.progress import Silent
@@ -110,14 +110,15 @@ def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_proces
     assert page.count("<svg") == 4 and "http" not in page.replace("http://www.w3.org", "") and "lstm" in page
 
 
-@pytest.mark.parametrize("match", ["parameters", "tokens"])
+@pytest.mark.parametrize("match", ["parameters", "tokens", "time"])
 def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
     contest = Contest([str(text_file)], ["transformer", "gru"], match=match, options={"length": 16})
     first, second = compare(contest, tmp_path / "out", Silent())["rows"]
-    if match == "parameters":
-        assert second["parameters"] == pytest.approx(first["parameters"], rel=0.1)
-    else:
+    assert second["parameters"] == pytest.approx(first["parameters"], rel=0.1)
+    if match == "tokens":
         assert in_this_process[1]["steps"] == str(first["steps"]) and "time" not in in_this_process[1]
+        assert second["size"]["dropout"] == first["size"]["dropout"]
+        assert second["size"]["evaluations"] == first["size"]["evaluations"]
         assert second["tokens"] == first["tokens"]
     assert first["metric"] == "bits_per_byte" and first["mean"] > 0
 
@@ -185,6 +186,29 @@ def test_a_model_that_fails_is_a_row(rows_file: Path, tmp_path: Path, in_this_pr
     found = compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", Silent())
     assert found["rows"][0] == {"model": "lstm", "failed": "out of memory"} and found["rows"][1]["mean"] > 0
     assert found["advice"][0] == "Not trained: lstm."
+
+
+def test_a_comparison_of_which_all_fail_fails(rows_file: Path, tmp_path: Path, monkeypatch: Any):
+    def failing(*_: Any) -> Any:
+        raise RunFailed("out of memory")
+
+    monkeypatch.setattr(comparing, "trained", failing)
+    with pytest.raises(RunFailed, match="no model could be trained; lstm: out of memory"):
+        compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", Silent())
+
+
+def test_what_cannot_be_is_said_before_anything_is_trained(rows_file: Path, text_file: Path, tmp_path: Path):
+    def refused(said: str, inputs: Path, **words: Any) -> None:
+        with pytest.raises(InputError, match=said):
+            compare(Contest([str(inputs)], **words), tmp_path / "out", Silent())
+        assert not (tmp_path / "out").exists()
+
+    refused("--model cnn is not for language_modeling", text_file, models=["transformer", "cnn"])
+    refused("--seed is -1", rows_file, models=["lstm", "bow"], seed=-1)
+    refused("no-such.csv", rows_file, models=["lstm", "bow"], test=str(tmp_path / "no-such.csv"))
+    other = tmp_path / "other.csv"
+    other.write_text("words,label\nriver stone,a\n")
+    refused("text", rows_file, models=["lstm", "bow"], test=str(other))
 
 
 def test_nothing_is_brought_in_line_with_a_model_that_failed(rows_file: Path, tmp_path: Path, monkeypatch: Any):
@@ -271,6 +295,7 @@ def test_terms_that_cannot_be_kept():
     for changes, said in (
         ({"match": "speed"}, "time, parameters, tokens"),
         ({"trials": 0}, "from 1 to 7"),
+        ({"time": "5x"}, "--time is '5x'"),
         ({"seeds": 0}, "1 or more"),
         ({"vary": "ffn"}, "either --models, or --vary"),
         ({"models": []}, "either --models, or --vary"),
@@ -299,7 +324,8 @@ def row(model: str, mean: float, between: list[float] | None = None, **more: Any
 
 
 def told(*rows: dict[str, Any], better: int = 1, **more: Any) -> str:
-    return " ".join(advice({"rows": list(rows), "metric": "accuracy", "seeds": 3, "trials": 2, **more}, better=better))
+    usual = {"metric": "accuracy", "seeds": 3, "trials": 2, "measured_on": "test.csv"}
+    return " ".join(advice({"rows": list(rows), **usual, **more}, better=better))
 
 
 def test_advice_names_the_best_and_its_equals():
@@ -317,6 +343,9 @@ def test_advice_on_speed_memory_lengths_and_what_was_not_done():
     said = told(slow, quick, seeds=1, trials=1)
     assert "b answers 5.0 times as many" in said and "took 500 MB at its peak, b 100 MB" in said
     assert "see --seeds" in said and "see --trials" in said
+    assert "chosen by the held-out part" in told(slow, quick, measured_on=HELD_OUT)
+    unknown = [{**one, "memory_mb": None} for one in (slow, quick)]
+    assert "peak" not in told(*unknown) and "peak" not in told(slow, unknown[1]) + told(unknown[0], quick)
     grown = [{"length": 16, "microseconds": 1.0}, {"length": 64, "microseconds": 4.0}]
     assert "64 tokens instead of 16" in told(row("a", 0.9, lengths=grown), row("b", 0.1, lengths=grown))
     read = [{"length": 8, "loss": 2.0}, {"length": 16, "loss": 1.9}, {"length": 32, "loss": 2.5}]

@@ -1,13 +1,15 @@
 """``headway compare``: architectures side by side on one file."""
 
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options, set_threads
+from headway.cli.common import emit, interruptible, output_options, set_threads
 from headway.cli.train import default_out
+from headway.errors import InputError, RunFailed
 
 
 @click.command(short_help="Train several kinds of model on your file, side by side.")
@@ -41,6 +43,7 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     """
     started = time.monotonic()
     from headway.reports.comparison import write_comparison
+    from headway.reports.plots import MISSING
     from headway.science.compare import Contest, compare
     from headway.training.progress import shown_to
 
@@ -58,12 +61,21 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     set_threads(given["threads"])
     progress = shown_to(quiet)
     try:
-        found = compare(contest, place, progress)
+        with interruptible(signal.SIGTERM):  # what trains just then is told to stop too
+            found = compare(contest, place, progress)
+    except RunFailed as error:
+        raise click.ClickException(f"{error} The same command goes on with the comparison in {place}.") from None
     finally:
         progress.close()
-    write_comparison(found, place)
+    drawn = "report, plots and compare.json"
+    try:
+        write_comparison(found, place)
+    except InputError as error:
+        if str(error) != MISSING:
+            raise
+        drawn = f"{MISSING} compare.json"
     result = {"task": found["task"], "seconds": time.monotonic() - started, "out": str(place), **found}
-    emit(result, as_json, [*_table(found), "", *found["advice"], "", f"report, plots and compare.json: {place}"])
+    emit(result, as_json, [*_table(found), "", *found["advice"], "", f"{drawn}: {place}"])
 
 
 def _table(found: dict[str, Any]) -> list[str]:
@@ -80,7 +92,7 @@ def _table(found: dict[str, Any]) -> list[str]:
             [
                 *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", f"{row['seconds']:.0f}"),
                 *(f"{row['tokens_per_second']:,.0f}", f"{row['latency_ms']:.2f}", f"{row['throughput']:,.0f}"),
-                f"{row['memory_mb']:,.0f}",
+                "-" if row["memory_mb"] is None else f"{row['memory_mb']:,.0f}",
             ]
         )
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]

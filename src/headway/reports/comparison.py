@@ -156,7 +156,7 @@ def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], f
             [
                 *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", f"{row['seconds']:.0f} s"),
                 *(f"{row['tokens_per_second']:,.0f}", f"{row['latency_ms']:.2f} ms", f"{row['throughput']:,.0f}"),
-                f"{row['memory_mb']:,.0f} MB",
+                "–" if row["memory_mb"] is None else f"{row['memory_mb']:,.0f} MB",
             ]
         )
     caption = f"{metric} on {found['measured_on']}; the mean over {found['seeds']} seed(s)."

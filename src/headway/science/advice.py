@@ -2,6 +2,8 @@
 
 from typing import Any
 
+HELD_OUT = "the held-out part"
+"""What is measured on without a file for it."""
 CLOSE = 0.01
 """Without intervals, two models whose quality differs by less than this share of it are counted as equal."""
 
@@ -34,8 +36,9 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
             f"If speed matters more: {quickest['model']} answers {quickest['throughput'] / best['throughput']:.1f} "
             f"times as many, and its {metric} is {quickest['mean']:.4g}."
         )
-    least = min(rows, key=lambda row: row["memory_mb"])
-    if least["memory_mb"] < 0.5 * best["memory_mb"]:
+    known = [row for row in rows if row["memory_mb"] is not None]
+    least = min(known, key=lambda row: row["memory_mb"], default=best)
+    if best in known and least["memory_mb"] < 0.5 * best["memory_mb"]:
         said.append(
             f"Training {best['model']} took {best['memory_mb']:,.0f} MB at its peak, {least['model']} "
             f"{least['memory_mb']:,.0f} MB."
@@ -43,6 +46,8 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
     said += [*_lengths(rows), *_longer(rows), *_recall(rows)]
     if result["seeds"] == 1:
         said.append("One seed each: differences of a few points in the last digits mean nothing; see --seeds.")
+    if result["trials"] > 1 and result["measured_on"] == HELD_OUT:
+        said.append(f"Trials were chosen by {HELD_OUT}, where the best one's value is a little too good; see --test.")
     if result["trials"] == 1:
         said.append("Learning rates are the presets', not searched for; see --trials.")
     return said

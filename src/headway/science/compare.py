@@ -20,20 +20,23 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.corpus import Corpus
+from headway.data.detected import Detected
 from headway.data.table import Table
 from headway.errors import InputError, RunFailed
 from headway.inference.evaluation import evaluate
 from headway.inference.load import load
 from headway.models.baselines import KINDS as BASELINES
-from headway.science.advice import advice
+from headway.nn.recurrent import CELLS
+from headway.science.advice import HELD_OUT, advice
 from headway.science.entrant import Entrant, curve, entrants, trained, words_of
 from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.parts import VARIED, varied
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
 from headway.storage import write_json, write_whole
-from headway.training.config import TrainOptions, flag, seconds
-from headway.training.prepare import read_input
+from headway.tasks.bleu import MISSING, bleu_scores
+from headway.training.config import TrainOptions, check_for_task, flag, seconds
+from headway.training.prepare import COLUMNS, read_input
 from headway.training.progress import Silent
 from headway.training.session import validation_input
 
@@ -91,6 +94,7 @@ class Contest:
             raise InputError("--match parameters: name a Transformer first, with which the others are brought in line.")
         if self.match == "parameters" and (others := [name for name in self.models[1:] if name not in BASELINES]):
             raise InputError(f"--match parameters brings baselines in line with {self.models[0]}, not {others[0]}.")
+        seconds(self.time)
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
 
@@ -123,6 +127,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
     if found.task not in QUALITY:
         raise InputError(f"{source.name}: is for {found.task}; compare knows {', '.join(QUALITY)}.")
     held_out = validation_input(contest.validation, chosen, found)
+    _check(contest, models, chosen, source, found)
     _remember(contest, out)
     texts = list(_texts(contest, found, source))[:SAMPLE]
     rows: list[dict[str, Any]] = []
@@ -141,6 +146,8 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
         rows.append(row)
         if first is None and "failed" not in row:
             first = row
+    if all("failed" in row for row in rows):
+        raise RunFailed(f"no model could be trained; {rows[0]['model']}: {rows[0]['failed']}")
     _time(rows, out, texts)
     result: dict[str, Any] = {
         "task": found.task,
@@ -150,7 +157,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
         "budget": contest.time,
         "trials": contest.trials,
         "seeds": contest.seeds,
-        "measured_on": contest.test or "the held-out part",
+        "measured_on": contest.test or HELD_OUT,
         "rows": rows,
     }
     result["advice"] = advice(result, better=QUALITY[found.task][1])
@@ -169,7 +176,7 @@ def _row(
     """All trainings of one model, and what came of them."""
     metric, sign = QUALITY[task]
     place, base = out / "runs" / model.folder, _options(contest, model, first)
-    peaks: dict[str, float | None] = {}
+    peaks: list[float] = []
 
     def run(name: str, options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
         words = words_of(contest.inputs, {**base, **options})
@@ -180,7 +187,7 @@ def _row(
         kept = place / f"{name}.memory"
         if not kept.exists():  # of the command that trained it; one that finds it complete needs less
             kept.write_text("" if peak is None else f"{peak:.0f}")
-        peaks[name] = float(kept.read_text() or "nan")
+        peaks.extend(float(text) for text in [kept.read_text()] if text)
         return facts, place / name
 
     tried: list[tuple[float, dict[str, Any], dict[str, Any], Path]] = []
@@ -203,7 +210,6 @@ def _row(
         finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
     metrics = [_measured(contest, path) for _, path in finished]
     values = [one[metric] for one in metrics]
-    pipe = load(path)
     row: dict[str, Any] = {
         "model": model.name,
         "metric": metric,
@@ -213,11 +219,11 @@ def _row(
         "metrics": metrics,
         "parameters": facts["parameters"],
         "trained_parameters": facts["trained_parameters"],
-        "seconds": statistics.mean(one["seconds"] for one, _ in finished),
+        "seconds": statistics.mean(max(one["seconds"], one["training_seconds"]) for one, _ in finished),
         "tokens": facts["tokens"],
         "steps": facts["steps"],
         "tokens_per_second": statistics.mean(one["tokens_per_second"] for one, _ in finished),
-        "memory_mb": max((value for value in peaks.values() if value is not None), default=math.nan) / 1e6,
+        "memory_mb": max(peaks) / 1e6 if peaks else None,
         "lengths": [],
         "curves": [curve(path) for _, path in finished],
         "options": {name: value for name, value in options.items() if name != "seed"},
@@ -225,17 +231,21 @@ def _row(
         "size": _size(facts),
         "run": str(path.relative_to(out)),
     }
-    single: Any = getattr(pipe.model, "members", [pipe.model])[0]
-    if hasattr(single, "stack"):
-        row["lengths"] = token_seconds(single, _reach(single))
     return row
 
 
 def _time(rows: list[dict[str, Any]], out: Path, texts: list[str]) -> None:
-    """How fast each answers, measured in turn, into its row."""
+    """How fast each answers and trains, measured in turn, into its row."""
     there = [row for row in rows if "failed" not in row]
-    for row, found in zip(there, speeds([load(out / row["run"]) for row in there], texts), strict=True):
+    pipes: list[Any] = [load(out / row["run"]) for row in there]
+    for row, found in zip(there, speeds(pipes, texts), strict=True):
         row |= found
+    models = [getattr(pipe.model, "members", [pipe.model])[0] for pipe in pipes]
+    stacked = [number for number, model in enumerate(models) if hasattr(model, "stack")]
+    plans = [json.loads((out / there[number]["run"] / "headway.json").read_text())["plan"] for number in stacked]
+    stacks, reaches = [models[number].stack for number in stacked], [_reach(models[number]) for number in stacked]
+    for number, lengths in zip(stacked, token_seconds(stacks, plans, reaches), strict=True):
+        there[number]["lengths"] = lengths
 
 
 def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:
@@ -267,9 +277,23 @@ def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> 
         if not first["steps"]:
             raise RunFailed("the first model is fitted in closed form, and reads no tokens that could be as many")
         own |= {"time": None, "steps": first["steps"], "batch_tokens": size["batch_tokens"]}
+        own |= {name: size[name] for name in ("dropout", "evaluations") if "from_model" not in model.options}
     if contest.match == "parameters":
         own["match_parameters"] = first["parameters"]
+    elif contest.vary is None and model.name in CELLS and first["model"] in WRITERS and "d_model" not in own:
+        own["match_parameters"] = first["parameters"]  # not as many as the machine's speed just then would give it
     return own
+
+
+def _check(contest: Contest, models: Sequence[Entrant], chosen: TrainOptions, source: Any, found: Detected) -> None:
+    """Raise InputError for what would stop a model or the end of the comparison, before anything is trained."""
+    for model in models:
+        check_for_task(TrainOptions(**{**_options(contest, model, None), "seed": contest.seed}), found.task)
+    if found.task == "translation" and not bleu_scores(["a"], ["a"]):
+        raise InputError(f"translators are compared by chrF. {MISSING}.")
+    if contest.test:
+        columns = {name: getattr(found, name) for name in COLUMNS} if isinstance(source, Table) else {}
+        read_input([contest.test], replace(chosen, task=found.task, **columns))
 
 
 def _size(facts: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from headway.data.batches import Batch
 from headway.inference.generator import Generator
-from headway.inference.load import Pipeline
+from headway.training.shares import Shares
 
 TOGETHER = 32
 """Texts that are answered at once, where throughput is measured."""
@@ -28,7 +30,7 @@ TOKENS = 4096
 """Tokens of a batch, whatever its length, where the time of a token is measured."""
 
 
-def speeds(pipes: Sequence[Pipeline], texts: Sequence[str]) -> list[dict[str, float]]:
+def speeds(pipes: Sequence[Any], texts: Sequence[str]) -> list[dict[str, float]]:
     """How fast each of these models, of one task, answers here: ``latency_ms`` and ``throughput``.
 
     A classifier: milliseconds for one text, and texts a second of TOGETHER at once.  A language model: milliseconds for
@@ -39,6 +41,9 @@ def speeds(pipes: Sequence[Pipeline], texts: Sequence[str]) -> list[dict[str, fl
     how: dict[str, Any] = {}
     each = 1
     if isinstance(pipes[0], Generator):
+        pipes = [Generator(pipe.model, pipe.tokenizer) for pipe in pipes]
+        for pipe in pipes:
+            pipe.ends = frozenset()  # all write as many tokens
         how, each = {"max_tokens": WRITTEN, "temperature": 1.0, "seed": 0}, WRITTEN
         texts = [text[:PROMPT] or "a" for text in texts]
     many = [texts[i % len(texts)] for i in range(TOGETHER)]
@@ -58,24 +63,44 @@ def speeds(pipes: Sequence[Pipeline], texts: Sequence[str]) -> list[dict[str, fl
     ]
 
 
-def token_seconds(model: Any, longest: int = LENGTHS[-1]) -> list[dict[str, float]]:
+def token_seconds(stacks: Sequence[Any], plans: Sequence[dict[str, Any]], reaches: Sequence[int]) -> list[list[dict]]:
     """The time that training takes for each token, in sequences of more and more tokens, TOKENS of them at a time.
 
-    Forward and backward pass of the layers, without a head: ``length`` and ``microseconds`` per token.
+    Forward and backward pass of the layers, without a head, in the precision and the threads of each one's plan, up to
+    the length that each can read: for each stack ``length`` and ``microseconds`` per token.
     """
-    stack, found = model.stack, []
-    vocab = model.config.vocab_size
-    stack.train()
-    for length in (n for n in LENGTHS if n <= longest):
-        ids = torch.randint(vocab, (max(1, TOKENS // length), length), generator=torch.Generator().manual_seed(0))
-
-        def once(_: int, ids: torch.Tensor = ids) -> None:
-            stack(ids).sum().backward()
-            stack.zero_grad()
-
-        found.append({"length": length, "microseconds": 1e6 * medians([once], 0.5, 3)[0] / ids.numel()})
-    stack.eval()
+    found: list[list[dict]] = [[] for _ in stacks]
+    for length in LENGTHS:
+        able = [number for number, reach in enumerate(reaches) if length <= reach]
+        runs = [_pass(stacks[number], plans[number], length) for number in able]
+        for number, seconds in zip(able, medians(runs, 0.5 * len(runs), 3), strict=True):
+            tokens = max(1, TOKENS // length) * length
+            found[number].append({"length": length, "microseconds": 1e6 * seconds / tokens})
     return found
+
+
+class _Sum:
+    """A task whose loss is the sum of what a stack gives."""
+
+    def loss(self, stack: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        """A number to go back from."""
+        return stack(batch.ids).sum(), batch.ids.numel()
+
+
+def _pass(stack: Any, plan: dict[str, Any], length: int) -> Callable[[int], None]:
+    vocab = stack.config.vocab_size
+    ids = torch.randint(vocab, (max(1, TOKENS // length), length), generator=torch.Generator().manual_seed(0))
+    parameters = [p for p in stack.parameters() if p.requires_grad]
+    task: Any = _Sum()
+
+    def once(_: int) -> None:
+        stack.train()
+        with Shares(plan["shares"]) as shares:
+            shares.add_gradient(stack, task, Batch(ids, None, ids), plan["precision"], parameters)
+        stack.zero_grad()
+        stack.eval()
+
+    return once
 
 
 def medians(runs: Sequence[Callable[[int], Any]], seconds: float, rounds: int) -> list[float]:

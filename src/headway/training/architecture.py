@@ -125,15 +125,17 @@ def built(plan: Plan, wiring: Wiring, n_classes: int | None = None) -> nn.Module
     """The model of a plan at the start of training, weights drawn by its seed."""
     config = plan.config
     model = wired(config, wiring, n_classes)
-    if isinstance(config, BaselineConfig):
-        return initialise_baseline(model, plan.seed)
     std = _token_std(plan, wiring)
+    if isinstance(config, BaselineConfig):
+        return initialise_baseline(model, plan.seed, embedding_std=std)
     return initialise(model, plan.seed, embedding_std=std, position_std=1.0 if config.embedding_scale else std)
 
 
 def _token_std(plan: Plan, wiring: Wiring) -> float:
     """The standard deviation with which token embeddings are drawn; learned positions are as large in the sum."""
     config = plan.config
+    if isinstance(config, BaselineConfig):
+        return 1.0 if wiring == "decoder" and not config.tied else 0.1  # cells of untied tables want large inputs
     if config.embedding_scale:
         return config.d_model**-0.5
     if wiring == "decoder" and plan.optimizer == "muon" and not config.tied:
