@@ -78,6 +78,7 @@ def test_an_exponent_in_words():
     (["--lengths", "8..4"], "--lengths is '8..4'; it must be two numbers"),
     (["--lengths", "8", "--kinds", "full,other"], "'other' is not known; there are full, windowed, rnn, lstm, gru"),
     (["--widths", "33"], "33 is no multiple of 32"),
+    (["--lengths", "100000..200000", "--widths", "33"], "33 is no multiple of 32"),
     (["--lengths", "8", "--time", "soon"], "--time is 'soon'"),
     (["nowhere", "--out", "x"], "--out is for the curves"),
     (["nowhere"], "no such model directory"),

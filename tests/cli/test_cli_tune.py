@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import headway
+from headway.cli.tune import lines
 
 
 @pytest.fixture
@@ -35,12 +36,14 @@ def test_one_json_object_and_a_line_for_each_trial(
     assert "1 of 2, trial 0: the preset: val_loss" in err and "2 of 2, trial 1: learning_rate" in err
     assert "searched: --learning-rate, --dropout" in err and (place / "report.html").is_file()
     assert headway.load(place)("a great cat")["label"] in ("pos", "neg")
+    again = lines({**found, "options": {"label_column": "my label"}}, ["my rows.csv", "--validation", "other.csv"])[-1]
+    assert again.endswith("headway train 'my rows.csv' --validation other.csv --label-column 'my label'")
     status, out, err = in_process("tune", rows, *small)
-    lines = out.splitlines()
+    told = out.splitlines()
     assert status == 0 and "this search is complete" in err
-    assert lines[0].split()[:3] == ["trial", "val_loss", "accuracy"]
+    assert told[0].split()[:3] == ["trial", "val_loss", "accuracy"]
     assert f"`headway evaluate {place} FILE`" in out and "measured on 21 rows" in out
-    assert f"headway train {rows} " in lines[-1] and "--steps 4" in lines[-1] and "--learning-rate" in lines[-1]
+    assert f"headway train {rows} " in told[-1] and "--steps 4" in told[-1] and "--learning-rate" in told[-1]
 
 
 def test_wrong_input_is_status_two(

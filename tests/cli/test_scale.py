@@ -63,6 +63,8 @@ def test_what_a_person_is_told(points: Path, in_process):
         (["--points", "points.csv", "--plan"], "--plan is for a text"),
         (["--points", "points.csv", "--count", "blocks"], "no column 'parameters_without_embeddings'"),
         (["--points", "none.csv"], "none.csv: cannot be read"),
+        (["--points", "points.csv", "--out", "."], ".: holds other files and no study; name a new directory"),
+        (["book.txt", "--out", ".", "--time", "5m"], ".: holds other files and no study; name a new directory"),
         (["--points", "together.csv"], "varied together"),
     ],
 )
@@ -70,8 +72,11 @@ def test_what_cannot_be_done(points: Path, words: list[str], said: str, in_proce
     monkeypatch.chdir(points.parent)
     rows = "".join(f"{n},{20 * n},{LAW.loss(n, 20 * n)}\n" for n in range(100_000, 1_000_000, 100_000))
     Path("together.csv").write_text(f"parameters,tokens,loss\n{rows}")
+    Path("book.txt").write_text("a text of some words.\n" * 3000)
+    before = sorted(Path().iterdir())
     status, out, err = in_process("scale", *words)
     assert status == 2 and said in err and not out and "Traceback" not in err
+    assert sorted(Path().iterdir()) == before
 
 
 def test_a_plan_trains_nothing(tmp_path: Path, in_process, monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,6 @@
 """Scaling laws: a known law is found again, as sure as is said; what cannot be known is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,16 @@ def test_the_best_sizes_for_a_budget_are_those_of_a_search():
         assert n == pytest.approx(best, rel=0.005)
 
 
+def test_a_law_without_one_of_its_terms_has_no_best_sizes():
+    for law in (replace(LAW, beta=0.0), replace(LAW, A=0.0), replace(LAW, alpha=0.0, beta=0.0)):
+        n, d = optimal(law, np.array([1e15, 1e18]))
+        assert np.isnan(n).all() and np.isnan(d).all()
+    n, d = grid()
+    loss = LAW.loss(n, 1e6)  # tokens change nothing
+    found = analyse(runs_of(n, d, loss), "total", budgets=[1e18], draws=50)
+    assert found["fit"]["E"] > 0 and found["predicted"][0]["compute"] == 1e18
+
+
 def test_published_laws_say_what_was_published():
     kaplan, hoffmann, besiroglu = (one.law for one in PUBLISHED)
     assert hoffmann.loss(70e9, 1.4e12) == pytest.approx(1.936, abs=0.002)  # Chinchilla, by the law
@@ -150,6 +161,10 @@ def test_the_largest_run_is_left_out_foretold_and_compared():
     assert analyse(other, "total", draws=100)["fit"]["E"] == found["fit"]["E"]
     marked = [Run(run.parameters, run.tokens, run.loss, run.name, run.name == "run 7") for run in runs]
     assert analyse(marked, "total", draws=100)["held_out"]["name"] == "run 7"
+    two = [replace(run, held_out=run.name in ("run 3", "run 25")) for run in runs]
+    found = analyse(two, "total", draws=100)
+    assert found["held_out"]["name"] == "run 25" and found["fit"]["runs"] == 24
+    assert [row["name"] for row in found["rows"] if row["held_out"]] == ["run 3", "run 25"]
 
 
 def test_an_exponent_is_refused_where_n_and_d_were_not_varied_independently():

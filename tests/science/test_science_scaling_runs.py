@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.errors import InputError
+from headway.errors import InputError, RunFailed
 from headway.models.size import parameters
 from headway.science.scaling import probes, queue
 from headway.science.scaling.analysis import analyse
@@ -44,8 +44,9 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
     assert all(FEWEST * 0.9 <= cell.tokens / cell.parameters <= MOST * 1.1 for cell in grid.cells)
     assert all(cell.tokens == cell.steps * grid.batch_tokens for cell in grid.cells)
     assert min(cell.steps for cell in cells) >= 0.9 * LEAST_STEPS and grid.batch_tokens % grid.length == 0
+    facts = {"metrics": {"val_loss": 2.0}, "seconds": 1.0, "training_seconds": 1.0}
     check_varied(
-        [queue.run_of(cell, {"tokens": cell.tokens, "metrics": {"val_loss": 2.0}}, Path("none")) for cell in cells]
+        [queue.run_of(cell, {**facts, "tokens": cell.tokens}, Path("none")) for cell in cells]
     )
     computes = [cell.parameters * cell.tokens for cell in cells]
     assert computes == sorted(computes)
@@ -90,7 +91,8 @@ class Clock:
         tokens = options.steps * options.batch_tokens
         run.log("evaluation", step=1, val_loss=1.0)
         run.log("evaluation", step=options.steps, val_loss=2.0)
-        run.update(finished=True, tokens=tokens, metrics={"val_loss": 1.0}, seconds=1.0, options={}, plan={}, data={})
+        run.update(finished=True, tokens=tokens, metrics={"val_loss": 1.0}, options={}, plan={}, data={})
+        run.update(seconds=1.0, training_seconds=3.0)
         return run
 
 
@@ -111,6 +113,26 @@ def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_
     assert not notes and len(runs) == len(grid.cells) and len(clock.trained) < 4
     clock.trained = []
     assert len(queued(clock, grid, tmp_path, clock.time)[0]) == len(grid.cells) and not clock.trained
+
+
+def test_a_run_that_fails_is_left_out_unless_it_is_to_be_foretold(tmp_path: Path):
+    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]), Clock()
+    honest, failing = clock.train, grid.cells[2].name
+
+    def train(inputs, options, *, out, **more):
+        if out.name == failing:
+            clock.trained.append(out.name)
+            raise RunFailed("the loss is not a number.")
+        return honest(inputs, options, out=out, **more)
+
+    clock.train = train  # type: ignore[method-assign]
+    runs, notes = queued(clock, grid, tmp_path / "one", 6000.0)
+    assert len(runs) == len(grid.cells) - 1 and clock.trained.count(failing) == 1
+    assert notes == [f"{failing} is not among the runs: the loss is not a number."]
+    assert runs[0].more["seconds"] == 3.0, "of all commands that trained it, not of the last alone"
+    failing = grid.cells[-1].name
+    with pytest.raises(RunFailed):
+        queued(clock, grid, tmp_path / "two", 6000.0)
 
 
 def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Path):

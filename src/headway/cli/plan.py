@@ -186,14 +186,13 @@ def _this_machine(precision: str) -> Any:
     import torch
 
     from headway.training.layout import Hardware
-    from headway.training.precision import product_rate
-    from headway.training.presets import REACHED
+    from headway.training.precision import REACHED, product_rate
 
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows
         raise InputError("this machine does not say how much memory it has; say --gpus, --gpu-memory.") from None
-    return Hardware(1, float(memory), product_rate(getattr(torch, precision)), REACHED, cpu=True)
+    return Hardware(1, float(memory), product_rate(getattr(torch, precision)), REACHED[precision], cpu=True)
 
 
 def _command(inputs: Sequence[str], chosen: TrainOptions, work: Any, layout: Any, hardware: Any) -> str:

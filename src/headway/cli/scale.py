@@ -12,6 +12,8 @@ from headway.errors import InputError, RunFailed
 
 HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
 TIME = "1h"
+KEPT = "scaling.json"
+"""What --json prints, in --out."""
 PROBING = 0.5
 """Seconds that are kept for each probe of each model."""
 
@@ -68,7 +70,7 @@ def command(
     place = points or (Path(inputs[0]) if len(inputs) == 1 else None)
     progress = shown_to(quiet)
     try:
-        if points is not None or (place is not None and (place / "results.csv").is_file()):
+        if points is not None or _is_study(place):
             if planning:
                 raise InputError("--plan is for a text; these runs are made already.")
             found = _of_points(place or Path(), count, budgets, names, seed, out, STARTED, points is None)
@@ -84,6 +86,11 @@ def command(
     finally:
         progress.close()
     emit(found, as_json, _lines(found))
+
+
+def _is_study(place: Path | None) -> bool:
+    """Whether a directory holds the runs of a study, and no text to make one of."""
+    return place is not None and (place / "results.csv").is_file() and not any(place.glob("*.txt"))
 
 
 def _flops(text: str) -> float:
@@ -138,8 +145,10 @@ def _of_points(
     """The fit to runs that are made already; written to ``out`` where that is named."""
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs
-    from headway.science.scaling.study import RUNS, points_of
+    from headway.science.scaling.study import PLAN, RUNS, check_free, points_of
 
+    if out is not None and not any((out / name).is_file() for name in (PLAN, KEPT)):
+        check_free(out)
     if names and not study:
         raise InputError("--probe needs the models: name the directory of a study instead of --points.")
     runs, kind = points_of(place, count)
@@ -208,7 +217,7 @@ def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started
                     raise
                 found["plots"], found["notes"] = [], [*notes, MISSING]
             found["seconds"] = clock.monotonic() - started
-            write_json(out / "scaling.json", found)
+            write_json(out / KEPT, found)
         except OSError as error:
             raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
     found["seconds"] = clock.monotonic() - started

@@ -1,6 +1,8 @@
 """``headway tune``: search the options of training, and keep the best model."""
 
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,6 @@ def command(
     the best trial's run: headway classify OUT and so on use it.  Run the same command again to go on with a search that
     was stopped; more --trials and --time go on with one that is complete.  Needs Optuna: pip install 'headway[tune]'.
     """
-    import shlex
-
     from headway.cli.main import STARTED
     from headway.reports import write_report
     from headway.reports.tuning_plots import plot_tuning
@@ -73,7 +73,7 @@ def command(
     except InputError as error:  # matplotlib is missing; the search is worth as much without
         found["plots"] = []
         progress.warn(str(error))
-    emit(found, as_json, lines(found, inputs))
+    emit(found, as_json, lines(found, (*inputs, *(word for path in validation for word in ("--validation", path)))))
 
 
 def _default_out(inputs: tuple[str, ...]) -> Path:
@@ -81,8 +81,11 @@ def _default_out(inputs: tuple[str, ...]) -> Path:
     return place.with_name(f"{place.name}-tuned")
 
 
-def lines(found: dict[str, Any], inputs: tuple[str, ...]) -> list[str]:
-    """What a person is told at the end: the best trials, how sure that is, and what was of importance."""
+def lines(found: dict[str, Any], inputs: Sequence[str]) -> list[str]:
+    """What a person is told at the end: the best trials, how sure that is, and what was of importance.
+
+    ``inputs`` are the words that name the data to train on.
+    """
     measure, best = found["measure"], found["best"]
     complete = sorted((one for one in found["trials"] if one["state"] == "complete"), key=lambda one: one["value"])
     counts = {state: sum(one["state"] == state for one in found["trials"]) for state in ("pruned", "failed")}
@@ -94,7 +97,7 @@ def lines(found: dict[str, Any], inputs: tuple[str, ...]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     options = " ".join(
-        f"--{flag(name)} {_shown(value)}".removesuffix(" True") for name, value in found["options"].items()
+        f"--{flag(name)} {shlex.quote(_shown(value))}".removesuffix(" True") for name, value in found["options"].items()
     )
     said = [
         *table,
@@ -109,7 +112,7 @@ def lines(found: dict[str, Any], inputs: tuple[str, ...]) -> list[str]:
     said.append(
         f'saved in {found["out"]}, the model of trial {best["trial"]}: headway {use} {found["out"]} "..." uses it'
     )
-    return [*said, f"to train it again: headway train {' '.join(inputs)} {options}"]
+    return [*said, f"to train it again: headway train {shlex.join(inputs)} {options}"]
 
 
 def _how_sure(found: dict[str, Any]) -> list[str]:

@@ -185,6 +185,8 @@ def _cases(
     """From the shortest to the longest and from the narrowest to the widest."""
     lengths, widths = sorted(set(lengths)), sorted(set(widths))
     at = lengths[0] if lengths else 256
+    for width in widths:
+        widened(config, width)  # raises before anything is measured
     for kind in kinds:
         sized = config.but(max_length=max([config.max_length, at, *lengths]))
         if lengths:

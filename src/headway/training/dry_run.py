@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headway.data.windows import Position
 from headway.errors import InputError
 from headway.models.baselines import BaselineConfig
@@ -18,9 +16,9 @@ from headway.training.config import TrainOptions, check_for_task, flag
 from headway.training.device import device_of
 from headway.training.layout import Work
 from headway.training.plan import Plan
-from headway.training.precision import product_rate
+from headway.training.precision import training_rate
 from headway.training.prepare import read_input
-from headway.training.presets import REACHED, decoder_config, head_count
+from headway.training.presets import decoder_config, head_count
 from headway.training.progress import Silent
 from headway.training.ready import Prepared, prepare
 from headway.training.run_directory import RunDirectory
@@ -146,7 +144,7 @@ def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float
     most = plan.epochs * one_pass if plan.epochs else math.inf
     if options.steps is not None:
         return min(most, options.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)
-    rate = product_rate(getattr(torch, plan.precision), device_of(options.device)) * REACHED
+    rate = training_rate(plan.precision, device_of(options.device))
     return min(most, rate * (prepared.limit or 0.0) / (6 * count))
 
 

@@ -23,11 +23,11 @@ def analyse(
 ) -> dict[str, Any]:
     """The results of a scaling study as ``--json`` gives them.  Raises InputError where no exponent can be given.
 
-    The run that is marked as held out, else the one with the most compute, is left out of ``fit``, foretold by it and
-    compared.  ``predicted`` answers for ``budgets`` in FLOPs, by a fit to all runs.
+    The runs that are marked as held out, else the one with the most compute, are left out of ``fit``; the largest of
+    them is foretold by it and compared.  ``predicted`` answers for ``budgets`` in FLOPs, by a fit to all runs.
     """
     left_out = _left_out(runs)
-    fitted = [run for run in runs if run is not left_out]
+    fitted = [run for run in runs if run is not left_out and not run.held_out]
     try:
         check_varied(fitted)
     except InputError:
@@ -37,13 +37,13 @@ def analyse(
     n, d, loss = arrays(fitted)
     fit = fit_law(n, d, loss)
     drawn = bootstrap(fit, n, d, loss, seed=seed, **more)
-    largest = max(run.compute for run in runs)
+    largest, used = max(run.compute for run in runs), {id(run) for run in fitted}
     found: dict[str, Any] = {
         "fit": _fit_facts(fit, drawn, fitted, count),
         "held_out": None if left_out is None else _held_out(fit, drawn, left_out, fitted),
         "curves": _curves(fitted, seed),
         "optimal": [planned(fit.law, drawn, times * largest) for times in BUDGETS],
-        "rows": [_row(run, fit, run is left_out) for run in sorted(runs, key=lambda run: run.compute)],
+        "rows": [_row(run, fit, id(run) not in used) for run in sorted(runs, key=lambda run: run.compute)],
     }
     if budgets:
         n, d, loss = arrays(runs)

@@ -12,22 +12,24 @@ def optimal(law: Law, flops: Any) -> tuple[Any, Any]:
     """N and D of the least loss for C FLOPs: N = G (C / 6)^(beta / (alpha + beta)), D = (C / 6) / N.
 
     G = (alpha A / (beta B))^(1 / (alpha + beta)), where both terms fall alike (Hoffmann et al. 2022, equation 4).
+    A law without one of the two terms has no optimum: both are nan.
     """
-    both = law.alpha + law.beta
+    alpha, beta = np.asarray(law.alpha, dtype=float), np.asarray(law.beta, dtype=float)
     pairs = np.asarray(flops, dtype=float) / FLOPS
-    n = (law.alpha * law.A / (law.beta * law.B)) ** (1 / both) * pairs ** (law.beta / both)
-    return n, pairs / n
+    with np.errstate(all="ignore"):
+        n = (alpha * law.A / (beta * law.B)) ** (1 / (alpha + beta)) * pairs ** (beta / (alpha + beta))
+        n = np.where((n > 0) & np.isfinite(n), n, np.nan)
+        return n, pairs / n
 
 
 def planned(law: Law, draws: Draws, flops: float) -> dict[str, Any]:
     """The best N and D for a budget, and the loss there, each with its interval."""
     n, d = optimal(law, flops)
-    with np.errstate(all="ignore"):  # a draw without one of the two terms has no optimum
-        many = Law(*draws.laws.T)
-        every_n, every_d = optimal(many, flops)
-        losses = many.loss(every_n, every_d)
-    fine = np.isfinite(every_n) & np.isfinite(every_d) & (every_n > 0) & (every_d > 0)
-    if fine.sum() < len(fine) / 2 or not np.isfinite(n) or n <= 0:
+    many = Law(*draws.laws.T)
+    every_n, every_d = optimal(many, flops)
+    losses = many.loss(every_n, every_d)
+    fine = np.isfinite(losses)
+    if fine.sum() < len(fine) / 2 or np.isnan(n):
         return {"compute": float(flops), "parameters": None, "tokens": None, "loss": None}
     return {
         "compute": float(flops),

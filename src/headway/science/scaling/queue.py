@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.errors import RunFailed
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
 from headway.training.config import TrainOptions
@@ -93,17 +94,18 @@ def run_queue(
     """The runs that are complete, and notes on those that were left out for want of time.
 
     ``end`` is when the time is over, by ``now``.  Runs go from the smallest compute to the largest; one for which the
-    time would not suffice beside the one that is to be left out of the fit is not begun.  Raises Interrupted, saved,
-    after Ctrl-C.
+    time would not suffice beside the one that is to be left out of the fit is not begun, and one that fails is left
+    out.  Raises RunFailed where the last one fails, and Interrupted, saved, after Ctrl-C.
     """
     progress = progress or Silent()
     *cells, last = grid.cells
     known = TRUSTED * grid.seconds
     taken, expected, number = 0.0, 0.0, 0
+    failed: dict[str, str] = {}
     made = {cell.name: facts for cell in grid.cells if (facts := finished(out / cell.name)) is not None}
     missing = len(grid.cells) - len(made)
     for cell in (*cells, last, *cells):  # again those for which there was no time, if some is left at the end
-        if cell.name in made:
+        if cell.name in made or cell.name in failed:
             continue
         pace = max(0.5, (taken + known) / (expected + known))
         kept = 0.0 if last.name in made else RESERVE * pace * last.seconds
@@ -115,15 +117,21 @@ def run_queue(
             f"tokens, about {duration(pace * cell.seconds)}"
         )
         began = now()
-        done = train(
-            inputs, options_of(cell, grid, options), out=out / cell.name, validation=validation,
-            progress=Within(progress, cell.name),
-        )  # fmt: skip
+        try:
+            done = train(
+                inputs, options_of(cell, grid, options), out=out / cell.name, validation=validation,
+                progress=Within(progress, cell.name),
+            )  # fmt: skip
+        except RunFailed as error:
+            if cell is last:
+                raise
+            failed[cell.name] = f"{cell.name} is not among the runs: {error}"
+            continue
         taken, expected = taken + now() - began, expected + cell.seconds
         made[cell.name] = done.facts
         progress.say(f"  val_loss {done.facts['metrics']['val_loss']:.4f} in {duration(now() - began)}")
     notes = [
-        f"{cell.name} was left out: the time was too short for it; the same command makes it"
+        failed.get(cell.name, f"{cell.name} was left out: the time was too short for it; the same command makes it")
         for cell in cells
         if cell.name not in made
     ]
@@ -148,7 +156,7 @@ def run_of(cell: Cell, facts: dict[str, Any], place: Path) -> Run:
         "layers": cell.layers,
         "steps": cell.steps,
         "learning_rate": cell.learning_rate,
-        "seconds": facts.get("seconds"),
+        "seconds": max(facts["seconds"], facts["training_seconds"]),
     }
     return Run(
         float(cell.parameters), float(facts["tokens"]), float(metrics["val_loss"]), cell.name, cell.held_out, more

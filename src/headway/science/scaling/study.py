@@ -103,6 +103,7 @@ def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
         kept = json.loads((out / PLAN).read_text(encoding="utf-8"))
         before, grid = kept["asked"], Grid.from_plain(kept["grid"])
     except FileNotFoundError:
+        check_free(out)
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{out / PLAN}: cannot be read ({error}); name another directory with --out.") from None
@@ -111,6 +112,12 @@ def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
         what = "text" if others[0] == "fingerprint" else others[0]
         raise InputError(f"{out}: holds a study with another {what}; give the same to go on with it, or another --out.")
     return grid
+
+
+def check_free(out: Path) -> None:
+    """Raise InputError where results would come to stand among other files, or over them."""
+    if out.is_dir() and any(out.iterdir()):
+        raise InputError(f"{out}: holds other files and no study; name a new directory with --out.")
 
 
 def run_study(
