@@ -45,9 +45,7 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
     assert all(cell.tokens == cell.steps * grid.batch_tokens for cell in grid.cells)
     assert min(cell.steps for cell in cells) >= 0.9 * LEAST_STEPS and grid.batch_tokens % grid.length == 0
     facts = {"metrics": {"val_loss": 2.0}, "seconds": 1.0, "training_seconds": 1.0}
-    check_varied(
-        [queue.run_of(cell, {**facts, "tokens": cell.tokens}, Path("none")) for cell in cells]
-    )
+    check_varied([queue.run_of(cell, {**facts, "tokens": cell.tokens}, Path("none")) for cell in cells])
     computes = [cell.parameters * cell.tokens for cell in cells]
     assert computes == sorted(computes)
     assert len({cell.learning_rate for cell in cells}) == len({cell.width for cell in cells}) >= 4

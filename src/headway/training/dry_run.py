@@ -144,7 +144,7 @@ def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float
     most = plan.epochs * one_pass if plan.epochs else math.inf
     if options.steps is not None:
         return min(most, options.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)
-    rate = training_rate(plan.precision, device_of(options.device))
+    rate = training_rate(device_of(options.device), plan.precision)
     return min(most, rate * (prepared.limit or 0.0) / (6 * count))
 
 

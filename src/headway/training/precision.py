@@ -14,9 +14,9 @@ GAIN = 1.5
 """Products in bfloat16 must be this much faster to be taken."""
 LEAST_PRODUCTS = 5
 """The first product of a process sets the library up, and a busy machine may delay any one."""
-REACHED = {"float32": 0.5, "bfloat16": 0.125}
+REACHED = {"float32": 0.5, "bfloat16": 0.15}
 """The share of the rate of products that training reaches on a processor.  Where products in bfloat16 are fast, what
-lies between them takes most of the time: decoders of widths from 64 to 256 were seen to reach 0.08 to 0.17."""
+lies between them takes most of the time: decoders of widths from 64 to 256 were seen to reach 0.06 to 0.17."""
 LEAST_WIDTH = 64
 """Below this width converting costs more than faster products gain."""
 
@@ -39,10 +39,11 @@ def faster_precision(width: int, device: torch.device = PROCESSOR) -> tuple[str,
     return ("bfloat16" if faster else "float32"), rates
 
 
-def training_rate(precision: str, device: torch.device = PROCESSOR) -> float:
-    """FLOP/s that training in a precision reaches, about."""
-    share = REACHED[precision] if device.type == "cpu" else REACHED["float32"]
-    return share * product_rate(getattr(torch, precision), device)
+def training_rate(device: torch.device = PROCESSOR, precision: str | None = None) -> float:
+    """FLOP/s that training reaches, about, in a precision or in the better of the two."""
+    kinds = REACHED if precision is None else [precision]
+    shares = REACHED if device.type == "cpu" else dict.fromkeys(REACHED, REACHED["float32"])
+    return max(shares[kind] * product_rate(getattr(torch, kind), device) for kind in kinds)
 
 
 def best_rate(device: torch.device = PROCESSOR) -> float:

@@ -1,12 +1,10 @@
 """What a run will be, decided from the data, the time and the machine, by rules that are written here.
 
 Language model. A decoder in nanochat's layout: rotary, ReLU², norms without weights, normalised queries and keys.  With
-R the measured rate of products in FLOP/s and S the seconds for training, N = √(R S / 48) parameters.  Where training
-reaches half of R (in float32), C = R S / 2 FLOPs can be spent, D tokens cost 6 N D of them, and there are four tokens
-for each parameter, which is best for models that are so small; where products in bfloat16 are faster than all that lies
-between them there are fewer, but larger models use such a machine better.  The width is then the multiple of 32 that
-comes nearest, with one layer for every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS
-times at most.
+R the rate in FLOP/s that training reaches here, by the measured rate of products, and S the seconds for training,
+C = R S FLOPs can be spent, and N parameters trained on D tokens cost 6 N D.  Small models are best here at about four
+tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one layer for
+every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS times at most.
 
 Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
 
@@ -26,7 +24,7 @@ from headway.nn.lora import SCALE
 from headway.training.config import TrainOptions
 from headway.training.device import device_of
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.precision import REACHED, best_rate, faster_precision, training_rate
+from headway.training.precision import REACHED, best_rate, training_rate
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
@@ -116,13 +114,13 @@ def decoder_plan(
     largest = 4096 if (seconds or 0) < 1200 else 8192
     batch_tokens = options.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
     if steps is not None:
-        why = f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
+        rate, why = 0.0, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
         wanted = steps * batch_tokens * options.accumulate / TOKENS_PER_PARAMETER
     else:
-        rate = best_rate(device_of(options.device))
-        wanted = math.sqrt(REACHED["float32"] * rate * (seconds or 0) / (6 * TOKENS_PER_PARAMETER))
+        rate = training_rate(device_of(options.device))
+        wanted = math.sqrt(rate * (seconds or 0) / (6 * TOKENS_PER_PARAMETER))
         wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
-        why = f"products run at {rate / 1e9:,.0f} GFLOP/s here, and there are {seconds:.0f} s"
+        why = f"{rate / 1e9:,.0f} GFLOP/s here for {seconds:.0f} s allow about {TOKENS_PER_PARAMETER:g} tokens each"
     width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
     if options.preset:
         width, layers = PRESETS[options.preset]
@@ -130,12 +128,7 @@ def decoder_plan(
     width, layers = options.d_model or width, options.layers or layers
     config = decoder_config(vocab_size, width, layers, options.heads or head_count(width), length)
     count = parameters(config)["total"]
-    if steps is not None:
-        seen = float(steps * batch_tokens)
-    else:
-        device = device_of(options.device)
-        precision = options.precision or faster_precision(width, device)[0]
-        seen = training_rate(precision, device) * (seconds or 0) / (6 * count)
+    seen = float(steps * batch_tokens) if steps is not None else rate * (seconds or 0) / (6 * count)
     epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
     dropout = options.dropout
     if dropout is None:
