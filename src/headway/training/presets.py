@@ -3,8 +3,8 @@
 Language model. A decoder in nanochat's layout: rotary, ReLU², norms without weights, normalised queries and keys.  With
 R the rate in FLOP/s that training reaches here, by the measured rate of products, and S the seconds for training,
 C = R S FLOPs can be spent, and N parameters trained on D tokens cost 6 N D.  Small models are best here at about four
-tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one layer for
-every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS times at most.
+tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one layer
+for every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS times at most.
 
 Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
 
