@@ -22,7 +22,7 @@ PARTS = ("ffn", "norm", "positions", "heads")
 DRAWN = {
     "reviews": ("quality",),
     "equal": ("quality",),
-    "text": ("curves", "longer"),
+    "text": ("curves", "longer", "lengths"),
     "positions": ("quality", "longer"),
     "recall": ("recall",),
 }

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from headway.reports.plots import count, legend_beside, line, logarithmic, plotted
+from headway.reports.plots import count, legend_beside, line, logarithmic, plotted, round_ticks
 from headway.reports.style import CSS
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
@@ -110,6 +110,7 @@ def _lengths(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -
             axes.plot(at, [one["microseconds"] for one in row["lengths"]], **colours[row["model"]], label=row["model"])
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
+        round_ticks(axes.yaxis)
         axes.set_xlabel("tokens of a sequence")
         axes.set_ylabel("time for a token of training, µs")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -7,7 +7,6 @@ matplotlib is an extra; ``plots`` installs it.
 """
 
 import contextlib
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,17 +62,21 @@ def plotted(place: Path, *, columns: int = 1, rows: int = 1, width: float = 7.5,
 
 def logarithmic(axes: Any, *, both: bool = False, words: bool = True) -> None:
     """Round numbers on a logarithmic axis, also where it spans less than a power of ten; with ``words`` as 200 k."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     axes.set_xscale("log")
     if both:
         axes.set_yscale("log")
-    low, high = axes.get_xlim()
-    decades = math.log10(high / low)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=9))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    round_ticks(axes.xaxis)
     if words:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))
+        axes.xaxis.set_major_formatter(lambda value, _: count(value))
+
+
+def round_ticks(axis: Any) -> None:
+    """Ticks at 1, 2, 5 and 10 on a logarithmic axis of less than two powers of ten, else at powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,), numticks=9))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def count(value: float) -> str:
