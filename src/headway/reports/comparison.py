@@ -8,6 +8,7 @@ from headway.reports.plots import count, legend_beside, line, logarithmic, plott
 from headway.reports.style import CSS
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
+from headway.science.recall import LETTERS
 from headway.storage import write_whole
 
 NAMES = {
@@ -135,10 +136,12 @@ def _longer(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) ->
 
 def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
     with plotted(place) as axes:
-        for row in rows:
+        for number, row in enumerate(rows):
             points = row.get("recall", [])
-            at = [one["distance"] for one in points]
-            axes.plot(at, [one["accuracy"] for one in points], **colours[row["model"]], label=row["model"])
+            at, wide = [one["distance"] for one in points], len(rows) - number  # equal lines lie on top of each other
+            look = {**colours[row["model"]], "linewidth": 1 + 1.5 * wide, "markersize": 5 + 3 * wide}
+            axes.plot(at, [one["accuracy"] for one in points], **look, label=row["model"])
+        axes.axhline(1 / len(LETTERS), color="#595959", linewidth=0.8, linestyle=":")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_ylim(0, 1.03)
