@@ -5,6 +5,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,23 @@ def test_the_real_command_is_run_and_its_memory_known(rows_file: Path, tmp_path:
     with pytest.raises(RunFailed, match="holds a run with other options"):
         trained([*words, "--seed", "3"], tmp_path / "run", said.append)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_comparison_that_is_stopped_stops_what_it_trains(rows_file: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "headway", "compare", str(rows_file), "--models", "lstm,cnn", "--time", "10m"]
+    asked = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True)
+    log = out / "runs" / "lstm" / "trial-0" / "log.jsonl"
+    until = time.monotonic() + 60
+    while not (log.exists() and '"event": "step"' in log.read_text()) and time.monotonic() < until:
+        time.sleep(0.1)
+    asked.terminate()
+    said = asked.communicate(timeout=60)[1].splitlines()[-1]
+    assert said == f"headway: stopped; the same command goes on with the comparison in {out}", "and where to go on"
+    assert asked.returncode == 130
+    steps = log.read_text()
+    time.sleep(1)
+    assert log.read_text() == steps, "nothing trains on unseen"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")

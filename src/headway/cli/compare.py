@@ -63,6 +63,8 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     try:
         with interruptible(signal.SIGTERM):  # what trains just then is told to stop too
             found = compare(contest, place, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; the same command goes on with the comparison in {place}") from None
     except RunFailed as error:
         raise click.ClickException(f"{error} The same command goes on with the comparison in {place}.") from None
     finally:
