@@ -42,6 +42,13 @@ def test_runs_of_others_are_fitted_foretold_and_drawn(points: Path, tmp_path: Pa
     for name in ("loss", "compute", "optimal"):
         assert (out / f"{name}.png").stat().st_size > 10_000 and (out / f"{name}.svg").exists()
     assert json.loads((out / "scaling.json").read_text())["fit"] == fit
+    assert in_process("scale", out, "--predict", "1e18", "--json", "--quiet")[0] == 0, "and asked again, like a study"
+    assert in_process("scale", "--points", out / "results.csv", "--out", out, "--quiet")[0] == 0
+    assert (out / "results.csv").read_bytes() == points.read_bytes()
+    (out / "plan.json").write_text("{}")
+    status, _, said = in_process("scale", "--points", points, "--out", out)
+    assert status == 2 and "holds a study of its own" in said
+    assert in_process("scale", out, "--out", out, "--quiet")[0] == 0, "a study is fitted anew in its own directory"
 
 
 def test_what_a_person_is_told(points: Path, in_process):

@@ -12,7 +12,6 @@ from headway.errors import InputError, RunFailed
 
 HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
 TIME = "1h"
-KEPT = "scaling.json"
 """What --json prints, in --out."""
 PROBING = 0.5
 """Seconds that are kept for each probe of each model."""
@@ -145,17 +144,20 @@ def _of_points(
     """The fit to runs that are made already; written to ``out`` where that is named."""
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs
-    from headway.science.scaling.study import PLAN, RUNS, check_free, points_of
+    from headway.science.scaling.study import RUNS, check_for_points, keep_points, points_of
 
-    if out is not None and not any((out / name).is_file() for name in (PLAN, KEPT)):
-        check_free(out)
+    if out is not None:
+        check_for_points(out, place)
     if names and not study:
         raise InputError("--probe needs the models: name the directory of a study instead of --points.")
     runs, kind = points_of(place, count)
     found = analyse(runs, kind, budgets=budgets, seed=seed)
     if names:
         found["probes"] = probe_runs(place / RUNS, runs, names, seed=seed)
-    return _finished(found, out, [], started)
+    found = _finished(found, out, [], started)
+    if out is not None:
+        keep_points(place, out)
+    return found
 
 
 def _of_text(
@@ -204,6 +206,7 @@ def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started
     """The result, with its pictures where it is kept."""
     from headway.reports.plots import MISSING
     from headway.reports.scaling_plots import draw_study
+    from headway.science.scaling.study import REPORT
     from headway.storage import write_json
 
     found = {"task": "language_modeling", "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
@@ -217,7 +220,7 @@ def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started
                     raise
                 found["plots"], found["notes"] = [], [*notes, MISSING]
             found["seconds"] = clock.monotonic() - started
-            write_json(out / KEPT, found)
+            write_json(out / REPORT, found)
         except OSError as error:
             raise InputError(f"{out}: results cannot be written there ({error.strerror or error}).") from None
     found["seconds"] = clock.monotonic() - started

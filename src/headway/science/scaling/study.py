@@ -7,6 +7,7 @@
 import csv
 import io
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -120,6 +121,14 @@ def check_free(out: Path) -> None:
         raise InputError(f"{out}: holds other files and no study; name a new directory with --out.")
 
 
+def check_for_points(out: Path, place: Path) -> None:
+    """Raise InputError where the fit of runs in ``place``, made already, would come to stand over anything else."""
+    if (out / PLAN).is_file() and out.resolve() != place.resolve():
+        raise InputError(f"{out}: holds a study of its own; name another directory with --out.")
+    if not any((out / name).is_file() for name in (PLAN, REPORT)):
+        check_free(out)
+
+
 def run_study(
     inputs: Sequence[str | Path],
     grid: Grid,
@@ -156,11 +165,20 @@ def write_points(path: Path, runs: Sequence[Run]) -> None:
 
 def points_of(place: Path, count: str | None) -> tuple[list[Run], str]:
     """The runs of a study that was made, or of a CSV file, and how N is counted.  Raises InputError."""
-    if place.is_dir():
-        if not (place / RESULTS).exists():
-            raise InputError(f"{place}: holds no {RESULTS}; expected what `headway scale FILE --out` left, or a file.")
-        place = place / RESULTS
-    return read_points(place, count)
+    if place.is_dir() and not (place / RESULTS).exists():
+        raise InputError(f"{place}: holds no {RESULTS}; expected what `headway scale FILE --out` left, or a file.")
+    return read_points(_file(place), count)
+
+
+def keep_points(place: Path, out: Path) -> None:
+    """Copy the runs that were fitted to ``out``, which can then be asked again, as a study can."""
+    if _file(place).resolve() != (out / RESULTS).resolve():
+        write_whole(out / RESULTS, lambda beside: shutil.copyfile(_file(place), beside))
+
+
+def _file(place: Path) -> Path:
+    """The file of a study, or the file that was named itself."""
+    return place / RESULTS if place.is_dir() else place
 
 
 def counted(runs: Sequence[Run], count: str) -> list[Run]:
