@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "reports"))
-from test_reports_explorer import look
+from test_reports_explorer import look, look_at_picture
 
 from headway.reports.explorer import attention_page
 
@@ -92,3 +92,28 @@ def test_a_long_text_is_read_as_it_was_stored(tmp_path: Path):
     assert found["q"] < 65535 and found["cell"] > 1 and not found["zoom"]
     for kind, row in zip(inside.kinds.values(), found["maps"], strict=True):
         assert row == pytest.approx(kind.maps[2, 7].flatten()[-150:].tolist(), abs=0.5 / found["q"] + 1e-6)
+
+
+def test_a_picture_is_put_together_from_its_patches(tmp_path: Path):
+    inside, picture = look_at_picture()
+    path = tmp_path / "policy.html"
+    path.write_text(attention_page(inside, "a run"), encoding="utf-8")
+    shown, complaints = opened(path)
+    assert not complaints and shown.count("<canvas") == 1 + 6 + 2 * 15
+    script = """
+      const strip = at("queries"), patch = strip.children[8].firstChild;
+      const press = async (key) => { document.activeElement.dispatchEvent(
+        new KeyboardEvent("keydown", { key, bubbles: true })); await wait(); };
+      strip.children[8].focus(); await wait();
+      const first = at("said").textContent;
+      await press("ArrowDown"); await press("ArrowRight");
+      at("found").textContent = JSON.stringify({ first, then: at("said").textContent,
+        pixels: [...patch.getContext("2d").getImageData(0, 0, 4, 4).data],
+        shade: [...at("keys").children].map((one) => +one.style.getPropertyValue("--weight")) });
+    """
+    found = acted(tmp_path / "page.html", attention_page(inside, "a run"), script)
+    assert found["first"] == "9 ‘r2 c3’ attends to" and found["then"] == "15 ‘r3 c4’ attends to"
+    alpha = [255] * 16
+    assert [found["pixels"][i::4] for i in range(4)] == [*picture[4:8, 8:12].reshape(16, 3).T.tolist(), alpha]
+    row = inside.kinds["self"].maps[0, 0, 14]
+    assert found["shade"] == pytest.approx(((row / row.max()) ** 0.5).tolist(), abs=2e-3)

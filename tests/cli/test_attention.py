@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import headway
 from headway.inference.inside import look_inside
@@ -32,6 +33,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     headway.train(place / "pairs.tsv", out=place / "alone", model="decoder", **{**options, "length": 64})
     headway.train(place / "rows.csv", out=place / "several", seeds=2, **TINY)
     headway.train(place / "rows.csv", out=place / "lstm", model="lstm", steps=2, d_model=16, layers=1, quiet=True)
+    images = np.random.default_rng(0).integers(0, 256, (24, 8, 8), np.uint8)
+    np.savez(place / "pictures.npz", images=images, labels=np.arange(24) % 2)
+    headway.train(place / "pictures.npz", out=place / "pictures", steps=2, d_model=16, layers=3, heads=2, quiet=True)
     return place
 
 
@@ -102,6 +106,15 @@ def test_texts_from_files_and_pipes(lm_run, in_process, monkeypatch):
     assert data_of("a.html")["tokens"] == data_of("b.html")["tokens"]
 
 
+def test_a_model_of_pictures(runs, in_process):
+    Image.fromarray(np.full((9, 11, 3), 200, np.uint8)).save("grey.png")
+    status, out, err = in_process("attention", runs / "pictures", "grey.png", "--json")
+    assert status == 0, err
+    found = json.loads(out.splitlines()[-1])
+    assert set(found) == KEYS and found["kinds"] == {"self": [3, 2]} and found["tokens"] == {"picture": 17}
+    assert found["difference"] < 1e-5 and data_of("attention.html")["patches"]["columns"] == 4
+
+
 def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
     for _ in range(2):
         assert in_process("attention", lm_run, "the cat")[0] == 0
@@ -125,6 +138,8 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
         ("lm_run", ["the cat", "--target-language", "de"], "only translators have languages"),
         ("both", [" "], "the text has no tokens"),
         ("both", ["word", "--target", "viele " * 20], "the target has 1"),
+        ("pictures", ["word"], "word: no such file; expected a picture"),
+        ("pictures", ["rows.csv"], "rows.csv: cannot be read as a picture"),
         ("lstm", ["word"], "this is a baseline (lstm): it has no attention heads to be shown"),
         ("no-run", ["word"], "no such model directory"),
     ],

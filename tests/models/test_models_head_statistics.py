@@ -16,6 +16,7 @@ from headway.models.head_statistics import (
     induction_score,
     induction_scores,
     mean_distance,
+    patch_distance,
     previous_token_score,
 )
 from headway.models.inspect import attention_maps
@@ -59,6 +60,18 @@ def test_distance_and_the_previous_token():
     for measure in (mean_distance, previous_token_score):
         with pytest.raises(ValueError, match="13 queries and 7 keys"):
             measure(drawn(B, H, T, S))
+
+
+def test_distance_between_patches():
+    weights = torch.zeros(1, 2, 7, 7)  # 2 rows of 3 patches, and a token before them
+    weights[0, 0, 0, 0] = weights[0, 1, :, 0] = 1  # that one is not counted, nor what goes to it
+    weights[0, 0, 1:, 6] = 0.5  # every patch to the last, in row 1 and column 2, and as much to the token before
+    weights[0, 0, 1:, 0] = 0.5
+    away = [math.dist((row, column), (1, 2)) for row in range(2) for column in range(3)]
+    found = patch_distance(weights, (2, 3))
+    assert found[0, 0] == pytest.approx(sum(away) / 6) and found[0, 1] == 0
+    with pytest.raises(ValueError, match="expected 3 × 3 patches and a token before"):
+        patch_distance(weights, (3, 3))
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

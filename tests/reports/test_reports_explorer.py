@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -12,8 +13,12 @@ import pytest
 import torch
 
 from headway.errors import InputError
-from headway.inference.inside import Inside, _look, visible
+from headway.hub.preprocessor import ImagePreprocessor
+from headway.inference.image_classifier import ImageClassifier
+from headway.inference.inside import Inside, _look, _rows, look_inside, visible
 from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead
+from headway.models.patches import Patches
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.reports import explorer
 from headway.reports.attention_store import Stored, restore
@@ -30,8 +35,21 @@ def look(wiring: str, n: int, names: list[str] | None = None, **changes: object)
     words = names or [f"word{i}" for i in ids]
     if wiring == "encoder-decoder":
         tokens = {"source": [f"source{i}" for i in other], "target": words}
-        return _look("translation", EncoderDecoder(config).eval(), [other, ids], tokens, words, target="<b>done</b>")
-    return _look("masked_lm", WIRINGS[wiring](config).eval(), [ids], {"text": words}, [])
+        both = EncoderDecoder(config).eval()
+        return _look("translation", both, _rows(both, other, ids), tokens, words, target="<b>done</b>")
+    model = WIRINGS[wiring](config).eval()
+    return _look("masked_lm", model, _rows(model, ids), {"text": words}, [])
+
+
+def look_at_picture() -> tuple[Inside, np.ndarray]:
+    """The attention of a ViT of three layers on a picture with two rows that no patch has room for, and the picture."""
+    torch.manual_seed(0)
+    cut = Patches(image_size=(14, 20), patch_size=(4, 4))
+    config = TransformerConfig(0, d_model=32, n_layers=3, n_heads=2, max_length=cut.tokens, positions="learned")
+    head = ClassificationHead(config, 2, pooling="first", dense=False)
+    pipe = ImageClassifier(Encoder(config, head, patches=cut).eval(), ImagePreprocessor((14, 20)), ["a", "b"])
+    picture = np.random.default_rng(0).integers(0, 256, (14, 20, 3), np.uint8)
+    return look_inside(pipe, picture), picture
 
 
 def data_of(page: str) -> dict:
@@ -70,6 +88,22 @@ def test_512_tokens_of_six_layers_with_eight_heads_are_under_2_mb():
     said = float(re.search(r"the largest difference is ([0-9.e-]+)\.</p>", page)[1])
     assert max(errors) <= 1.05 * said <= 1.1 * 0.5 / stored.q
     assert f"multiple of 1/{stored.q}" in page and "cells of 8 × 8 tokens" in page
+
+
+def test_a_picture_is_shown_by_its_patches(monkeypatch: pytest.MonkeyPatch):
+    inside, picture = look_at_picture()
+    page = attention_page(inside, "a run")
+    data = data_of(page)
+    assert data["tokens"]["picture"] == ["[CLS]", *(f"r{row} c{column}" for row in "123" for column in "12345")]
+    kind, stored = data["kinds"][0], data["patches"]
+    assert kind["queries"] == kind["keys"] == "picture" and kind["shape"] == [16, 16]
+    assert set(kind["statistics"]) == {"entropy", "confidence", "patch_distance"}
+    assert [stored[key] for key in ("rows", "columns", "height", "width")] == [3, 5, 4, 4]
+    pixels = np.frombuffer(zlib.decompress(base64.b64decode(stored["pixels"])), np.uint8).reshape(15, 4, 4, 3)
+    np.testing.assert_array_equal(pixels[7], picture[4:8, 8:12], "the patch in row 2 and column 3")
+    assert "patch by patch" in page and "token by token" not in page
+    monkeypatch.setattr(explorer, "MOST_PIXELS", 100)
+    assert [data_of(attention_page(inside, "x"))["patches"][key] for key in ("height", "width")] == [2, 2]
 
 
 class Reader(HTMLParser):

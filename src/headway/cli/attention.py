@@ -34,12 +34,12 @@ def command(
 ) -> None:
     """Write a page that shows what the model in RUN attends to when it reads TEXT: every layer, every head.
 
-    RUN is a run, a Hugging Face directory or a hub id.  TEXT is a text, a file of text, or "-" for standard input.  The
-    page needs no network and no other file.  A page that this command wrote before is overwritten, no other file is.
+    RUN is a run, a Hugging Face directory or a hub id.  TEXT is a text, a file of text, or "-" for standard input; for
+    a model of pictures it is the file of a picture.  The page needs no network and no other file.  A page that this
+    command wrote before is overwritten, no other file is.
     """
     started = time.monotonic()
     _check_out(out)
-    read = _text(text)
     from headway.inference.inside import look_inside
     from headway.inference.load import load
     from headway.inference.translator import Translator
@@ -54,7 +54,7 @@ def command(
                 f"{run}: holds a model for {pipe.task.replace('_', ' ')}; only translators have languages."
             )
         pipe = pipe.between(source_language, target_language)
-    inside = look_inside(pipe, read, target)
+    inside = look_inside(pipe, text if pipe.task == "image_classification" else _text(text), target)
     progress.say(f"read {', '.join(f'{len(names):,} tokens of the {axis}' for axis, names in inside.tokens.items())}")
     page = attention_page(inside, PurePath(run).name or "the model")
     write_output(out, page)

@@ -50,11 +50,14 @@ class ImageClassifier:
         """(B, C) of so many pictures at a time as are read together."""
         size = max(1, tokens_at_once(self.model.config) // self.model.config.max_length)
         for at in range(0, len(pictures), size):
-            pixels = [self._pixels(number, pictures[number]) for number in range(at, min(at + size, len(pictures)))]
+            pixels = [self.pixels(pictures[number], number) for number in range(at, min(at + size, len(pictures)))]
             yield self.model(normalised(np.stack(pixels), self.preprocessor)).float()
 
-    def _pixels(self, number: int, picture: Picture) -> np.ndarray:
-        """A picture in the model's size, (H, W, 3) uint8."""
+    def pixels(self, picture: Picture, number: int = 0) -> np.ndarray:
+        """A picture in the model's size, (H, W, 3) uint8; ``number`` is what an array is called in messages.
+
+        Raises InputError for a file that is no picture, and for an array of another kind or size.
+        """
         if isinstance(picture, str | Path):
             name = str(picture)
             with warnings.catch_warnings(action="ignore"):

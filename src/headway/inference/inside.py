@@ -1,4 +1,4 @@
-"""What a loaded model attends to when it reads a text: maps, statistics and the names of its tokens.
+"""What a loaded model attends to when it reads a text or a picture: maps, statistics and the names of its tokens.
 
 Letters: L layers, H heads, T queries, S keys.
 """
@@ -12,15 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headway.data.images import normalised
 from headway.errors import InputError
 from headway.generation.targets import write_targets
-from headway.inference.image_classifier import ImageClassifier
+from headway.inference.image_classifier import ImageClassifier, Picture
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
 from headway.inference.translator import Translator
 from headway.models.baselines import BaselineConfig
 from headway.models.ensemble import Ensemble
-from headway.models.head_statistics import head_statistics, induction_scores
+from headway.models.head_statistics import head_statistics, induction_scores, patch_distance
 from headway.models.inspect import attention_maps, fused_difference
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
@@ -36,7 +37,7 @@ class Kind:
     """The attention of one kind: "self", or "encoder", "decoder" and "cross" of an encoder-decoder."""
 
     queries: str
-    """the axis of the tokens that attend: "text", "source" or "target" """
+    """the axis of the tokens that attend: "text", "source" or "target", or "picture" """
     keys: str
     """the axis of those attended to"""
     causal: bool
@@ -44,7 +45,8 @@ class Kind:
     maps: np.ndarray
     """float32 (L, H, T, S); each row sums to one"""
     statistics: dict[str, np.ndarray]
-    """float32 (L, H) by name, as ``models.head_statistics`` has them; "induction" of a decoder alone"""
+    """float32 (L, H) by name, as ``models.head_statistics`` has them; "induction" of a decoder alone,
+    and "patch_distance" of a picture instead of what is about a row of tokens"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Inside:
     members: int
     """of how many models that answer together the first was looked at; 1 of all others"""
     tokens: dict[str, list[str]]
-    """names of the tokens by axis: "text", or "source" and "target" """
+    """names of the tokens by axis: "text", or "source" and "target", or "picture" """
     next: list[str]
     """for each token of the last axis the one that follows, which a decoder is to write there; else empty"""
     kinds: dict[str, Kind]
@@ -65,18 +67,23 @@ class Inside:
     """the largest |weights × values - output of the fused kernel| in these maps"""
     target: str | None
     """the target of a translator: the one that was given, or the model's own"""
+    patches: np.ndarray | None = None
+    """uint8 (rows, columns, height, width, 3): a picture as it is read, which all tokens but the first stand for"""
 
 
-def look_inside(pipe: Pipeline, text: str, target: str | None = None) -> Inside:
-    """The attention of a loaded model on a text, read as its pipeline reads it.
+def look_inside(pipe: Pipeline, text: str | Picture, target: str | None = None) -> Inside:
+    """The attention of a loaded model on a text, read as its pipeline reads it; of a model of pictures on a picture.
 
     A translator also needs a target; without one its own translation is taken, by greedy search.  Raises InputError
-    for a text without tokens or longer than the model reads, and for a target that is given to another model.
+    for a text without tokens or longer than the model reads, for what is no picture, and for a target that is given to
+    another model.
     """
     if target is not None and not isinstance(pipe, Translator):
         raise InputError(f"a target is for models that translate; this one is for {pipe.task.replace('_', ' ')}.")
     if isinstance(pipe, ImageClassifier):
-        raise InputError("this is a model of images; what it attends to is given by headway.models.inspect.")
+        return _picture(pipe, text)
+    if not isinstance(text, str):
+        raise InputError(f"expected a text; this model is for {pipe.task.replace('_', ' ')}, not for pictures.")
     if isinstance(pipe.model.config, BaselineConfig):
         raise InputError(f"this is a baseline ({pipe.model.config.kind}): it has no attention heads to be shown.")
     if isinstance(pipe, Translator):
@@ -91,7 +98,19 @@ def look_inside(pipe: Pipeline, text: str, target: str | None = None) -> Inside:
     _check_length("text", ids, longest)
     names = token_names(pipe.tokenizer, ids)
     following = [*names[1:], ""] if pipe.task == "language_modeling" else []
-    return _look(pipe.task, model, [ids], {"text": names}, following, members)
+    return _look(pipe.task, model, _rows(model, ids), {"text": names}, following, members)
+
+
+def _picture(pipe: ImageClassifier, picture: Picture) -> Inside:
+    """The attention of a model of pictures, whose tokens are patches, named by row and column, behind one for all."""
+    pixels = pipe.pixels(picture)  # (H, W, 3)
+    embedding: Any = pipe.model.stack.embedding
+    height, width = embedding.patch_size
+    rows, columns = pixels.shape[0] // height, pixels.shape[1] // width
+    cut = pixels[: rows * height, : columns * width].reshape(rows, height, columns, width, 3).swapaxes(1, 2)
+    names = ["[CLS]", *(f"r{row + 1} c{column + 1}" for row in range(rows) for column in range(columns))]
+    inputs = [normalised(pixels[None], pipe.preprocessor).to(next(pipe.model.parameters()).device)]
+    return _look(pipe.task, pipe.model, inputs, {"picture": names}, [], patches=cut)
 
 
 def _translation(pipe: Translator, text: str, target: str | None) -> Inside:
@@ -109,38 +128,45 @@ def _translation(pipe: Translator, text: str, target: str | None) -> Inside:
         both = [*source, *before]
         _check_length("text with its target", both, pipe.model.config.max_length)
         names = token_names(pipe.tokenizer, [*both, end])
-        return _look(pipe.task, pipe.model, [both], {"text": names[:-1]}, names[1:], target=target)
+        return _look(pipe.task, pipe.model, _rows(pipe.model, both), {"text": names[:-1]}, names[1:], target=target)
     _check_length("target", before, pipe.model.config.max_length)
     names = token_names(pipe.tokenizer.target, [*before, end])
     tokens = {"source": token_names(pipe.tokenizer, source), "target": names[:-1]}
-    return _look(pipe.task, pipe.model, [source, before], tokens, names[1:], target=target)
+    return _look(pipe.task, pipe.model, _rows(pipe.model, source, before), tokens, names[1:], target=target)
+
+
+def _rows(model: torch.nn.Module, *rows: Sequence[int]) -> list[Tensor]:
+    """Ids as a model reads them, (1, T) each."""
+    return [torch.tensor([row], device=next(model.parameters()).device) for row in rows]
 
 
 def _look(
     task: str,
     model: Encoder | Decoder | EncoderDecoder,
-    ids: list[list[int]],
+    inputs: list[Tensor],
     tokens: dict[str, list[str]],
     following: list[str],
     members: int = 1,
     target: str | None = None,
+    patches: np.ndarray | None = None,
 ) -> Inside:
-    inputs = [torch.tensor([row], device=next(model.parameters()).device) for row in ids]
-    _check_memory(model, [len(row) for row in ids])
-    axes = {"self": ("text", "text"), "encoder": ("source", "source"), "decoder": ("target", "target")}
+    _check_memory(model, tokens)
+    alone = next(iter(tokens))
+    axes = {"self": (alone, alone), "encoder": ("source", "source"), "decoder": ("target", "target")}
     kinds = {}
     for name, maps in attention_maps(model, *inputs).items():
         queries, keys = axes.get(name, ("target", "source"))
-        found = {
-            key: _plain(values[:, 0]) for key, values in head_statistics(maps, self_attention=name != "cross").items()
-        }
+        in_a_row = name != "cross" and patches is None
+        found = {key: _plain(values[:, 0]) for key, values in head_statistics(maps, self_attention=in_a_row).items()}
+        if patches is not None:
+            found["patch_distance"] = np.stack([_plain(patch_distance(layer, patches.shape[:2])[0]) for layer in maps])
         if isinstance(model, Decoder):
             found |= _induction(model)
         causal = name == "decoder" or isinstance(model, Decoder)
         kinds[name] = Kind(queries, keys, causal, np.stack([_plain(layer[0]) for layer in maps]), found)
     wiring = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}[type(model)]
     difference = fused_difference(model, *inputs)
-    return Inside(task, wiring, members, tokens, following, kinds, difference, target)
+    return Inside(task, wiring, members, tokens, following, kinds, difference, target, patches)
 
 
 def token_names(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
@@ -183,8 +209,9 @@ def _check_length(what: str, ids: Sequence[int], longest: int) -> None:
         raise InputError(f"the {what} has {len(ids):,} tokens, and the model reads {longest:,}; give less of it.")
 
 
-def _check_memory(model: Any, lengths: Sequence[int]) -> None:
-    """Raise InputError for texts whose maps would take too much memory."""
+def _check_memory(model: Any, tokens: dict[str, list[str]]) -> None:
+    """Raise InputError for what has maps that would take too much memory."""
+    axis, lengths = next(iter(tokens)), [len(names) for names in tokens.values()]
     if isinstance(model, EncoderDecoder):
         source, target = lengths
         pairs = model.encoder_config.n_layers * model.encoder_config.n_heads * source**2
@@ -193,6 +220,6 @@ def _check_memory(model: Any, lengths: Sequence[int]) -> None:
         pairs = model.config.n_layers * model.config.n_heads * lengths[0] ** 2
     if pairs > MOST_WEIGHTS:
         raise InputError(
-            f"the text has {lengths[0]:,} tokens, whose maps have {pairs:,} weights; at most {MOST_WEIGHTS:,} are "
+            f"the {axis} has {lengths[0]:,} tokens, whose maps have {pairs:,} weights; at most {MOST_WEIGHTS:,} are "
             "shown. Give less of it."
         )

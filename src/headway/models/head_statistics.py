@@ -36,6 +36,22 @@ def mean_distance(weights: Tensor, mask: Tensor | None = None) -> Tensor:
     return _mean_over_queries((weights * distance[:, None]).sum(dim=-1), mask)
 
 
+def patch_distance(weights: Tensor, grid: tuple[int, int]) -> Tensor:
+    """How far away the patches of a picture are that a patch attends to, in patches (Dosovitskiy et al. 2020): (B, H).
+
+    ``grid`` is how many rows and columns of patches there are; the tokens are those, row by row, behind one that stands
+    for the whole picture.  It has no place, so what attends to it, and what it attends to, is left out.  Raises
+    ValueError for another number of tokens.
+    """
+    rows, columns = grid
+    if tuple(weights.shape[-2:]) != (rows * columns + 1,) * 2:
+        raise ValueError(f"maps of {list(weights.shape[-2:])}, expected {rows} × {columns} patches and a token before")
+    at = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).to(weights)  # (N, 2)
+    between = weights[..., 1:, 1:]  # (B, H, N, N)
+    found = (between * torch.cdist(at, at)).sum(dim=-1) / between.sum(dim=-1).clamp(min=1e-12)
+    return found.mean(dim=-1)
+
+
 def previous_token_score(weights: Tensor, mask: Tensor | None = None) -> Tensor:
     """The mean weight on the token before, of a self-attention, over all tokens that have one: (B, H).
 

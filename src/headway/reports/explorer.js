@@ -179,13 +179,16 @@ function moveInMap(event) {
   point(within(state.query + step[0], rows), within(state.key + step[1], columns));
 }
 
-// ---- the text -------------------------------------------------------------------------------------------------------
+// ---- the text, or the picture ---------------------------------------------------------------------------------------
+
+/** Whether the tokens that attend and those attended to are one strip: a text is, a picture is shown twice. */
+const single = (kind) => kind.queries === kind.keys && !data.patches;
 
 function buildStrips() {
-  const kind = data.kinds[state.kind], self = kind.queries === kind.keys;
+  const kind = data.kinds[state.kind], self = single(kind), tokens = data.patches ? "patches" : "tokens";
   at("keys").hidden = at("keys-label").hidden = self;
-  at("queries-label").textContent = self ? `the ${kind.queries}` : `${kind.queries}: the tokens that attend`;
-  at("keys-label").textContent = `${kind.keys}: the tokens attended to`;
+  at("queries-label").textContent = self ? `the ${kind.queries}` : `${kind.queries}: the ${tokens} that attend`;
+  at("keys-label").textContent = `${kind.keys}: the ${tokens} attended to`;
   for (const [id, axis, chosen] of [["queries", kind.queries, "query"], ["keys", kind.keys, "key"]]) {
     const strip = at(id);
     strip.replaceChildren();
@@ -203,12 +206,33 @@ function buildStrips() {
       button.addEventListener("keydown", (event) => moveInStrip(event, strip, index));
       strip.append(button);
     });
+    if (data.patches) asPicture(strip);
   }
+}
+
+/** A strip of patches becomes the picture that they were cut from. */
+async function asPicture(strip) {
+  const { columns, height, width, pixels } = data.patches, size = height * width;
+  at("reading").classList.add("picture");
+  strip.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
+  const patches = [...strip.children].slice(1), colours = await inflate(pixels);
+  patches.forEach((button, number) => {
+    const canvas = document.createElement("canvas"), image = new ImageData(width, height);
+    [canvas.width, canvas.height] = [width, height];
+    for (let i = 0; i < size; i++) {
+      const from = 3 * (number * size + i);
+      image.data.set([colours[from], colours[from + 1], colours[from + 2], 255], 4 * i);
+    }
+    canvas.getContext("2d").putImageData(image, 0, 0);
+    button.setAttribute("aria-label", button.textContent);
+    button.replaceChildren(canvas);
+  });
 }
 
 function moveInStrip(event, strip, index) {
   const forward = strip.dir === "rtl" ? -1 : 1;
-  const step = { ArrowLeft: -forward, ArrowRight: forward, ArrowUp: -10, ArrowDown: 10 }[event.key];
+  const line = data.patches ? data.patches.columns : 10;
+  const step = { ArrowLeft: -forward, ArrowRight: forward, ArrowUp: -line, ArrowDown: line }[event.key];
   const next = step && strip.children[Math.max(0, Math.min(strip.children.length - 1, index + step))];
   if (!next) return;
   event.preventDefault();
@@ -216,7 +240,7 @@ function moveInStrip(event, strip, index) {
 }
 
 function shadeStrips() {
-  const kind = data.kinds[state.kind], columns = kind.shape[1], self = kind.queries === kind.keys;
+  const kind = data.kinds[state.kind], columns = kind.shape[1], self = single(kind);
   const row = weights.subarray(state.query * columns, (state.query + 1) * columns);
   const top = row.reduce((a, b) => Math.max(a, b), 1e-9), shaded = at(self ? "queries" : "keys").children;
   for (let s = 0; s < columns; s++) {

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import unicodedata
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,15 @@ MEASURES = {
     "entropy": ("entropy", "nats"),
     "confidence": ("largest weight, mean", ""),
     "distance": ("mean distance", "tokens"),
+    "patch_distance": ("mean distance", "patches"),
     "previous_token": ("previous-token score", ""),
     "induction": ("induction score", ""),
 }
 MEANINGS = {
     "entropy": "how spread out a head attends: 0 where all weight is on one token, ln n where it is even over n",
-    "confidence": "the largest weight of each token, on average over the text",
+    "confidence": "the largest weight of each token, on average",
     "distance": "how far away the tokens are that it attends to, weighed by how much",
+    "patch_distance": "how far away the patches are that a patch attends to, weighed by how much",
     "previous_token": "the weight on the token just before, on average over the text",
     "induction": "the weight on what followed an earlier occurrence of the same token, measured on random tokens "
     "written twice, not on this text",
@@ -78,7 +81,7 @@ def _page(inside: Inside, name: str, stored: dict[str, Stored] | None) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title, 200)}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_head(inside, title)}\n{EXPLORER}\n{_numbers(inside)}\n{_explanation(inside, stored)}\n"
+        f"{_head(inside, title)}\n{_explorer(inside)}\n{_numbers(inside)}\n{_explanation(inside, stored)}\n"
         f'</main>\n<script type="application/json" id="data">{_json(inside, stored)}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
@@ -106,8 +109,7 @@ of all heads are below.</p>
 <dl id="numbers"></dl>
 </section>
 <section id="reading">
-<h2>The text, token by token</h2>
-<p class="soft">Point at a token, or move with the arrow keys: the others are shaded by how much it attends to them.</p>
+{reading}
 <p class="label" id="queries-label"></p>
 <div class="strip" id="queries" role="group" aria-labelledby="queries-label"></div>
 <p class="label" id="keys-label"></p>
@@ -116,6 +118,20 @@ of all heads are below.</p>
 <ol id="most"></ol>
 </section>
 </div>"""
+OF_TEXT = """<h2>The text, token by token</h2>
+<p class="soft">Point at a token, or move with the arrow keys: the others are shaded by how much it attends to them.</p>
+"""
+OF_PICTURE = """<h2>The picture, patch by patch</h2>
+<p class="soft">Point at a patch, or move with the arrow keys: beside it all are shaded by how much it attends to them.
+Patches are named by row and column; [CLS] stands for the whole picture, and the class is read from it.</p>
+"""
+MOST_PIXELS = 100_000
+"""A picture with more of them is shown with every second, every fourth."""
+
+
+def _explorer(inside: Inside) -> str:
+    """The part that the script fills."""
+    return EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_PICTURE).strip())
 
 
 def _head(inside: Inside, title: str) -> Html:
@@ -206,6 +222,7 @@ def _json(inside: Inside, stored: dict[str, Stored] | None) -> str:
         "next": inside.next,
         "direction": {axis: _direction(names) for axis, names in inside.tokens.items()},
         "measures": MEASURES,
+        "patches": None if inside.patches is None else _patches(inside.patches),
     }
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -223,6 +240,15 @@ def _kind(name: str, kind: Kind, stored: Stored | None) -> dict[str, Any]:
     if stored is not None:
         found |= {"q": stored.q, "cell": stored.cell, "maps": stored.maps, "rests": stored.rests}
     return found
+
+
+def _patches(patches: np.ndarray) -> dict[str, Any]:
+    """A picture for the page: its patches one after the other, as zlib's stream in base64."""
+    rows, columns = patches.shape[:2]
+    while patches[..., 0].size > MOST_PIXELS and min(patches.shape[2:4]) > 1:
+        patches = patches[:, :, ::2, ::2]
+    stream = base64.b64encode(zlib.compress(patches.tobytes(), 9)).decode("ascii")
+    return {"rows": rows, "columns": columns, "height": patches.shape[2], "width": patches.shape[3], "pixels": stream}
 
 
 def _direction(names: Sequence[str]) -> str:
