@@ -250,7 +250,7 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path):
 def test_sizes_by_the_number_of_pairs_and_by_the_time(monkeypatch: pytest.MonkeyPatch):
     assert [by_pairs(n).width for n in (1, 5_000, 5_001, 100_000, 100_001, 10**7)] == [128, 128, 128, 128, 256, 512]
     assert [(by_pairs(n).layers, by_pairs(n).vocab) for n in (5_000, 5_001)] == [(2, 1000), (3, 4000)]
-    monkeypatch.setattr(translator_preset, "best_rate", lambda device: 1e11)
+    monkeypatch.setattr(translator_preset, "training_rate", lambda device: 5e10)
     sizes = [
         translator_plan(TrainOptions(), 16_000, 500_000, (10**7, 10**7), 256, seconds).config.d_model
         for seconds in (1e6, 60.0)

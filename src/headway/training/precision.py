@@ -46,11 +46,6 @@ def training_rate(device: torch.device = PROCESSOR, precision: str | None = None
     return max(shares[kind] * product_rate(getattr(torch, kind), device) for kind in kinds)
 
 
-def best_rate(device: torch.device = PROCESSOR) -> float:
-    """FLOP/s of products in the faster precision."""
-    return max(product_rate(dtype, device) for dtype in (torch.float32, torch.bfloat16))
-
-
 @functools.cache
 def product_rate(dtype: torch.dtype, device: torch.device = PROCESSOR, seconds: float = 0.15) -> float:
     """FLOP/s of the product of two matrices of 1024 × 1024, on a GPU of 4096 × 4096; measured once.

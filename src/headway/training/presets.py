@@ -24,7 +24,7 @@ from headway.nn.lora import SCALE
 from headway.training.config import TrainOptions
 from headway.training.device import device_of
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.precision import REACHED, best_rate, training_rate
+from headway.training.precision import training_rate
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
@@ -251,9 +251,8 @@ def fine_tune_classifier_plan(
 
 def pass_seconds(config: TransformerConfig, lengths: list[int], device: torch.device) -> float:
     """How long one pass of training over texts of these lengths takes on a device here, about."""
-    rate = best_rate(device)
     mean = max(1, sum(lengths) // max(1, len(lengths)))
-    return 3 * flops_per_token(config, mean, wiring="encoder") * sum(lengths) / (REACHED["float32"] * rate)
+    return 3 * flops_per_token(config, mean, wiring="encoder") * sum(lengths) / training_rate(device)
 
 
 def frozen_plan(

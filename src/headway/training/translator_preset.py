@@ -22,7 +22,7 @@ from headway.models.size import parameters
 from headway.training.config import TrainOptions
 from headway.training.device import device_of
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.precision import REACHED, best_rate
+from headway.training.precision import training_rate
 from headway.training.presets import PRESETS, head_count
 
 
@@ -77,7 +77,7 @@ def translator_plan(
     """The plan of a translator for ``n_pairs`` pairs, with so many ``tokens`` of sources and of targets in them."""
     row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
     rows = [one for one in ROWS if one.pairs <= row.pairs]
-    flops = 0.0 if seconds is None else best_rate(device_of(options.device)) * REACHED["float32"] * seconds
+    flops = 0.0 if seconds is None else training_rate(device_of(options.device)) * seconds
     flops /= 2 if options.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
         rows.pop()
