@@ -3,6 +3,7 @@
     python benchmarks/compare.py reviews DATA --pretrained MODEL    classifiers, a pretrained encoder among them
     python benchmarks/compare.py equal DATA --pretrained MODEL      the same encoder and baselines of its parameters
     python benchmarks/compare.py text DATA                          language models
+    python benchmarks/compare.py text-seeds DATA                    the same, each with three seeds
     python benchmarks/compare.py positions DATA                     parts of a language model; also ffn, norm, heads
     python benchmarks/compare.py recall                             how far back they remember
 
@@ -27,7 +28,7 @@ DRAWN = {
     "recall": ("recall",),
 }
 """The pictures that the docs show."""
-TIMES = {"reviews": "5m", "equal": "5m", "text": "3m", "recall": "5m", **dict.fromkeys(PARTS, "3m")}
+TIMES = {"reviews": "5m", "equal": "5m", "text": "3m", "text-seeds": "9m", "recall": "5m", **dict.fromkeys(PARTS, "3m")}
 """For each model, trials and seeds included."""
 
 
@@ -41,7 +42,7 @@ def words(name: str, data: Path, pretrained: str) -> list[str]:
         return [*reviews, "--models", f"{pretrained},lstm,gru", "--match", "parameters"]
     if name == "recall":
         return ["--recall", "--models", "transformer,lstm,rnn"]
-    return [text, "--models", "transformer,lstm,gru,rnn"] if name == "text" else [text, "--vary", name]
+    return [text, "--vary", name] if name in PARTS else [text, "--models", "transformer,lstm,gru,rnn"]
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("--pretrained", default="")
     parser.add_argument("--time")
     parser.add_argument("--trials", default="1")
-    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--seeds")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--pictures", type=Path, default=PICTURES)
@@ -61,7 +62,8 @@ def main() -> None:
         parser.error("--pretrained: name the directory of a pretrained encoder")
     with tempfile.TemporaryDirectory() as folder:
         out = given.out or Path(folder) / "compared"
-        more = ["--time", given.time or TIMES[given.name], "--trials", given.trials, "--seeds", given.seeds]
+        seeds = given.seeds or ("3" if given.name == "text-seeds" else "1")
+        more = ["--time", given.time or TIMES[given.name], "--trials", given.trials, "--seeds", seeds]
         found = headway("compare", *words(given.name, given.data, given.pretrained), *more, "--out", str(out))
         for drawn in DRAWN.get(given.name, ()):
             shutil.copyfile(out / f"{drawn}.svg", given.pictures / f"compare-{given.name}-{drawn}.svg")
