@@ -198,7 +198,7 @@ def test_points_of_others(tmp_path: Path):
         ("tokens,loss\n1,2\n", "no column for parameters"),
         ("N,D,L\n1,2,3\n1,-2,3\n", r"points.csv, line 3: D is '-2'; expected a number above 0"),
         ("N,D,L\n1,2,high\n", r"line 2: L is 'high'"),
-        ("N,D,L\n1,2\n", r"line 2: L is None"),
+        ("N,D,L\n1,2\n", r"line 2: L is missing"),
         ("N,D,L\n1,2,nan\n", r"line 2: L is 'nan'"),
     ],
 )
@@ -208,3 +208,25 @@ def test_points_that_cannot_be_used(text: str, said: str, tmp_path: Path):
         read_points(tmp_path / "points.csv")
     with pytest.raises(InputError, match="cannot be read"):
         read_points(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.003])
+def test_a_term_that_is_not_in_the_losses_has_no_best_sizes(noise: float):
+    n, d = grid()
+    loss = replace(LAW, B=0.0).loss(n, d) * np.exp(noise * np.random.default_rng(5).standard_normal(len(n)))
+    found = analyse(runs_of(n, d, loss), "total", budgets=[1e15], draws=20)
+    assert all(one["parameters"] is None for one in [*found["optimal"], *found["predicted"]])
+    assert any(note.startswith("with tokens the loss does not fall by more than chance") for note in found["notes"])
+    assert found["curves"]["D"] is None and found["curves"]["N"]["exponent"] == pytest.approx(0.35, rel=0.2)
+
+
+def test_runs_that_follow_no_law_are_named_so():
+    n, d = grid()
+    loss = noisy(3, n, d, 0.002)
+    assert analyse(runs_of(n, d, loss), "total", draws=20)["notes"] == []
+    loss[7] *= 3  # one run of 25: the law stays, the least squares do not
+    found = analyse(runs_of(n, d, loss), "total", draws=20)
+    assert found["optimal"][0]["parameters"] is not None
+    assert "not all of them follow it" in found["notes"][0] and "the two ways to fit part" in found["notes"][1]
+    rising = analyse(runs_of(n, d, 5 - LAW.loss(n, d)), "total", draws=20)
+    assert rising["curves"] == {"N": None, "D": None, "C": None} and rising["optimal"][0]["parameters"] is None

@@ -12,7 +12,8 @@ from headway.errors import InputError, RunFailed
 
 HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
 TIME = "1h"
-"""What --json prints, in --out."""
+BELOW = 0.01
+"""A budget smaller than this, beside the largest run, is said to be far from the runs."""
 PROBING = 0.5
 """Seconds that are kept for each probe of each model."""
 
@@ -99,7 +100,7 @@ def _flops(text: str) -> float:
     except ValueError:
         value = quantity(text, "predict") if text[-1:].upper() in tuple("KMGBT") else 0.0
     if not 0 < value < 1e40:
-        raise InputError(f"--predict is {text!r}; it must be FLOPs above 0, such as 1e18.")
+        raise InputError(f"--predict is {text!r}; it must be FLOPs above 0 and below 1e40, such as 1e18.")
     return value
 
 
@@ -209,6 +210,7 @@ def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started
     from headway.science.scaling.study import REPORT
     from headway.storage import write_json
 
+    notes = [*notes, *found.pop("notes")]
     found = {"task": "language_modeling", "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
     if out is not None:
         try:
@@ -261,6 +263,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
             for name, (low, high) in fit["intervals"].items()
         ),
         f"  {fit['level']:.0%} intervals, {fit['runs']} runs, which differ from the law by {fit['spread']:.2%}",
+        "  check, by variable projection: "
+        + ", ".join(f"{name} {fit['check'][name]:.4g}" for name in fit["intervals"]),
     ]
     for name, curve in found["curves"].items():
         if curve is not None:
@@ -279,7 +283,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         if one["parameters"] is None:
             lines.append(f"{one['compute']:.2e} FLOPs: no best size; one of the two terms is not in these losses")
             continue
-        far = f" ({one['times_largest']:.0f} times the largest run)" if one.get("times_largest", 0) > 1 else ""
+        times = one.get("times_largest", 1.0)
+        far = f" ({times:.3g} times the largest run)" if times > 1 or times < BELOW else ""
         lines.append(
             f"{one['compute']:.2e} FLOPs{far}: best {one['parameters']:.3g} parameters on {one['tokens']:.3g} tokens, "
             f"loss {one['loss']:.3f} ({one['loss_interval'][0]:.3f} to {one['loss_interval'][1]:.3f})"

@@ -14,6 +14,14 @@ from headway.science.scaling.points import COUNTED, Run, arrays, check_varied
 
 FARTHER = 2.0
 """The run that is left out should take this many times the compute of any other: else nothing is foretold."""
+ROUGH = 0.05
+"""Runs that differ from the law by more, typically, do not follow it."""
+APART = 0.02
+"""The two ways to fit say the same where what they foretell for ten times the compute is nearer than this."""
+CHANCE = 3.0
+"""Times the median difference from the law, two standard deviations about: a term that falls by less is not seen."""
+LEAST_FALL = 1e-5
+"""Of the loss, over all runs: a term that falls by less is not there, however well the runs follow the law."""
 BUDGETS = (1.0, 10.0, 100.0)
 """Times the compute of the largest run: the budgets for which the best sizes are always given."""
 
@@ -37,20 +45,27 @@ def analyse(
     n, d, loss = arrays(fitted)
     fit = fit_law(n, d, loss)
     drawn = bootstrap(fit, n, d, loss, seed=seed, **more)
+    unseen = _unseen(fit, fitted)
     largest, used = max(run.compute for run in runs), {id(run) for run in fitted}
     found: dict[str, Any] = {
         "fit": _fit_facts(fit, drawn, fitted, count),
         "held_out": None if left_out is None else _held_out(fit, drawn, left_out, fitted),
         "curves": _curves(fitted, seed),
-        "optimal": [planned(fit.law, drawn, times * largest) for times in BUDGETS],
+        "optimal": [planned(fit.law, drawn, times * largest, not unseen) for times in BUDGETS],
         "rows": [_row(run, fit, id(run) not in used) for run in sorted(runs, key=lambda run: run.compute)],
     }
+    found["notes"] = _doubts(fit, fitted, unseen, found["optimal"][1])
     if budgets:
         n, d, loss = arrays(runs)
         fit = fit_law(n, d, loss)
         drawn = bootstrap(fit, n, d, loss, seed=seed, **more)
         found["predicted"] = [
-            {**planned(fit.law, drawn, flops), "times_largest": flops / largest, "runs": len(runs)} for flops in budgets
+            {
+                **planned(fit.law, drawn, flops, not _unseen(fit, runs)),
+                "times_largest": flops / largest,
+                "runs": len(runs),
+            }
+            for flops in budgets
         ]
     return found
 
@@ -72,6 +87,34 @@ def _fit_facts(fit: Fit, drawn: Draws, runs: Sequence[Run], count: str) -> dict[
         "check": check.plain(),
         "counted": COUNTED[count],
     }
+
+
+def _unseen(fit: Fit, runs: Sequence[Run]) -> list[str]:
+    """What the loss does not fall with: by less, over the runs, than some of them differ from the law by."""
+    n, d, loss = arrays(runs)
+    law = fit.law
+    least = max(CHANCE * float(np.median(np.abs(law.loss(n, d) - loss))), LEAST_FALL * float(np.median(loss)))
+    falls = {
+        "parameters": law.A * (n.min() ** -law.alpha - n.max() ** -law.alpha),
+        "tokens": law.B * (d.min() ** -law.beta - d.max() ** -law.beta),
+    }
+    return [name for name, fall in falls.items() if fall < least]
+
+
+def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[str, Any]) -> list[str]:
+    """Why the law should not be relied on, if there is a reason."""
+    doubts = [f"with {name} the loss does not fall by more than chance: that term of the law is not known"
+              for name in unseen]  # fmt: skip
+    if fit.spread > ROUGH:
+        doubts.append(f"the runs differ from the law by {fit.spread:.0%}: not all of them follow it")
+    if farther["loss"] is not None:
+        other = float(variable_projection(*arrays(runs)).loss(farther["parameters"], farther["tokens"]))
+        if abs(other / farther["loss"] - 1) > APART:
+            doubts.append(
+                f"the two ways to fit part, so the runs do not settle the law: for {farther['compute']:.2e} FLOPs one "
+                f"says {farther['loss']:.3f}, the other {other:.3f}"
+            )
+    return doubts
 
 
 def _held_out(fit: Fit, drawn: Draws, run: Run, fitted: Sequence[Run]) -> dict[str, Any]:

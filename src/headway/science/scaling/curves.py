@@ -15,7 +15,9 @@ LEAST = 4
 def fit_curve(
     x: np.ndarray, loss: np.ndarray, groups: np.ndarray | None = None, *, draws: int = 200, seed: int = 0
 ) -> dict[str, Any] | None:
-    """The exponent and K of L = floor + K / x^exponent, each with its interval, or None for too few values of x.
+    """The exponent and K of L = floor + K / x^exponent, each with its interval.
+
+    None for too few values of x, and where the loss falls with no exponent between the ends of EXPONENTS for sure.
 
     Runs of one group (all with the same D, say) have a floor of their own; exponent and K are common to all.  Least
     squares: for a given exponent the rest is linear.  Intervals are by the Bayesian bootstrap by run.
@@ -28,6 +30,8 @@ def fit_curve(
     exponent, factor, floors = _least_squares(x / unit, loss, members, np.ones((1, len(x))))
     weights = np.random.default_rng(seed).exponential(size=(draws, len(x)))
     many, factors, _ = _least_squares(x / unit, loss, members, weights)
+    if factor[0] <= 0 or not EXPONENTS[1] < interval(many)[0] <= interval(many)[1] < EXPONENTS[-2]:
+        return None
     return {
         "exponent": float(exponent[0]),
         "exponent_interval": interval(many),

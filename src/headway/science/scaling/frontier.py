@@ -22,14 +22,17 @@ def optimal(law: Law, flops: Any) -> tuple[Any, Any]:
         return n, pairs / n
 
 
-def planned(law: Law, draws: Draws, flops: float) -> dict[str, Any]:
-    """The best N and D for a budget, and the loss there, each with its interval."""
+def planned(law: Law, draws: Draws, flops: float, known: bool = True) -> dict[str, Any]:
+    """The best N and D for a budget, and the loss there, each with its interval; None where there is no best.
+
+    ``known`` says whether the runs show both terms: without, what they are balanced by is noise.
+    """
     n, d = optimal(law, flops)
     many = Law(*draws.laws.T)
     every_n, every_d = optimal(many, flops)
     losses = many.loss(every_n, every_d)
     fine = np.isfinite(losses)
-    if fine.sum() < len(fine) / 2 or np.isnan(n):
+    if not known or fine.sum() < len(fine) / 2 or np.isnan(n):
         return {"compute": float(flops), "parameters": None, "tokens": None, "loss": None}
     return {
         "compute": float(flops),

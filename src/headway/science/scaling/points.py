@@ -110,7 +110,8 @@ def _run(path: Path, number: int, row: dict[str, Any], used: dict[str, str]) -> 
         except (TypeError, ValueError):
             value = math.nan
         if not 0 < value < math.inf:
-            raise InputError(f"{path}, line {number}: {column} is {shown(row[column])}; expected a number above 0.")
+            what = "missing" if row[column] is None else shown(row[column])
+            raise InputError(f"{path}, line {number}: {column} is {what}; expected a number above 0.")
         values["loss" if key == "loss" else "tokens" if key == "tokens" else "parameters"] = value
     more = {column: value for column, value in row.items() if column is not None}
     left_out = str(row.get("held_out") or "").strip().casefold() in ("1", "true", "yes")
