@@ -132,7 +132,9 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
         ("lm_run", ["the cat " * 40], "tokens, and the model reads 32; give less of it"),
         ("lm_run", [""], "the text has no tokens"),
         ("lm_run", ["the cat", "--out", "page.txt"], "--out page.txt: a page is written; name it so"),
-        ("lm_run", ["the cat", "--out", "no/such/page.html"], "no/such/page.html: cannot be written"),
+        ("lm_run", ["the cat", "--out", "no/such/page.html"], "there is no folder no/such; make it first"),
+        ("lm_run", ["utf16.txt"], "Run again with --encoding utf-16"),
+        ("pictures", ["grey.png", "--encoding", "utf-16"], "--encoding is for texts"),
         ("lm_run", ["missing.txt"], "there is no such file"),
         ("lm_run", ["rows.csv"], "is a table; give one text"),
         ("lm_run", ["the cat", "--target-language", "de"], "only translators have languages"),
@@ -146,10 +148,18 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
 )  # fmt: skip
 def test_what_cannot_be_shown(run, words, said, runs, request, in_process):
     Path("rows.csv").write_text("text,label\na,b\n")
+    Path("utf16.txt").write_text("the old cat sat\n" * 9, encoding="utf-16")
     place = request.getfixturevalue(run) if run == "lm_run" else runs / run
     status, out, err = in_process("attention", place, *words)
     assert status == 2 and out == "" and said in err and "Traceback" not in err
     assert not list(Path().glob("*.html"))
+
+
+def test_a_file_in_another_encoding(lm_run, in_process):
+    Path("utf16.txt").write_text("the old cat", encoding="utf-16")
+    assert in_process("attention", lm_run, "utf16.txt", "--encoding", "utf-16", "--out", "file.html")[0] == 0
+    assert in_process("attention", lm_run, "the old cat")[0] == 0
+    assert data_of("file.html")["tokens"] == data_of("attention.html")["tokens"]
 
 
 def test_the_first_of_several_models(runs, in_process):

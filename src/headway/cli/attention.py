@@ -19,6 +19,7 @@ DEFAULT = "attention.html"
 @click.option("--target", help="What a translator is to have written; by default what it writes.")
 @click.option("--source-language", help="Language of the text, for a model of many (M2M-100).")
 @click.option("--target-language", help="Language to write, for a model of many (M2M-100, some of Marian).")
+@click.option("--encoding", help="Encoding of the file or of standard input, if not UTF-8.")
 @click.option("--out", default=DEFAULT, show_default=True, help="The page to write (.html).")
 @threads_option
 @output_options
@@ -28,6 +29,7 @@ def command(
     target: str | None,
     source_language: str | None,
     target_language: str | None,
+    encoding: str | None,
     out: str,
     as_json: bool,
     quiet: bool,
@@ -54,7 +56,10 @@ def command(
                 f"{run}: holds a model for {pipe.task.replace('_', ' ')}; only translators have languages."
             )
         pipe = pipe.between(source_language, target_language)
-    inside = look_inside(pipe, text if pipe.task == "image_classification" else _text(text), target)
+    pictures = pipe.task == "image_classification"
+    if pictures and encoding is not None:
+        raise InputError("--encoding is for texts, and this model reads pictures.")
+    inside = look_inside(pipe, text if pictures else _text(text, encoding), target)
     progress.say(f"read {', '.join(f'{len(names):,} tokens of the {axis}' for axis, names in inside.tokens.items())}")
     page = attention_page(inside, PurePath(run).name or "the model")
     write_output(out, page)
@@ -85,6 +90,8 @@ def _check_out(out: str) -> None:
         raise InputError(f"--out {out}: a page is written; name it so, as in {DEFAULT}.")
     if path.is_dir():
         raise InputError(f"--out {out}: is a folder; name a file.")
+    if not path.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {path.parent}; make it first.")
     if path.exists():
         try:
             with path.open("rb") as file:
@@ -95,10 +102,10 @@ def _check_out(out: str) -> None:
             raise InputError(f"--out {out}: this file is there already, and is no page of this command; name another.")
 
 
-def _text(argument: str) -> str:
+def _text(argument: str, encoding: str | None) -> str:
     """The text that an argument stands for."""
     if argument == "-":
-        return standard_input()
+        return standard_input(encoding)
     if not is_file(argument):
         check_not_path(argument)
         return argument
@@ -108,4 +115,4 @@ def _text(argument: str) -> str:
     path = Path(argument)
     if kind(path) != "text":
         raise InputError(f"{argument}: is a table; give one text, or a file of text.")
-    return "".join(file_chunks(path, None))
+    return "".join(file_chunks(path, encoding))

@@ -116,6 +116,8 @@ def summary(result: dict[str, Any], verdict: str) -> list[str]:
     numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result.get(name) is not None)
     use = USES.get(result["task"], "generate")
     asked = "PICTURE" if result["task"] == IMAGES else '"..."'
+    written = result.get("written")  # of the held-out pairs, as many as there was time for
+    numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
         verdict,

@@ -97,7 +97,7 @@ def lines(found: dict[str, Any], inputs: Sequence[str]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     options = " ".join(
-        f"--{flag(name)} {shlex.quote(_shown(value))}".removesuffix(" True") for name, value in found["options"].items()
+        f"--{flag(name)} {shlex.quote(str(value))}".removesuffix(" True") for name, value in found["options"].items()
     )
     said = [
         *table,
@@ -133,5 +133,5 @@ def _words(options: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value that is short, and near enough to be trained with again."""
+    """A value that is short; the last line has it to the last digit."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
