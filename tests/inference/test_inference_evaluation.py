@@ -88,6 +88,14 @@ def test_labels_the_model_does_not_know_are_named(classifier_run: Path, tmp_path
         evaluate(classifier_run, [table])
 
 
+def test_rows_of_one_label_are_measured(classifier_run: Path, tmp_path: Path):
+    label = headway.load(classifier_run).labels[0]
+    (tmp_path / "one.csv").write_text("text,label\n" + "".join(f"a new text {i},{label}\n" for i in range(4)))
+    found = evaluate(classifier_run, [tmp_path / "one.csv"])
+    answers = headway.load(classifier_run)([f"a new text {i}" for i in range(4)])
+    assert found["examples"] == 4 and found["accuracy"] == sum(one["label"] == label for one in answers) / 4
+
+
 def test_the_wrong_kind_of_file_is_refused(classifier_run: Path, lm_run: Path, corpus: Path, rows: Path):
     with pytest.raises(InputError):
         evaluate(classifier_run, [corpus])

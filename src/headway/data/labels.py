@@ -55,12 +55,14 @@ def text_key(text: str) -> str:
     return " ".join(folded.split())
 
 
-def labelled(table: Table, text_column: str, label_column: str, *, on_bad_row: str = "error") -> Labelled:
+def labelled(
+    table: Table, text_column: str, label_column: str, *, on_bad_row: str = "error", to_learn: bool = True
+) -> Labelled:
     """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
 
     Rows with an empty text are left out with a warning, 1 % of all at most.  Raises InputError for more of them and for
-    missing labels ("skip" drops and counts both), for a single label, for labels that
-    are the same number written twice (1 and 1.0), and for a column that is no label.
+    missing labels ("skip" drops and counts both), for a single label if they are ``to_learn`` from, for labels that are
+    the same number written twice (1 and 1.0), and for a column that is no label.
     """
     check_policy(on_bad_row)
     texts = table.column(text_column)
@@ -76,7 +78,7 @@ def labelled(table: Table, text_column: str, label_column: str, *, on_bad_row: s
     if on_bad_row == "error":
         check_skipped(table.name, len(bad), len(kept), "without text or label")
     counts = Counter(labels[i] for i in kept)
-    _check_classes(table.name, label_column, counts, len(kept))
+    _check_classes(table.name, label_column, counts, len(kept), 2 if to_learn else 1)
     warnings = []
     if bad:
         warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(sorted(bad))})")
@@ -112,8 +114,8 @@ def _refuse(table: Table, rows: list[int], what: str, where: str, written: Seque
         )
 
 
-def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int) -> None:
-    if len(counts) == 1:
+def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, least: int) -> None:
+    if len(counts) == 1 < least:
         label = next(iter(counts))
         rows = counted(n_rows, "row")
         raise InputError(f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to learn.")

@@ -261,7 +261,8 @@ def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: Given) -> No
 def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
     """Texts are cut as in training."""
     table, found = given.table("a classifier is measured on a table of texts and labels"), given.found
-    rows = labelled(table, found.text_column or "", found.label_column or "", on_bad_row=given.options.on_bad_row)
+    columns = found.text_column or "", found.label_column or ""
+    rows = labelled(table, *columns, on_bad_row=given.options.on_bad_row, to_learn=False)
     texts, names = rows.texts, rows.labels
     if given.same:
         texts, names = held_out_rows(rows, split_seed(given.before))
