@@ -109,6 +109,7 @@ def test_held_out_data_of_another_kind_are_known_in_the_first_pass():
 def test_learning_by_heart():
     falls_and_rises = [(3.0, 2.8), (2.2, 2.4), (1.7, 2.5), (1.2, 2.7), (0.8, 3.0)]
     assert cause(signs(4.0, *falls_and_rises), TEXT) == (h.OVERFITTING, h.BY_HEART)
+    assert cause(signs(4.0, *falls_and_rises), Known(**{**asdict(TEXT), "examples": 15})) == (h.LEARNING, ""), "too few"
     assert cause(signs(4.0, *falls_and_rises[:3]), TEXT) == (h.LEARNING, ""), "not at the first rise"
 
 

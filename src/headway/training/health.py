@@ -133,6 +133,8 @@ def _unrelated(signs: Signs, known: Known) -> bool:
 
 def _by_heart(signs: Signs, known: Known) -> bool:
     """The held-out loss has risen from its best for some time while that of training fell."""
+    if known.examples < FEW:
+        return False
     now, best = signs.evaluations[-1], signs.best
     rise = now["loss"] - best["loss"]
     fallen = now["train"] < 0.9 * best["train"] and now["passes"] >= 2
