@@ -175,8 +175,11 @@ class TransformerConfig:
         if self.d_head is None:
             _check(self.d_model % self.n_heads == 0, self, "n_heads", f"a divisor of d_model = {self.d_model}")
         if self.position.kind == "rotary":
-            turned = self.rotated >= 2 and self.rotated % 2 == 0
-            _check(turned, self, "positions", f"such that the rotated width is even and at least 2, not {self.rotated}")
+            if self.rotated < 2 or self.rotated % 2:
+                raise ValueError(
+                    f"d_model is {self.d_model} with n_heads = {self.n_heads}: rotary positions turn {self.rotated} "
+                    "entries of each head, but must turn an even number of them, 2 or more"
+                )
             scaling = self.position.scaling
             dynamic = scaling is not None and scaling.kind == "dynamic"
             _check(self.rotated > 2 or not dynamic, self, "positions", "such that more than 2 entries turn (dynamic)")
