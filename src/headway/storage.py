@@ -1,8 +1,10 @@
 """Files written whole or not at all."""
 
 import contextlib
+import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,18 @@ def new_mode() -> int:
     return 0o666 & ~mask
 
 
+def why_not(place: Path, error: Exception, needed: int = 0) -> str:
+    """Why ``place`` cannot be written, with the bytes that are ``needed``, where known, and those that are free."""
+    reason = getattr(error, "strerror", None) or str(error)
+    sizes = [f"it needs {needed / 1e6:,.1f} MB"] if needed else []
+    if getattr(error, "errno", None) == errno.EFBIG:
+        sizes.append("files may not be so large there (ulimit -f, or the file system)")
+    with contextlib.suppress(OSError, StopIteration):
+        folder = next(folder for folder in place.parents if folder.exists())
+        sizes.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there")
+    return f"({reason}); {', and '.join(sizes)}"
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside ``path``, flush it to disk, then put it in place in one step.
 
@@ -34,6 +48,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         flush(beside)
         beside.replace(path)
         flush(path.parent)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a disk that is full does not say so by itself
+        raise
     finally:
         with contextlib.suppress(FileNotFoundError):
             beside.unlink()

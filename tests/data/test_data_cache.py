@@ -1,15 +1,20 @@
 """The token cache: right, small in memory, used again, rebuilt when damaged."""
 
 import json
+import random
 import stat
 import threading
 import tracemalloc
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from headway.data import cache
+from headway.data import tokens as tokens_module
 from headway.data.cache import cache_directory, cache_key, tokenised
+from headway.data.checksums import BLOCK
 from headway.data.tokens import TokenFile
 from headway.errors import InputError
 
@@ -74,25 +79,99 @@ def test_reused_until_damaged(tmp_path):
         again[5]
     assert np.array_equal(first, again)
     first = first.tolist()
-    for damage in ("truncated", "no facts", "bad facts", "other facts"):
-        if damage == "truncated":
-            (tmp_path / "k.tokens").write_bytes(b"123")
-        elif damage == "no facts":
-            (tmp_path / "k.json").unlink()
-        elif damage == "bad facts":
-            (tmp_path / "k.json").write_text("[" if len(CALLS) % 2 else "[1]")
-        else:
-            facts = json.loads((tmp_path / "k.json").read_text())
-            (tmp_path / "k.json").write_text(json.dumps({**facts, "version": 0}))
+
+    def change(name: str, content: bytes) -> None:
+        (tmp_path / name).write_bytes(content)
+
+    record = (tmp_path / "k.json").read_bytes()
+    damages = {
+        "truncated": lambda: change("k.tokens", b"123"),
+        "another size": lambda: change("k.tokens", b"h\0e\0l\0l\0o\0o\0"),
+        "changed": lambda: change("k.tokens", b"h\0e\0l\0l\0a\0"),
+        "no tokens": lambda: (tmp_path / "k.tokens").unlink(),
+        "no facts": lambda: (tmp_path / "k.json").unlink(),
+        "bad facts": lambda: change("k.json", b"["),
+        "facts of another kind": lambda: change("k.json", b"[1]"),
+        "other facts": lambda: change("k.json", record.replace(b'"count": 5', b'"count": 4')),
+        "other sums": lambda: change("k.json", record.replace(b'"sums": "', b'"sums": "00')),
+        "an older version": lambda: change("k.json", json.dumps({"version": 1, "key": "k", "count": 5}).encode()),
+    }
+    silent = ("no tokens", "no facts", "an older version")  # of which nothing is damaged
+    for damage, do in damages.items():
+        do()
         calls = len(CALLS)
-        assert build([("hello", True)], tmp_path).tolist() == first, damage
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert build([("hello", True)], tmp_path).tolist() == first, damage
         assert len(CALLS) == calls + 1, damage
+        expected = f"{tmp_path / 'k.tokens'}: this file of the cache is damaged; it is thrown away and made again"
+        assert [str(one.message) for one in said if one.category is UserWarning] == (
+            [] if damage in silent else [expected]
+        ), damage
+
+
+def many(count: int = 400_009) -> list[tuple[str, bool]]:
+    """Text whose tokens are several blocks, none like another."""
+    return [("".join(chr(97 + (i * i + i // 7) % 26) for i in range(count)), True)]
+
+
+@pytest.mark.parametrize("at_once", [1 << 26, 0], ids=["small", "large"])
+def test_every_changed_bit_is_found_before_its_token_is_used(tmp_path, monkeypatch, at_once):
+    """A small file is checked when it is opened and made again; a large one where it is read."""
+    monkeypatch.setattr(cache, "CHECKED_AT_ONCE", at_once)
+    good = np.array(build(many(), tmp_path))
+    whole = (tmp_path / "k.tokens").read_bytes()
+    record = (tmp_path / "k.json").read_bytes()
+    choose = random.Random(3)
+    for at in (0, len(whole) - 1, BLOCK - 1, BLOCK, *(choose.randrange(len(whole)) for _ in range(30))):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << choose.randrange(8)
+        (tmp_path / "k.tokens").write_bytes(changed), (tmp_path / "k.json").write_bytes(record)
+        if at_once:
+            with pytest.warns(UserWarning, match="damaged; it is thrown away and made again"):
+                assert np.array_equal(build(many(), tmp_path), good)
+            continue
+        tokens = build([], tmp_path)
+        for start in range(0, len(good), 60_013):  # every window elsewhere is right
+            part = slice(start, start + 50_021)
+            begin, end = 2 * part.start // BLOCK, -(-2 * min(part.stop, len(good)) // BLOCK)
+            if begin <= at // BLOCK < end:
+                with pytest.raises(InputError, match=r"k\.tokens: this file of the cache is damaged: block .* removed"):
+                    tokens[part]
+            else:
+                assert np.array_equal(tokens[part], good[part])
+        assert not (tmp_path / "k.tokens").exists()
+
+
+def test_files_of_two_texts_that_are_swapped(tmp_path):
+    one, two = np.array(build(many(), tmp_path, "one")), np.array(build([(many()[0][0][::-1], True)], tmp_path, "two"))
+    for ending in ("tokens", "json", "both"):
+        for name in ("tokens", "json") if ending == "both" else (ending,):
+            first, second = (tmp_path / f"{key}.{name}" for key in ("one", "two"))
+            held = first.read_bytes()
+            first.write_bytes(second.read_bytes()), second.write_bytes(held)
+        with pytest.warns(UserWarning, match="damaged"):
+            assert np.array_equal(build(many(), tmp_path, "one"), one)
+        with pytest.warns(UserWarning, match="damaged"):
+            assert np.array_equal(build([(many()[0][0][::-1], True)], tmp_path, "two"), two)
+
+
+def test_blocks_are_checked_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "CHECKED_AT_ONCE", 0)
+    tokens, calls = build(many(), tmp_path), []
+    honest = tokens_module.first_damaged
+    monkeypatch.setattr(
+        tokens_module, "first_damaged", lambda data, sums: calls.append(len(sums)) or honest(data, sums)
+    )
+    for start in [*range(0, 400_009, 101), *range(0, 400_009, 997)]:
+        assert len(tokens[start : start + 89])
+    assert len(tokens._sums) == 13 <= sum(calls) < 2 * 13  # a block whose neighbour is new is read again with it
 
 
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
     tokens = build([("hello", True)], tmp_path)
     (tmp_path / "k.tokens").write_bytes(b"123")
-    with pytest.raises(InputError, match=r"k\.tokens: this cache was cut short"):
+    with pytest.raises(InputError, match=r"k\.tokens: this file of the cache is damaged: it is shorter than it was"):
         tokens[1:3]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from headway.data.checksums import file_sums
 from headway.data.feed import Feed, FramedFeed, PairFeed, RowFeed, TargetFeed, TextFeed
 from headway.data.tokens import TokenFile
 from headway.data.windows import Position
@@ -107,7 +108,7 @@ def test_a_read_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch):
 def test_data_that_change_are_a_message_with_the_file_and_the_examples(tmp_path: Path):
     path = tmp_path / "tokens.bin"
     path.write_bytes(TOKENS.astype(np.uint16).tobytes())
-    feed = TextFeed(TokenFile(path, np.dtype(np.uint16), len(TOKENS)), TOKENS[:90], 8, 40, 3)
+    feed = TextFeed(TokenFile(path, np.dtype(np.uint16), len(TOKENS), file_sums(path)), TOKENS[:90], 8, 40, 3)
     with Ahead(feed, workers=2) as batches, pytest.raises(InputError, match=r"tokens\.bin.*examples \d+, .* of pass 1"):
         position = made(batches, Position(), 2)[-1][-1]
         os.truncate(path, 100)

@@ -1,23 +1,34 @@
 """Tokens on disk: encoded once, then read by every later run over the same content."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
+from headway.data.checksums import BlockSums, sealed, unsealed
 from headway.data.files import cut_point
-from headway.data.tokens import TokenFile
-from headway.errors import InputError
+from headway.data.tokens import Damaged, TokenFile
+from headway.errors import InputError, RunFailed
+from headway.storage import why_not
 
-VERSION = 1
+VERSION = 2
 """Of the layout of the two files."""
+
+CHECKED_AT_ONCE = 1 << 26
+"""Bytes up to which all of a file is checked when it is opened, in about 0.05 s, so that it can be made again in time.
+Of a larger file each block is checked when it is first read."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What the system says of a disk that takes no more."""
 
 PIECE = 1 << 14
 """Characters encoded as one string, about; long strings are cut after a line."""
@@ -85,42 +96,97 @@ def tokenised(
     if found is not None:
         return found
     directory.mkdir(parents=True, exist_ok=True)
-    count = 0
+    count, sums = 0, BlockSums()
     with replacing(tokens_path) as file:
         for ids in _ids(chunks, encode, end_of_text):
-            file.write(_packed(ids, vocab_size, dtype))
+            packed = _packed(ids, vocab_size, dtype)
+            file.write(packed)
+            sums.add(packed)
             count += len(ids)
         if count == 0:
             raise InputError("there is no text to train on: no tokens came of it.")
     with replacing(facts_path) as file:
-        file.write(json.dumps({**facts, "count": count}).encode())
-    return TokenFile(tokens_path, dtype, count)
+        file.write(sealed({**facts, "count": count}, sums.values()))
+    return TokenFile(tokens_path, dtype, count, sums.values())
 
 
 def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dtype: np.dtype) -> TokenFile | None:
-    """The tokens written earlier, None when there are none, or not all of them, or of something else."""
-    try:
-        found = json.loads(facts_path.read_bytes())
-        count = found.pop("count")
-        if found != facts or tokens_path.stat().st_size != count * dtype.itemsize:
-            return None
-        return TokenFile(tokens_path, dtype, count)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    """The tokens written earlier; None when there are none, when they are of something else, or damaged: a warning."""
+    record = recorded(tokens_path, facts_path)
+    if record is None:
         return None
+    found, sums = record
+    count = found.pop("count", None)
+    if found != facts or not isinstance(count, int):
+        warn_of_damage(tokens_path)  # it is that of other tokens
+        return None
+    try:
+        tokens = TokenFile(tokens_path, dtype, count, sums)
+    except OSError:
+        return None
+    try:
+        if tokens_path.stat().st_size != count * dtype.itemsize:
+            raise Damaged(f"{tokens_path}: it has another size than it was written with")
+        if count * dtype.itemsize <= CHECKED_AT_ONCE:
+            tokens.check()
+    except (Damaged, OSError):
+        tokens.close()
+        warn_of_damage(tokens_path)
+        return None
+    return tokens
+
+
+def recorded(path: Path, facts_path: Path) -> tuple[dict[str, Any], np.ndarray] | None:
+    """What is recorded of a file of the cache, and the checksums of its blocks.
+
+    None when there is no record, when it is of another version, or when it is damaged, with a warning.
+    """
+    try:
+        found, sums = unsealed(facts_path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        if not _is_older(facts_path):
+            warn_of_damage(path)
+        return None
+    return (found, sums) if found.get("version") == VERSION else None
+
+
+def _is_older(facts_path: Path) -> bool:
+    """Whether a record is of version 1, which has no checksums."""
+    try:
+        return json.loads(facts_path.read_bytes()).get("version") == 1
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def warn_of_damage(path: Path) -> None:
+    """Say that a file of the cache is thrown away."""
+    warnings.warn(f"{path}: this file of the cache is damaged; it is thrown away and made again", stacklevel=2)
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears at `path` at once, and only when everything in it is on the disk."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    """A file that appears at `path` at once, and only when everything in it is on the disk.
+
+    Raises RunFailed where the disk is full.
+    """
+    name = None
     try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+    except BaseException as error:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise RunFailed(
+                f"{path}: the cache cannot be written {why_not(path, error)}. Free some space, or name a folder on "
+                "another disk with the environment variable HEADWAY_CACHE."
+            ) from None
         raise
 
 

@@ -6,7 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
-from headway.data.cache import cache_directory, cache_key, replacing
+import numpy as np
+
+from headway.data.cache import VERSION, cache_directory, cache_key, recorded, replacing, warn_of_damage
+from headway.data.checksums import file_sums, sealed
 from headway.data.parquet import Unreachable
 from headway.data.shards import Shard, look_at
 from headway.hub.dataset import DatasetId, dataset_id, loaded, parquet_files
@@ -18,8 +21,8 @@ AT_ONCE = 16
 def fetched(inputs: Sequence[str | Path]) -> list[str | Path]:
     """The inputs with each id of a data set replaced by a Parquet file of its rows, in Headway's cache.
 
-    The file is named by what ``datasets`` calls the rows' fingerprint, and written once.  Raises InputError as
-    ``loaded`` does.
+    The file is named by what ``datasets`` calls the rows' fingerprint, and written once, and again where it is damaged.
+    Raises InputError as ``loaded`` does.
     """
     return [place if (wanted := dataset_id(place)) is None else _kept(wanted) for place in inputs]
 
@@ -28,10 +31,24 @@ def _kept(wanted: DatasetId) -> Path:
     name = re.sub(r"[^\w.-]+", "-", f"{wanted.name}-{wanted.split}")
     with loaded(wanted) as rows:
         path = cache_directory() / f"{name}-{cache_key(rows._fingerprint, rows.features)[:16]}.parquet"
-        if not path.exists():
+        facts_path = path.with_suffix(".json")
+        if not _is_whole(path, facts_path):
             with replacing(path) as file:
                 rows.to_parquet(file)
+            with replacing(facts_path) as file:
+                file.write(sealed({"version": VERSION, "bytes": path.stat().st_size}, file_sums(path)))
     return path
+
+
+def _is_whole(path: Path, facts_path: Path) -> bool:
+    """Whether a file is there as it was written.  All of it is read, as it is when it is trained on."""
+    record = recorded(path, facts_path)
+    if record is None or not path.exists():
+        return False
+    if np.array_equal(file_sums(path), record[1]):
+        return True
+    warn_of_damage(path)
+    return False
 
 
 def remote_shards(wanted: DatasetId) -> list[Shard]:

@@ -1,22 +1,30 @@
 """Tokens in a file, of which only what is asked for is read into memory."""
 
+import contextlib
 import os
 from pathlib import Path
 
 import numpy as np
 
+from headway.data.checksums import BLOCK, first_damaged
 from headway.errors import InputError
+
+
+class Damaged(InputError):
+    """A file of the cache is not as it was written."""
 
 
 class TokenFile:
     """A row of token ids in a file: its length, slices and single ids, as of an array that cannot be written.
 
     A memory map would do as well, but each of its pages that was looked at once counts as memory of the process, until
-    all of the file does.  Raises InputError when the file has become shorter.
+    all of the file does.  ``sums`` are the checksums of the file's blocks: a block is checked when it is first read.
+    Raises Damaged when a block is not as it was written, or when the file has become shorter.
     """
 
-    def __init__(self, path: Path, dtype: np.dtype, count: int):
-        self.path, self.dtype, self._count = path, dtype, count
+    def __init__(self, path: Path, dtype: np.dtype, count: int, sums: np.ndarray):
+        self.path, self.dtype, self._count, self._sums = path, dtype, count, sums
+        self._checked = bytearray(len(sums))  # 1 where this process has read the block and found it whole
         self._file = path.open("rb", buffering=0)
 
     def __len__(self) -> int:
@@ -42,12 +50,48 @@ class TokenFile:
         """All of them."""
         return self._read(0, self._count).tolist()
 
+    def check(self) -> None:
+        """Check every block now, a few at a time.  Raises Damaged."""
+        for first in range(0, len(self._sums), 16):
+            self._check(first, min(first + 16, len(self._sums)))
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        self._file.close()
+
     def _read(self, start: int, count: int) -> np.ndarray:
-        size = self.dtype.itemsize
-        found = os.pread(self._file.fileno(), count * size, start * size)  # threads and workers share the file's place
-        if len(found) < count * size:
-            raise InputError(f"{self.path}: this cache was cut short while it was in use; run the command again.")
+        begin, end = start * self.dtype.itemsize, (start + count) * self.dtype.itemsize
+        first, last = begin // BLOCK, -(-end // BLOCK)
+        if self._checked.find(0, first, last) < 0:
+            found = self._bytes(begin, end)
+        else:
+            found = self._check(first, last)[begin - first * BLOCK : end - first * BLOCK]
         return np.frombuffer(found, dtype=self.dtype)
+
+    def _check(self, first: int, last: int) -> bytes:
+        """The bytes of some blocks, checked."""
+        whole = self._bytes(first * BLOCK, min(last * BLOCK, self._count * self.dtype.itemsize))
+        damaged = first_damaged(whole, self._sums[first:last])
+        if damaged is not None:
+            raise self._damaged(f"block {first + damaged:,} of {len(self._sums):,} is not as it was written")
+        self._checked[first:last] = b"\1" * (last - first)
+        return whole
+
+    def _bytes(self, begin: int, end: int) -> bytes:
+        try:
+            found = os.pread(self._file.fileno(), end - begin, begin)  # threads and workers share the file's place
+        except OSError as error:
+            raise self._damaged(f"it cannot be read ({error.strerror or error})") from None
+        if len(found) < end - begin:
+            raise self._damaged("it is shorter than it was")
+        return found
+
+    def _damaged(self, what: str) -> Damaged:
+        """The message; the file is removed, so that the next command makes it again."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        todo = "remove it, and" if self.path.exists() else "it was removed;"
+        return Damaged(f"{self.path}: this file of the cache is damaged: {what}; {todo} run the command again.")
 
 
 Tokens = np.ndarray | TokenFile

@@ -6,7 +6,6 @@ directory of that name is whole; the newest one is computed by checking, never p
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import InputError, RunFailed
-from headway.storage import flush, new_mode, write_json
+from headway.storage import flush, new_mode, why_not, write_json
 from headway.training.ranks import Ranks
 
 FORMAT = 1
@@ -44,14 +43,7 @@ def saving(place: Path, needed: int = 0) -> Iterator[None]:
         why = error.__cause__ if isinstance(error, InputError) else error  # ``hub`` says it to whoever exports
         if not isinstance(why, OSError | SafetensorError):
             raise
-        reason = getattr(why, "strerror", None) or str(why)
-        sizes = [f"it needs {needed / 1e6:,.1f} MB"] if needed else []
-        if getattr(why, "errno", None) == errno.EFBIG:
-            sizes.append("files may not be so large there (ulimit -f, or the file system)")
-        with contextlib.suppress(OSError):
-            folder = next(folder for folder in place.parents if folder.exists())
-            sizes.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there")
-        raise SaveFailed(f"{place}: cannot be saved ({reason}); {', and '.join(sizes)}") from None
+        raise SaveFailed(f"{place}: cannot be saved {why_not(place, why, needed)}") from None
 
 
 def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
