@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.common import interruptible
+from headway.cli.common import CLOSED, interruptible
 from headway.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def converse(
         if not quiet:
             print(f"headway: {message}", file=sys.stderr, flush=True)
 
-    terminal = sys.stdin.isatty()
+    if sys.stdin is None and not first:
+        raise InputError(CLOSED)
+    terminal = sys.stdin is not None and sys.stdin.isatty()
     conversation = Conversation(pipe, system, tell)
     if terminal:
         tell(f"{EXIT} or Ctrl-D leaves, {RESET} starts afresh")
@@ -84,9 +86,19 @@ def _lines(first: Sequence[str], terminal: bool) -> Iterator[str]:
         print(file=sys.stderr)
         return
     encoding = "utf-8-sig"
-    while line := sys.stdin.buffer.readline():
+    while line := _next_line():
         try:
             yield line.decode(encoding).removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise InputError(f"standard input is not UTF-8 text (byte {error.start} of a line).") from None
         encoding = "utf-8"
+
+
+def _next_line() -> bytes:
+    """The next line of standard input, empty at its end."""
+    if sys.stdin is None:
+        return b""
+    try:
+        return sys.stdin.buffer.readline()
+    except OSError as error:
+        raise InputError(f"standard input cannot be read ({error.strerror or error}).") from None

@@ -19,6 +19,9 @@ ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
 """What a file of texts is called."""
 
 
+CLOSED = "standard input is closed; expected text from a file or a pipe."
+
+
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--json and --quiet."""
     function = click.option("--quiet", is_flag=True, help="Show no progress; warnings all the same.")(function)
@@ -91,8 +94,12 @@ def standard_input(encoding: str | None = None) -> str:
     from headway.data.files import check_encoding
 
     name = check_encoding(encoding)
+    if sys.stdin is None:
+        raise InputError(CLOSED)
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig" if name == "utf-8" else name).removeprefix("\ufeff")
+    except OSError as error:
+        raise InputError(f"standard input cannot be read ({error.strerror or error}).") from None
     except UnicodeError as error:
         at = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         other = "say which encoding it has with --encoding" if encoding is None else "name another with --encoding"

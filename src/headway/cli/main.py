@@ -1,5 +1,7 @@
 """The command line: verb -> module, and what every verb shares - messages, exit statuses, the clock."""
 
+import contextlib
+import errno
 import os
 import signal
 import sys
@@ -8,10 +10,11 @@ import time
 import warnings
 from difflib import get_close_matches
 from importlib import import_module
-from io import TextIOWrapper
 from typing import Any
 
 import click
+
+from headway.standard_streams import OutputLost, guard_standard_streams
 
 STARTED = time.monotonic()
 """When the command began: what ``--time`` is counted from."""
@@ -19,6 +22,9 @@ STARTED = time.monotonic()
 SPIN = "3000"
 """How long a thread of torch waits awake for the others.  With the usual 300,000 turns, any other busy program slows
 training several times, since the threads then wait for one that is not running; on a quiet machine nothing changes."""
+
+SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM)
+"""What the system says where a disk is full or broken, or a place is not the user's: no fault of ours."""
 
 VERBS = {
     "train": "Train a model on your file.",
@@ -59,16 +65,6 @@ class Verbs(click.Group):
             ctx.fail(f"there is no command {args[0]!r}.{meant}")
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; when nobody reads the output any more, as after ``| head``, leave quietly."""
-        try:
-            found = super().invoke(ctx)
-            sys.stdout.flush()
-            return found
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -87,37 +83,71 @@ def headway() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    """Ctrl-C while nothing is being trained: leave at once.  An exception could break off the loading of a library."""
+    """Ctrl-C while nothing is being trained: leave at once.  An exception could interrupt the loading of a library."""
     shown_again = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar hides the cursor
-    os.write(2, shown_again + b"\nheadway: interrupted\n")
+    with contextlib.suppress(OSError):
+        os.write(2, shown_again + b"\nheadway: interrupted\n")
     os._exit(130)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit status: 0 done, 2 wrong input, 130 interrupted, 1 anything else."""
-    from headway.errors import InputError
-
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to fail
+    guard_standard_streams()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _leave)
+    threading.excepthook = _in_thread
+    status = _run(arguments)
+    if status:
+        sys.exit(status)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run the verb; what ends it is one message, and its exit status."""
+    from headway.errors import InputError, RunFailed
+
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *place: print(f"headway: warning: {message}", file=sys.stderr)
+            warnings.showwarning = _warn
             headway.main(arguments, prog_name="headway", standalone_mode=False)
+        sys.stdout.flush()
+        return 0
+    except OutputLost as error:
+        return 0 if error.reader_left else _say(str(error), 1)
     except InputError as error:
-        print(f"headway: {getattr(error, 'on_command_line', error)}", file=sys.stderr)
-        sys.exit(2)
+        return _say(getattr(error, "on_command_line", error), 2)
+    except RunFailed as error:
+        return _say(error, 1)
     except click.UsageError as error:
         error.show()
-        sys.exit(2)
+        return 2
     except click.ClickException as error:
-        print(f"headway: {error.format_message()}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        return _say(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         said = str(error.__cause__ or error) if isinstance(error, click.Abort) else str(error)  # click hides it
-        print(f"headway: {said or 'interrupted'}", file=sys.stderr)
-        sys.exit(130)
+        return _say(said or "interrupted", 130)
+    except OSError as error:
+        if error.errno not in SYSTEM:
+            raise
+        return _say(f"{error.filename or 'a file'}: cannot be read or written ({error.strerror})", 1)
+
+
+def _in_thread(given: Any, otherwise: Any = threading.excepthook) -> None:
+    """What ends a thread of a library that writes files is a line, where the system is the reason."""
+    error = given.exc_value
+    if isinstance(error, OSError) and error.errno in SYSTEM:
+        _say(f"warning: {error.filename or 'a file'}: cannot be read or written ({error.strerror})")
+    else:
+        otherwise(given)
+
+
+def _warn(message: object, *place: Any, **more: Any) -> None:
+    """A warning as a line."""
+    _say(f"warning: {message}")
+
+
+def _say(text: object, status: int = 0) -> int:
+    """A line on standard error."""
+    print(f"headway: {text}", file=sys.stderr)
+    return status

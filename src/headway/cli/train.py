@@ -50,7 +50,6 @@ def _train(
         known = ", ".join(field.name for field in fields(TrainOptions))
         raise InputError(f"unknown options: {', '.join(unknown)}; known are {known}.")
     chosen = TrainOptions(**options)
-    from headway.reports import write_report
     from headway.science.seeds import run_seeds
     from headway.training.memory import out_of_memory
     from headway.training.progress import Silent, shown_to
@@ -70,19 +69,29 @@ def _train(
                 run = run_training(list(inputs), chosen, started=started, **given)
     except Interrupted:
         if is_first():
-            write_report(place)
+            report_of(place, progress)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
         raise KeyboardInterrupt(f"stopped and saved in {place}; the same command goes on with it{model}") from None
     except RunFailed:
-        with contextlib.suppress(OSError, InputError):  # there may be no run yet
+        with contextlib.suppress(InputError):  # there may be no run yet
             if is_first():
-                write_report(place)
+                report_of(place, progress)
         raise
     finally:
         progress.close()
     if is_first():
-        write_report(run.path)
+        report_of(run.path, progress)
     return result(run)
+
+
+def report_of(run: Path, progress: Any) -> None:
+    """Write a run's report; where it cannot be written that is a warning, since the run is saved without it."""
+    from headway.reports import write_report
+
+    try:
+        write_report(run)
+    except OSError as error:
+        progress.warn(f"{run / 'report.html'}: cannot be written ({error.strerror or error}); the run is saved")
 
 
 def default_out(inputs: Sequence[str | Path]) -> Path:
@@ -223,11 +232,7 @@ def command(
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
 
-    try:
-        found = _train(inputs, out, validation, quiet, options, STARTED, line)
-    except RunFailed as error:
-        raise click.ClickException(str(error)) from None
-
+    found = _train(inputs, out, validation, quiet, options, STARTED, line)
     from headway.training.ranks import is_first
 
     if is_first():

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from headway.cli.common import emit, output_options
-from headway.cli.train import USES, Train, default_out, training_options
-from headway.errors import InputError, RunFailed
+from headway.cli.train import USES, Train, default_out, report_of, training_options
+from headway.errors import InputError
 from headway.training.config import TrainOptions, flag
 
 TEXTS = {
@@ -48,7 +48,6 @@ def command(
     was stopped; more --trials and --time go on with one that is complete.  Needs Optuna: pip install 'headway[tune]'.
     """
     from headway.cli.main import STARTED
-    from headway.reports import write_report
     from headway.reports.tuning_plots import plot_tuning
     from headway.science.tune import tune
     from headway.training.progress import shown_to
@@ -63,14 +62,12 @@ def command(
         found = tune(inputs, chosen, trials=trials, out=place, **given)
     except Interrupted:
         raise KeyboardInterrupt(f"stopped; the same command goes on with the search in {place}") from None
-    except RunFailed as error:
-        raise click.ClickException(str(error)) from None
     finally:
         progress.close()
-    write_report(place)
+    report_of(place, progress)
     try:
         found["plots"] = [str(path) for path in plot_tuning(found, place)]
-    except InputError as error:  # matplotlib is missing; the search is worth as much without
+    except (InputError, OSError) as error:  # matplotlib is missing, or the disk is full; the search is worth as much
         found["plots"] = []
         progress.warn(str(error))
     emit(found, as_json, lines(found, (*inputs, *(word for path in validation for word in ("--validation", path)))))

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from headway.standard_streams import never_failing
+
 EVERY = 30.0
 """Seconds between lines where there is no terminal."""
 
@@ -68,7 +70,7 @@ class Bar(Silent):
     """For a terminal."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True)
+        self.console = Console(file=never_failing(sys.stderr))
         columns = (BarColumn(bar_width=24), TaskProgressColumn(), TextColumn("{task.description}"))
         self.bar = Progress(*columns, console=self.console, transient=True)
         self.task: Any = None
@@ -106,12 +108,13 @@ def shown_to(quiet: bool) -> Silent:
     """The way to show progress to whoever started this."""
     if quiet:
         return Quiet()
-    return Bar() if sys.stderr.isatty() else Lines()
+    return Bar() if sys.stderr is not None and sys.stderr.isatty() else Lines()
 
 
 def _to_stderr(text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # that nobody reads along does not end a training run
-        print(text, file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # a line that is lost does not end a training run
+            print(text, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

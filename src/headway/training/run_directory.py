@@ -172,10 +172,13 @@ class RunDirectory:
                 self.warn(f"{self.path / 'log.jsonl'}: cannot be written ({error.strerror or error}); lines are lost")
             self._log_failed = True
         if self._board is not None and event in ("step", "evaluation"):
-            for name, value in values.items():
-                if name != "step" and isinstance(value, int | float):
-                    self._board.add_scalar(f"{event}/{name}", value, values["step"])
-            self._board.flush()
+            try:
+                for name, value in values.items():
+                    if name != "step" and isinstance(value, int | float):
+                        self._board.add_scalar(f"{event}/{name}", value, values["step"])
+                self._board.flush()
+            except OSError as error:
+                self._without_board(error)
 
     def open_board(self) -> None:
         """Write what is logged for TensorBoard too.  Raises InputError when it is not installed."""
@@ -183,14 +186,23 @@ class RunDirectory:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise InputError("--tensorboard needs TensorBoard: pip install 'headway[track]'.") from None
-        self._board = SummaryWriter(str(self.path / "tensorboard"))
+        try:
+            self._board = SummaryWriter(str(self.path / "tensorboard"))
+        except OSError as error:
+            self._without_board(error)
+
+    def _without_board(self, error: OSError) -> None:
+        """Write nothing more for TensorBoard: as with the log, that is not worth the training."""
+        self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); the rest is left out")
+        self._board = None
 
     def save_reader(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
-        """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json."""
-        if isinstance(reader, ImagePreprocessor):
-            save_preprocessor(reader, self.path)
-        else:
-            reader.save(self.path, max_length=max_length)
+        """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json.  Raises SaveFailed."""
+        with saving(self.path):
+            if isinstance(reader, ImagePreprocessor):
+                save_preprocessor(reader, self.path)
+            else:
+                reader.save(self.path, max_length=max_length)
 
     def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
         """Write config.json and model.safetensors, and generation_config.json for a model that writes.
