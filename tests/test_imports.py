@@ -13,7 +13,8 @@ LAYERS = [
     *("nn", "models", "text", "hub", "data", "generation", "tasks", "training", "inference", "science"),
     *("reports", "serving", "cli"),
 ]
-GROUND = {"errors", "storage", "regular_file", "standard_streams", "strict_json"}  # importable from everywhere but nn
+GROUND = {"errors", "forked", "storage", "regular_file", "standard_streams", "strict_json"}
+"""Importable from everywhere but nn."""
 NN_MAY = {"concurrent", "contextlib", "threading", "torch", "math", "collections", "typing", "functools"}
 EXTRAS = {
     *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),

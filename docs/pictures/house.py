@@ -11,23 +11,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src" / "headway"
 ORDER = (
-    *(
-        "errors",
-        "storage",
-        "regular_file",
-        "standard_streams",
-        "strict_json",
-        "nn",
-        "models",
-        "text",
-        "hub",
-        "data",
-        "generation",
-    ),
+    *("errors", "forked", "storage", "regular_file", "standard_streams", "strict_json"),
+    *("nn", "models", "text", "hub", "data", "generation"),
     *("tasks", "training", "inference", "science", "reports", "serving", "cli"),
 )
 """The layers from the ground up: each may import from those before it."""
-GROUND = ("errors", "storage", "regular_file", "standard_streams", "strict_json")
+GROUND = ("errors", "forked", "storage", "regular_file", "standard_streams", "strict_json")
 
 
 def house(source: Path = SOURCE) -> dict[str, dict]:

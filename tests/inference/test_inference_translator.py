@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import headway
-from headway.cli import translate
+from headway.cli import answers, translate
 from headway.errors import InputError
 from headway.generation import targets
 from headway.generation.beam import Hypothesis
@@ -211,12 +211,13 @@ def test_a_table_keeps_its_other_columns_and_translations_their_place(
 def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(
     directory: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Translator, "hypotheses", lambda self, texts, *given: [[{"text": f"{t}\nx"}] for t in texts])
-    monkeypatch.setattr(translate, "BLOCK", 2)
+    monkeypatch.setattr(Translator, "hypotheses", lambda self, texts, *a, **b: [[{"text": f"{t}\nx"}] for t in texts])
+    monkeypatch.setattr(translate, "piece_size", lambda tokens: 20 * translate.SMALLER)
+    monkeypatch.setattr(answers, "EVERY", 0.0)
     lines = tmp_path / "lines.txt"
     lines.write_text("a\nb\nc\nd\ne\n")
     status, out, err = in_process("translate", directory, lines)
-    assert status == 0 and out == "a x\nb x\nc x\nd x\ne x\n" and "4 of 5 texts" in err
+    assert status == 0 and out == "a x\nb x\nc x\nd x\ne x\n" and "4 of 5 inputs" in err
     assert in_process("translate", directory, lines, "--quiet")[2] == ""
     assert json.loads(in_process("translate", directory, lines, "--json")[1])["results"][4] == "e\nx"
     assert in_process("translate", directory, "a")[1] == "a\nx\n"

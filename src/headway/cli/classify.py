@@ -1,5 +1,6 @@
 """``headway classify``: name the label of texts or of pictures."""
 
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import Any
 
 import click
 
+from headway.cli.answers import asked_for, give_answers, piece_size
 from headway.cli.common import emit, output_options, rows_of, text_options, threads_option
-from headway.cli.results import as_csv, as_jsonl, beside, check_output, write_output
+from headway.cli.output_file import OutputFile
+from headway.cli.results import Beside, as_bytes, as_csv, as_jsonl, check_output
 from headway.errors import InputError
 
 
@@ -32,38 +35,54 @@ def command(
     from headway.inference.classifier import Classifier
     from headway.inference.image_classifier import ImageClassifier
     from headway.inference.load import load
+    from headway.inference.together import tokens_at_once
+    from headway.training.progress import shown_to
 
-    pipe = load(run)
+    pipe: Any = load(run)
+    rows, names = None, []
     if isinstance(pipe, ImageClassifier):
         if text_column is not None or encoding is not None:
             raise InputError("--text-column and --encoding are for texts, and this model reads pictures.")
-        files = _pictures(text)
-        found = [{"file": file, **result} for file, result in zip(files, pipe(files), strict=True)]
-        _emit(found, "file", None, pipe, started, to, as_json)
-        return
-    if not isinstance(pipe, Classifier):
+        what, inputs = "file", _pictures(text)
+        names, tokens = _sizes(inputs), pipe.model.config.max_length
+    elif isinstance(pipe, Classifier):
+        (inputs, rows), what, tokens = rows_of(run, text, text_column, encoding), "text", 1
+    else:
         raise InputError(f"{run}: holds a model for {pipe.task}; classify needs a classifier.")
-    texts, rows = rows_of(run, text, text_column, encoding)
-    found = [{"text": one, **result} for one, result in zip(texts, pipe(texts), strict=True)]
-    _emit(found, "text", rows, pipe, started, to, as_json)
+    table = _Table(what, inputs, rows, pipe.labels, to)
+    most = piece_size(max(1, tokens_at_once(pipe.model.config) // tokens))
+    given: dict[str, Any] = {"most": most, "as_json": as_json, "progress": shown_to(quiet)}
+    with contextlib.ExitStack() as stack:
+        output = None
+        if to is not None:
+            asked = asked_for("classify", run, to, names or inputs, rows, most=most, as_json=as_json)
+            output = stack.enter_context(OutputFile(to, asked, table.header()))
+        results = give_answers(
+            inputs,
+            lambda part: table.named(part, pipe(part)),
+            output=output,
+            written=table.written,
+            shown=lambda start, found: [
+                f"{one['label']}\t{one['score']:.3f}\t{each}"
+                for each, one in zip(inputs[start : start + len(found)], found, strict=True)
+            ],
+            **given,
+        )
+        if output is not None:
+            output.finish()
+    found = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
+    emit(found, as_json, [f"{len(inputs):,} results in {to}"] if to else [])
 
 
-def _emit(
-    answers: list[dict[str, Any]],
-    what: str,
-    rows: list[dict[str, str]] | None,
-    pipe: Any,
-    started: float,
-    to: str | None,
-    as_json: bool,
-) -> None:
-    """Write or show answers, each with what was asked under ``what``."""
-    if to is not None:
-        write_output(to, _table(answers, what, rows, pipe.labels, to))
-    kept = [{key: value for key, value in answer.items() if key != "text"} for answer in answers]
-    found = {"task": pipe.task, "seconds": time.monotonic() - started, "results": kept}
-    shown = [f"{answer['label']}\t{answer['score']:.3f}\t{answer[what]}" for answer in answers]
-    emit(found, as_json, [f"{len(answers):,} results in {to}"] if to else shown)
+def _sizes(files: list[str]) -> list[str]:
+    """Files with what changes when they do, without reading them."""
+    found = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            status = Path(file).stat()
+            file = f"{file}: {status.st_size} bytes of {status.st_mtime_ns}"
+        found.append(file)
+    return found
 
 
 def _pictures(place: str) -> list[str]:
@@ -76,21 +95,38 @@ def _pictures(place: str) -> list[str]:
     return [str(one) for one in pictures_in(path)] if path.is_dir() else [place]
 
 
-def _table(
-    answers: list[dict[str, Any]],
-    what: str,
-    rows: list[dict[str, str]] | None,
-    labels: Sequence[str],
-    to: str,
-) -> str:
-    """A line for each text or picture: what it is, the answer, and what else its table says of it."""
-    scored = [f"score: {label}" for label in labels]
-    more_of = beside(rows, [answer[what] for answer in answers], (what, "label", "score", "scores", *scored))
-    if to.endswith(".jsonl"):
-        return as_jsonl({**answer, **more} for answer, more in zip(answers, more_of, strict=True))
-    header = [what, "label", "score", *scored, *(more_of[0] if more_of else [])]
-    table = []
-    for answer, more in zip(answers, more_of, strict=True):
-        scores = [f"{score:.6f}" for score in (answer["score"], *(answer["scores"][label] for label in labels))]
-        table.append([answer[what], answer["label"], *scores, *more.values()])
-    return as_csv(header, table)
+class _Table:
+    """A line for each text or picture: what it is, the answer, and the other columns of its table."""
+
+    def __init__(
+        self,
+        what: str,
+        inputs: Sequence[str],
+        rows: list[dict[str, str]] | None,
+        labels: Sequence[str],
+        to: str | None,
+    ):
+        self.what, self.inputs, self.labels = what, inputs, labels
+        self.lines = to is not None and to.endswith(".jsonl")
+        self.columns = [what, "label", "score", *(f"score: {label}" for label in labels)]
+        self.more = Beside(rows, inputs, (*self.columns, "scores"))
+
+    def header(self) -> bytes:
+        """The names of the columns, where the file has them."""
+        return b"" if self.lines else as_bytes(as_csv([[*self.columns, *self.more.header]]))
+
+    def named(self, part: Sequence[str], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The answers as JSON shows them: those about pictures with their files."""
+        return found if self.what == "text" else [{"file": file, **one} for file, one in zip(part, found, strict=True)]
+
+    def written(self, start: int, found: Sequence[dict[str, Any]]) -> bytes:
+        """Some answers as the file has them, from input number ``start`` on."""
+        places = range(start, start + len(found))
+        if self.lines:
+            rows = ({self.what: self.inputs[i], **one, **self.more.of(i)} for i, one in zip(places, found, strict=True))
+            return as_bytes(as_jsonl(rows))
+        table = []
+        for i, one in zip(places, found, strict=True):
+            scores = [f"{score:.6f}" for score in (one["score"], *(one["scores"][label] for label in self.labels))]
+            table.append([self.inputs[i], one["label"], *scores, *self.more.of(i).values()])
+        return as_bytes(as_csv(table))

@@ -1,12 +1,16 @@
 """``headway fill``: the words that fit an open place."""
 
+import contextlib
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
+from headway.cli.answers import asked_for, give_answers, piece_size
 from headway.cli.common import emit, is_file, output_options, place_of, text_options, texts_of, threads_option
-from headway.cli.results import as_csv, as_jsonl, check_output, write_output
+from headway.cli.output_file import OutputFile
+from headway.cli.results import as_bytes, as_csv, as_jsonl, check_output
 from headway.errors import InputError, shown
 
 
@@ -37,6 +41,8 @@ def command(
     check_output(to, text, (".csv", ".jsonl"))
     from headway.inference.load import load
     from headway.inference.mask_filler import MaskFiller
+    from headway.inference.together import tokens_at_once
+    from headway.training.progress import shown_to
 
     pipe = load(run)
     if not isinstance(pipe, MaskFiller):
@@ -45,13 +51,37 @@ def command(
     several = text == "-" or is_file(text)
     if several:
         _check_open(pipe, texts, text)
-    answers = iter(pipe([one for one in texts if one.strip() or not several], k=k))
-    results = [next(answers) if one.strip() or not several else [] for one in texts]
-    places = [_places(result) for result in results]
-    if to is not None:
-        write_output(to, _as_csv(texts, places) if to.endswith(".csv") else _as_jsonl(texts, results))
+    most = piece_size(tokens_at_once(pipe.model.config))
+
+    def answer(part: Sequence[str]) -> list[Any]:
+        answers = iter(pipe([one for one in part if one.strip() or not several], k=k))
+        return [next(answers) if one.strip() or not several else [] for one in part]
+
+    several_places = sum(map(pipe.count_open, texts)) > 1
+
+    def shown(start: int, results: Sequence[Any]) -> Iterator[str]:
+        return _lines(texts[start : start + len(results)], [_places(one) for one in results], several_places)
+
+    with contextlib.ExitStack() as stack:
+        output = None
+        if to is not None:
+            asked = asked_for("fill", run, to, texts, None, most=most, as_json=as_json, k=k)
+            header = as_bytes(as_csv([["text", "place", "token", "score"]])) if to.endswith(".csv") else b""
+            output = stack.enter_context(OutputFile(to, asked, header))
+        results = give_answers(
+            texts,
+            answer,
+            most=most,
+            output=output,
+            as_json=as_json,
+            progress=shown_to(quiet),
+            written=lambda start, found: _written(texts[start : start + len(found)], found, str(to)),
+            shown=shown,
+        )
+        if output is not None:
+            output.finish()
     found = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
-    emit(found, as_json, [f"{len(results):,} results in {to}"] if to else _lines(texts, places))
+    emit(found, as_json, [f"{len(texts):,} results in {to}"] if to else [])
 
 
 def _check_open(pipe: Any, texts: list[str], argument: str) -> None:
@@ -68,18 +98,16 @@ def _places(result: list[Any]) -> list[list[dict[str, Any]]]:
     return [result] if result and isinstance(result[0], dict) else result
 
 
-def _lines(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> list[str]:
-    """For a person: the scores and tokens, below their text where there is more than one place; blank for blank."""
-    lines: list[str] = []
-    several = sum(map(len, places)) > 1
+def _lines(texts: Sequence[str], places: list[list[list[dict[str, Any]]]], several: bool) -> Iterator[str]:
+    """For a person: the scores and tokens, below their text where there are ``several`` places; blank for blank."""
     for text, answers in zip(texts, places, strict=True):
         if not answers:
-            lines.append("")
+            yield ""
         for number, place in enumerate(answers, start=1):
             if several:
-                lines.append(f"{text}  (place {number} of {len(answers)})" if len(answers) > 1 else text)
-            lines += [f"{answer['score']:.3f}\t{_printable(answer['token'])}" for answer in place]
-    return lines
+                yield f"{text}  (place {number} of {len(answers)})" if len(answers) > 1 else text
+            for answer in place:
+                yield f"{answer['score']:.3f}\t{_printable(answer['token'])}"
 
 
 def _printable(token: str) -> str:
@@ -87,17 +115,15 @@ def _printable(token: str) -> str:
     return token if token.isprintable() else repr(token)
 
 
-def _as_csv(texts: list[str], places: list[list[list[dict[str, Any]]]]) -> str:
-    return as_csv(
-        ["text", "place", "token", "score"],
-        (
-            [text, number, answer["token"], f"{answer['score']:.6f}"]
-            for text, answers in zip(texts, places, strict=True)
-            for number, place in enumerate(answers, start=1)
-            for answer in place
-        ),
+def _written(texts: Sequence[str], results: Sequence[Any], to: str) -> bytes:
+    """Some answers as the file has them."""
+    pairs = zip(texts, results, strict=True)
+    if to.endswith(".jsonl"):
+        return as_bytes(as_jsonl({"text": text, "result": result} for text, result in pairs))
+    rows = (
+        [text, number, answer["token"], f"{answer['score']:.6f}"]
+        for text, result in pairs
+        for number, place in enumerate(_places(result), start=1)
+        for answer in place
     )
-
-
-def _as_jsonl(texts: list[str], results: list[Any]) -> str:
-    return as_jsonl({"text": text, "result": result} for text, result in zip(texts, results, strict=True))
+    return as_bytes(as_csv(rows))

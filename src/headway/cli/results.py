@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,21 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
         raise InputError(f"--to {to}: is a folder; name a file.")
 
 
-def write_output(to: str, text: str) -> None:
-    """Write a results file, whole or not at all.  Raises InputError when that is impossible."""
+def write_output(to: str, content: bytes) -> None:
+    """Write a file, whole or not at all.  Raises InputError when that is impossible."""
     from headway.storage import write_whole
 
     path = Path(to)
     try:
-        write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline=""))
+        write_whole(path, lambda beside: beside.write_bytes(content))
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
 
 
-def as_csv(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as the text of a .csv file."""
+def as_csv(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows of a table as lines of a .csv file."""
     file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(header)
-    table.writerows(rows)
+    csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
 
 
@@ -50,11 +48,25 @@ def as_jsonl(rows: Iterable[dict[str, Any]]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def beside(rows: list[dict[str, str]] | None, texts: list[str], taken: Collection[str]) -> list[dict[str, str]]:
-    """What the table of each text says beside it; a column that is ``taken`` by the answer becomes "given: label"."""
-    if rows is None:
-        return [{} for _ in texts]
-    is_text = all(row.get("text") == text for row, text in zip(rows, texts, strict=True))
-    columns = [column for column in (rows[0] if rows else ()) if not (column == "text" and is_text)]
-    names = {column: f"given: {column}" if column in taken else column for column in columns}
-    return [{name: row[column] for column, name in names.items()} for row in rows]
+def as_bytes(text: str) -> bytes:
+    """Text as a results file holds it; half a surrogate pair is written as JSON writes it."""
+    return text.encode("utf-8", errors="backslashreplace")
+
+
+class Beside:
+    """What the table of the texts says beside each; a column that is ``taken`` by the answer becomes "given: label"."""
+
+    def __init__(self, rows: Sequence[dict[str, str]] | None, texts: Sequence[str], taken: Collection[str]):
+        self.rows = rows
+        is_text = all(row.get("text") == text for row, text in zip(rows or (), texts, strict=False))
+        columns = [column for column in (rows[0] if rows else ()) if not (column == "text" and is_text)]
+        self.names = {column: f"given: {column}" if column in taken else column for column in columns}
+
+    @property
+    def header(self) -> list[str]:
+        """What its columns are called."""
+        return list(self.names.values())
+
+    def of(self, number: int) -> dict[str, str]:
+        """The other columns of a text, by its number from 0."""
+        return {} if self.rows is None else {name: self.rows[number][column] for column, name in self.names.items()}

@@ -1,16 +1,21 @@
 """``headway translate``: texts into other texts."""
 
+import contextlib
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from headway.cli.answers import asked_for, give_answers, piece_size
 from headway.cli.common import emit, is_file, output_options, place_of, rows_of, text_options, threads_option
-from headway.cli.results import as_csv, as_jsonl, beside, check_output, write_output
+from headway.cli.output_file import OutputFile
+from headway.cli.results import Beside, as_bytes, as_csv, as_jsonl, check_output
 from headway.errors import InputError
 
-BLOCK = 1000
-"""Texts that are translated, and shown, before the next."""
+SMALLER = 4
+"""By so much a piece is smaller than one of texts that are only read: to write takes longer."""
 
 
 @click.command(short_help="Turn a text, or every text in a file, into another.")
@@ -57,6 +62,7 @@ def command(
         raise InputError(
             f"--to {to}: has one line for each text; for --n-best and --scores name a .csv or .jsonl file."
         )
+    from headway.generation.targets import BATCH_TOKENS
     from headway.inference.load import load
     from headway.inference.translator import Translator
     from headway.training.progress import shown_to
@@ -71,28 +77,46 @@ def command(
     pipe([], beam=beam, n_best=n_best, length_penalty=length_penalty)  # says what is wrong with the numbers
     if several:
         _check_lengths(pipe, texts, text, n_best)
-    progress, found = shown_to(quiet), []
-    for start in range(0, len(texts), BLOCK):
-        part = pipe.hypotheses(texts[start : start + BLOCK], beam, n_best, length_penalty, alignment)
-        for one in (one for each in part for one in each if alignment):
+    ways: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "alignment": alignment}
+    table = _Table(texts, rows, to, ranked=n_best > 1)
+    most = piece_size(BATCH_TOKENS // beam) // SMALLER
+
+    def answer(part: Sequence[str]) -> list[list[dict[str, Any]]]:
+        answers = pipe.hypotheses(part, **ways)
+        for one in (one for each in answers for one in each if alignment):
             one["alignment"] = one["alignment"] and one["alignment"].plain()
-        found += part
-        if to is None and not as_json:
-            for number, each in enumerate(part, start=start + 1):
-                for rank, one in enumerate(each, start=1):
-                    place = f"{number}\t{rank}\t" if several and n_best > 1 else ""
-                    emit({}, False, _lines(one, place, scores, several))
-        if len(texts) > BLOCK:
-            progress.say(f"{len(found):,} of {len(texts):,} texts")
-    if to is not None:
-        write_output(to, _table(texts, rows, found, to, n_best > 1))
-    if to is None and not as_json:
-        return
+        return answers
+
+    def shown(start: int, answers: Sequence[list[dict[str, Any]]]) -> Iterator[str]:
+        for number, each in enumerate(answers, start=start + 1):
+            for rank, one in enumerate(each, start=1):
+                place = f"{number}\t{rank}\t" if several and n_best > 1 else ""
+                yield from _lines(one, place, scores, several)
+
+    with contextlib.ExitStack() as stack:
+        output = None
+        if to is not None:
+            languages = {"source": source_language, "target": target_language}
+            asked = asked_for("translate", run, to, texts, rows, most=most, as_json=as_json, **ways, **languages)
+            output = stack.enter_context(OutputFile(to, asked, table.header()))
+        found = give_answers(
+            texts,
+            answer,
+            most=most,
+            output=output,
+            as_json=as_json,
+            progress=shown_to(quiet),
+            written=table.written,
+            shown=shown,
+        )
+        if output is not None:
+            output.finish()
     whole = scores or alignment
     results: list[Any] = [each if n_best > 1 else each[0] if whole else each[0]["text"] for each in found]
-    answer = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
+    answers = {"task": pipe.task, "seconds": time.monotonic() - started, "results": results}
+    count = sum(n_best if text.strip() else 1 for text in texts)
     of = f"translations of {len(texts):,} texts" if n_best > 1 else "results"
-    emit(answer, as_json, [f"{sum(map(len, found)):,} {of} in {to}"])
+    emit(answers, as_json, [f"{count:,} {of} in {to}"] if to else [])
 
 
 def _check_lengths(pipe: Any, texts: list[str], argument: str, n_best: int) -> None:
@@ -119,25 +143,34 @@ def _lines(one: dict[str, Any], place: str, scores: bool, several: bool) -> list
     return lines
 
 
-def _table(
-    texts: list[str], rows: list[dict[str, str]] | None, found: list[list[dict[str, Any]]], to: str, ranked: bool
-) -> str:
-    """What is written: a line for each text, or one for each of its translations, and what else its table says of it.
+class _Table:
+    """A line for each text, or one for each of its translations, with the other columns of its table.
 
-    Several translations of a text are numbered: that of the text, and the rank.
+    Several translations of a text are numbered: the text by its number, and the translation by its rank.
     """
-    if to.endswith(".txt"):
-        return "".join(_in_one_line(each[0]["text"]) + "\n" for each in found)
-    answers: list[dict[str, Any]] = []
-    more_of = beside(rows, texts, ("number", "rank", "text", "translation", "score", "alignment"))
-    for number, (text, more, each) in enumerate(zip(texts, more_of, found, strict=True), start=1):
-        for rank, one in enumerate(each, start=1):
-            place = {"number": number, "rank": rank} if ranked else {}
-            answers.append({**place, "text": text, "translation": one["text"], **_but(one, "text"), **more})
-    if to.endswith(".jsonl"):
-        return as_jsonl(answers)
-    header = list(answers[0]) if answers else ["text", "translation", "score"]
-    return as_csv(header, ([*({**one, "score": f"{one['score']:.6f}"}).values()] for one in answers))
+
+    def __init__(self, texts: Sequence[str], rows: list[dict[str, str]] | None, to: str | None, *, ranked: bool):
+        self.texts, self.ending, self.ranked = texts, Path(to or "").suffix, ranked
+        self.columns = [*(["number", "rank"] if ranked else []), "text", "translation", "score"]
+        self.more = Beside(rows, texts, ("number", "rank", "text", "translation", "score", "alignment"))
+
+    def header(self) -> bytes:
+        """The names of the columns, where the file has them."""
+        return as_bytes(as_csv([[*self.columns, *self.more.header]])) if self.ending == ".csv" else b""
+
+    def written(self, start: int, found: Sequence[list[dict[str, Any]]]) -> bytes:
+        """Some translations as the file has them, from text number ``start`` on."""
+        if self.ending == ".txt":
+            return as_bytes("".join(_in_one_line(each[0]["text"]) + "\n" for each in found))
+        answers: list[dict[str, Any]] = []
+        for at, each in enumerate(found, start=start):
+            for rank, one in enumerate(each, start=1):
+                place = {"number": at + 1, "rank": rank} if self.ranked else {}
+                text = {"text": self.texts[at], "translation": one["text"]}
+                answers.append({**place, **text, **_but(one, "text"), **self.more.of(at)})
+        if self.ending == ".jsonl":
+            return as_bytes(as_jsonl(answers))
+        return as_bytes(as_csv([*({**one, "score": f"{one['score']:.6f}"}).values()] for one in answers))
 
 
 def _in_one_line(text: str) -> str:

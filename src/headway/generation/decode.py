@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from headway.forked import check_threads
 from headway.generation.sampling import Sampling, choose
 
 
@@ -42,6 +43,7 @@ def decode(
     forgotten and the rest read anew, so that no position is further than the model was trained for.  A row gets the
     same tokens whatever rows are beside it, but for rounding.
     """
+    check_threads()
     texts = [list(prompt) for prompt in prompts]
     if not all(texts):
         raise ValueError(f"prompt {[bool(text) for text in texts].index(False)} has no tokens: give at least one")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from headway.data.batches import length_batches
+from headway.forked import check_threads
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
 from headway.generation.decode import Model
@@ -34,6 +35,7 @@ def write_targets(
     A decoder goes on from the source itself.  ``most`` says how many tokens each target may have, its end among them;
     without it they may be as long as the model and the rules allow.
     """
+    check_threads()
     limits = [longest_target(model, rules, len(source)) for source in sources]
     if most is not None:
         limits = [min(pair) for pair in zip(limits, most, strict=True)]

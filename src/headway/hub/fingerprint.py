@@ -12,6 +12,9 @@ SAMPLE = 4096
 """Bytes read of each tensor."""
 LONGEST_HEADER = 1 << 27
 
+OF_THE_RUN = ("headway.json",)
+"""Files of a run directory that say nothing about what the model answers."""
+
 
 def fingerprint(directory: Path) -> str:
     """SHA-256 of ``config.json`` and of what the files of weights say they hold, in hexadecimal.
@@ -32,6 +35,25 @@ def fingerprint(directory: Path) -> str:
                         digest.update(block)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: cannot be read ({error}).") from None
+    return digest.hexdigest()
+
+
+def full_fingerprint(directory: Path) -> str:
+    """``fingerprint``, with the files of the tokenizer and of how to generate, and with the models in its folders.
+
+    Such as the members that answer together, or the last layers of a sentence encoder.
+    """
+    digest = hashlib.sha256(fingerprint(directory).encode())
+    folders = [path for path in sorted(directory.iterdir()) if (path / "config.json").is_file()]
+    for folder in (directory, *folders):
+        for path in sorted(folder.iterdir()):
+            if path.suffix in (".json", ".txt", ".model") and path.name not in OF_THE_RUN and path.is_file():
+                with open_regular(path) as file:
+                    digest.update(f"\n{path.relative_to(directory)}\n".encode())
+                    while block := file.read(1 << 20):
+                        digest.update(block)
+    for folder in folders:
+        digest.update(fingerprint(folder).encode())
     return digest.hexdigest()
 
 

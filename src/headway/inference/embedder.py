@@ -63,25 +63,37 @@ class Embedder:
         found = self._vectors(_texts(text)).numpy()
         return found[0] if isinstance(text, str) else found
 
-    def similarity(self, a: str | Sequence[str], b: str | Sequence[str] | None = None) -> np.ndarray:
-        """The cosine of every text of ``a`` with every one of ``b`` (by default ``a``): float32 (N, M)."""
-        first = _units(self._vectors(_texts(a)))
-        second = first if b is None else _units(self._vectors(_texts(b)))
+    def similarity(
+        self, a: str | Sequence[str] | np.ndarray, b: str | Sequence[str] | np.ndarray | None = None
+    ) -> np.ndarray:
+        """The cosine of every text of ``a`` with every one of ``b`` (by default ``a``): float32 (N, M).
+
+        Instead of texts each may be their vectors, (N, D), as a call gives them.
+        """
+        first = _units(self._given(a))
+        second = first if b is None else _units(self._given(b))
         return (first @ second.T).numpy()
 
-    def nearest(self, query: str | Sequence[str], texts: Sequence[str], k: int = 5) -> Any:
+    def nearest(
+        self, query: str | Sequence[str], texts: Sequence[str], k: int = 5, vectors: np.ndarray | None = None
+    ) -> Any:
         """The ``k`` of ``texts`` that are nearest to ``query``: [{"text", "score", "index"}, ...], best first.
 
-        ``score`` is the cosine and ``index`` the place in ``texts``.  A list of queries gives a list of such lists.
+        ``score`` is the cosine and ``index`` the place in ``texts``, whose ``vectors`` are computed unless they are
+        given.  A list of queries gives a list of such lists.
         """
         check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
         among = _texts(texts)
-        cosines = self.similarity(_texts(query), among)
+        cosines = self.similarity(_texts(query), among if vectors is None else vectors)
         results = []
         for row in cosines:
             order = np.argsort(-row, kind="stable")[:k].tolist()
             results.append([{"text": among[i], "score": float(row[i]), "index": i} for i in order])
         return results[0] if isinstance(query, str) else results
+
+    def _given(self, given: str | Sequence[str] | np.ndarray) -> Tensor:
+        """The vectors of texts, or those that were given."""
+        return torch.tensor(given) if isinstance(given, np.ndarray) else self._vectors(_texts(given))
 
     def _vectors(self, texts: list[str]) -> Tensor:
         """(N, D) float32, rows in the order of the texts."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headway.data.images import as_bytes, fitted, normalised, read_image
 from headway.errors import InputError
+from headway.forked import check_threads
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.inference.classifier import answers
 from headway.inference.together import tokens_at_once
@@ -48,6 +49,7 @@ class ImageClassifier:
     @torch.no_grad()
     def _logits(self, pictures: Sequence[Picture]) -> Iterator[Tensor]:
         """(B, C) of so many pictures at a time as are read together."""
+        check_threads()
         size = max(1, tokens_at_once(self.model.config) // self.model.config.max_length)
         for at in range(0, len(pictures), size):
             pixels = [self.pixels(pictures[number], number) for number in range(at, min(at + size, len(pictures)))]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.forked import check_threads
 from headway.hub.directory import load_model, model_config, read_json
 from headway.hub.download import locate
 from headway.hub.generation import TargetRules, target_rules
@@ -28,7 +29,12 @@ def load(path: str | Path) -> Pipeline:
     """The pipeline of a run directory, of a Hugging Face directory, or of an id of the hub.
 
     Raises InputError when there is none, when a file of it is damaged, or when its model answers no task known here.
+
+    The pipeline computes in several threads, which a child process made by ``os.fork`` does not have: there it would
+    wait forever, so it raises RuntimeError.  Make processes with ``multiprocessing.get_context("spawn")`` and load in
+    each, or fork first, or call ``torch.set_num_threads(1)`` in the child.
     """
+    check_threads()
     directory = locate(path).path
     if not directory.is_dir():
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")

@@ -62,6 +62,10 @@ class MaskFiller:
         """Whether a text has an open place."""
         return self._spellings.search(text) is not None
 
+    def count_open(self, text: str) -> int:
+        """How many open places a text has."""
+        return len(self._spellings.findall(text))
+
     def ids_of(self, text: str) -> list[int]:
         """The ids of a text, with or without open places, and the frame around them."""
         front, back = self._around

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import length_batches, pad
+from headway.forked import check_threads
 from headway.nn.threads import Threads
 
 CACHE = 4 << 20
@@ -33,6 +34,7 @@ def read_together(
     ``read`` is given those numbers, ids (B, T), and a mask (B, T), or None where all are tokens.  It is called in
     several threads at a time.
     """
+    check_threads()
     if not windows:
         return []
     groups = length_batches([len(window) for window in windows], tokens_at_once(config), 0, 0)

@@ -1,0 +1,102 @@
+"""Answers for many inputs, piece by piece: to a file, to standard output, or for one JSON object."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.cli.common import interruptible
+from headway.cli.output_file import OutputFile
+
+BATCHES = 16
+"""Batches for each thread in a piece.  With fewer, more of them are filled in part; with more, a kill loses more."""
+CHARACTERS = 4
+"""Of a token, about."""
+EVERY = 10.0
+"""Seconds between two lines that say how far it is."""
+
+
+def piece_size(tokens_at_once: int) -> int:
+    """How many characters are read before their answers are written, by the tokens that a batch holds."""
+    import torch
+
+    return CHARACTERS * BATCHES * torch.get_num_threads() * tokens_at_once
+
+
+def pieces(inputs: Sequence[Any], most: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of parts of the inputs, in their order: each the fewest that have ``most`` characters together."""
+    start = size = 0
+    for number, one in enumerate(inputs):
+        size += CHARACTERS + (len(one) if isinstance(one, str) else 0)
+        if size >= most:
+            yield start, number + 1
+            start, size = number + 1, 0
+    if start < len(inputs):
+        yield start, len(inputs)
+
+
+def give_answers(
+    inputs: Sequence[Any],
+    answer: Callable[[Sequence[Any]], Any],
+    *,
+    most: int,
+    output: OutputFile | None,
+    as_json: bool,
+    progress: Any,
+    written: Callable[[int, Sequence[Any]], bytes],
+    shown: Callable[[int, Sequence[Any]], Iterable[str]],
+) -> list[Any]:
+    """Answer the inputs in their order, and write or show each piece when it is answered.
+
+    ``answer`` gives an answer for each of some inputs; ``written`` and ``shown`` are given the number of the first
+    input, from 0, and the answers, and make of them what the file holds, or lines.  With ``as_json`` all answers come
+    back, those that ``output`` has from an earlier command too; otherwise none.
+    """
+    started, said = time.monotonic(), time.monotonic()
+    results: list[Any] = []
+    before = 0
+    if output is not None:
+        results, before = output.results, output.inputs
+        if before:
+            progress.say(f"{output.to}: going on after {before:,} of {len(inputs):,} inputs")
+    with interruptible() if output is not None else contextlib.nullcontext():
+        try:
+            for start, stop in pieces(inputs, most):
+                if stop <= before:
+                    continue
+                found = answer(inputs[start:stop])
+                if output is not None:
+                    output.add(written(start, found), stop, list(found) if as_json else None)
+                elif as_json:
+                    results += found
+                else:
+                    for line in shown(start, found):
+                        print(line)
+                if stop < len(inputs) and time.monotonic() - said >= EVERY:
+                    said = time.monotonic()
+                    left = (said - started) / (stop - before) * (len(inputs) - stop)
+                    progress.say(f"{stop:,} of {len(inputs):,} inputs, about {left:,.0f} s left")
+        except KeyboardInterrupt:
+            if output is None or not output.inputs:
+                raise
+            kept = f"the answers for {output.inputs:,} of {len(inputs):,} inputs are kept"
+            raise KeyboardInterrupt(f"stopped; {kept}, and the same command goes on with them") from None
+    return results
+
+
+def asked_for(
+    verb: str, run: str, to: str, inputs: Iterable[Any], rows: Iterable[Mapping[str, str]] | None, **options: Any
+) -> str:
+    """A name for all that the answers of a command depend on."""
+    import torch
+
+    from headway import __version__
+    from headway.data.cache import cache_key
+    from headway.hub.download import locate
+    from headway.hub.fingerprint import full_fingerprint
+
+    model = full_fingerprint(locate(run).path)
+    tables = (str(list(row.items())) for row in rows or ())
+    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), sorted(options.items()))
+    return cache_key(*kind, *inputs, "rows", *tables)

@@ -1,0 +1,203 @@
+"""A file of results that grows as answers come, and that the same command continues after a kill."""
+
+import contextlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError, RunFailed
+from headway.storage import flush, why_not
+
+FORMAT = 1
+SYNC = 5.0
+"""Seconds between two times that the results so far are flushed to the disk."""
+
+
+class OutputFile:
+    """The results for many inputs, in their order, at ``to``; the file has that name when all of them are there.
+
+    Until then they are in ``to``.part, and ``to``.journal says after each piece how many inputs are answered and what
+    the file holds so far: bytes and their CRC-32.  What a kill or a power failure left beyond that is cut off.
+    ``asked`` names all that the answers depend on; results of anything else are thrown away.  ``header`` comes before
+    the first answer.
+    """
+
+    def __init__(self, to: str | Path, asked: str, header: bytes = b""):
+        """Raises InputError when another command is writing the file, or when ``to``.part is none of ours."""
+        self.to, self.header = Path(to), header
+        self.part, self.journal = (self.to.with_name(f"{self.to.name}.{ending}") for ending in ("part", "journal"))
+        self.inputs = 0
+        """how many inputs are answered"""
+        self.results: list[Any] = []
+        """what was handed to ``add`` as results, those of earlier commands too"""
+        self._bytes = self._sum = 0
+        self._synced = time.monotonic()
+        self._descriptor = self._locked()
+        try:
+            with self._writing():
+                self._begin(asked)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "OutputFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def add(self, data: bytes, inputs: int, results: list[Any] | None = None) -> None:
+        """Write a piece, with which so many ``inputs`` are answered.  Raises RunFailed when that is impossible."""
+        with self._writing():
+            _write(self._descriptor, data)
+            if time.monotonic() - self._synced >= SYNC:
+                os.fsync(self._descriptor)
+                self._synced = time.monotonic()
+            self._bytes, self._sum = self._bytes + len(data), zlib.crc32(data, self._sum)
+            mark: dict[str, Any] = {"inputs": inputs, "bytes": self._bytes, "crc": self._sum}
+            if results is not None:
+                mark["results"] = results
+                self.results += results
+            self._note(mark)
+            self.inputs = inputs
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        with self._writing():
+            os.fsync(self._descriptor)
+            self.part.replace(self.to)
+            self.journal.unlink(missing_ok=True)
+            flush(self.to.parent)
+
+    def discard(self) -> None:
+        """Remove what was written: it was needed on the way only."""
+        for path in (self.part, self.journal):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Leave what is there for the same command to continue."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def read(self) -> bytes:
+        """All that was written."""
+        return self.part.read_bytes()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            kept = f" The answers for {self.inputs:,} inputs are kept; the same command goes on with them."
+            raise RunFailed(
+                f"{self.to}: cannot be written {why_not(self.to, error)}.{kept if self.inputs else ''}"
+            ) from None
+
+    def _locked(self) -> int:
+        """The part file, open, and locked for as long as this process has it open."""
+        while True:
+            try:
+                descriptor = os.open(self.part, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            except OSError as error:
+                raise InputError(f"{self.to}: cannot be written ({error.strerror or error}).") from None
+            try:
+                import fcntl
+
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise InputError(
+                    f"{self.to}: another command is writing it; wait for it, or name another file with --to."
+                ) from None
+            except (ImportError, OSError):  # a system, or a file system, without locks
+                pass
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), self.part.stat()):
+                    return descriptor
+            os.close(descriptor)  # another command has given it its name, or removed it, meanwhile
+
+    def _begin(self, asked: str) -> None:
+        """Continue after the last piece that is whole, or start over."""
+        head, marks, end = self._noted()
+        size = os.fstat(self._descriptor).st_size
+        if head is None and size:
+            raise InputError(f"{self.part}: is there and was not left by this command; remove or rename it.")
+        if head is not None and head.get("asked") == asked:
+            for mark, after in marks:
+                if not self._holds(mark):
+                    break
+                self.inputs, end = mark["inputs"], after
+                self._bytes, self._sum = mark["bytes"], mark["crc"]
+                self.results += mark.get("results", [])
+            if self._bytes:
+                os.truncate(self.journal, end)
+                os.ftruncate(self._descriptor, self._bytes)
+                os.lseek(self._descriptor, 0, os.SEEK_END)
+                return
+        os.ftruncate(self._descriptor, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        with self.journal.open("wb") as file:
+            file.write(_line({"headway": "results", "format": FORMAT, "asked": asked}))
+            file.flush()
+            os.fsync(file.fileno())
+        self.add(self.header, 0)
+
+    def _noted(self) -> tuple[dict[str, Any] | None, list[tuple[dict[str, Any], int]], int]:
+        """What the journal begins with, its other lines, each with the byte at which it ends, and that of the first.
+
+        It is read as far as its lines are whole.
+        """
+        found: list[tuple[dict[str, Any], int]] = []
+        at = 0
+        with contextlib.suppress(FileNotFoundError):
+            for line in self.journal.read_bytes().splitlines(keepends=True):
+                values = _values(line)
+                if values is None:
+                    break
+                at += len(line)
+                found.append((values, at))
+        if not found or found[0][0].get("format") != FORMAT:
+            return None, [], 0
+        return found[0][0], found[1:], found[0][1]
+
+    def _holds(self, mark: dict[str, Any]) -> bool:
+        """Whether the part file goes on as a line of the journal says."""
+        count, total = mark["bytes"] - self._bytes, self._sum
+        os.lseek(self._descriptor, self._bytes, os.SEEK_SET)
+        while count > 0:
+            data = os.read(self._descriptor, min(count, 1 << 20))
+            if not data:
+                return False
+            total, count = zlib.crc32(data, total), count - len(data)
+        return total == mark["crc"]
+
+    def _note(self, mark: dict[str, Any]) -> None:
+        descriptor = os.open(self.journal, os.O_WRONLY | os.O_APPEND)
+        try:
+            _write(descriptor, _line(mark))
+        finally:
+            os.close(descriptor)
+
+
+def _line(values: dict[str, Any]) -> bytes:
+    """A line of the journal, which begins with its own checksum."""
+    content = json.dumps(values).encode()
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def _values(line: bytes) -> dict[str, Any] | None:
+    """What a line of the journal says; None for one that is not whole."""
+    said, _, content = line.partition(b" ")
+    whole = content.endswith(b"\n") and said == b"%08x" % zlib.crc32(content[:-1])
+    return json.loads(content) if whole else None
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while len(rest):
+        rest = rest[os.write(descriptor, rest) :]

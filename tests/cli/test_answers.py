@@ -1,0 +1,262 @@
+"""Results in a file, written as they come: a killed command continues; two at once do not write the same file."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headway
+from headway.cli import answers, output_file
+from headway.cli.answers import pieces
+from headway.cli.output_file import OutputFile
+from headway.errors import InputError, RunFailed
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "old", "dogs", "great", "awful", "fine"]
+KILLED = """
+import os, signal
+from headway.cli import answers, output_file
+answers.piece_size = lambda tokens: 300
+for name in ("classify", "translate", "embed", "fill"):
+    __import__("headway.cli." + name)
+    __import__("sys").modules["headway.cli." + name].piece_size = lambda tokens: 300 * {larger}
+"""
+AT_PIECE = """
+write, calls = output_file._write, []
+def killing(descriptor, data):
+    calls.append(1)
+    if len(calls) == {call}:
+        write(descriptor, data[: len(data) * {part} // 3])
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(descriptor, data)
+output_file._write = killing
+"""
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """211 rows of a table, some with line ends and quotes."""
+    choose, path = random.Random(5), tmp_path_factory.mktemp("texts") / "texts.csv"
+    rows = [" ".join(choose.choices(WORDS, k=choose.randint(1, 13))) for _ in range(211)]
+    rows[7], rows[11] = 'two\nlines and a "quote"', "a, b"
+    lines = ("{},{}\n".format('"' + row.replace('"', '""') + '"', number) for number, row in enumerate(rows))
+    path.write_text("text,number\n" + "".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines with open places, and blank ones."""
+    path = tmp_path_factory.mktemp("masked") / "lines.txt"
+    path.write_text("".join("\n" if n % 17 == 3 else f"the [MASK] sat {n} [MASK]\n" for n in range(211)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory, tiny_options: dict[str, Any]) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    path = folder / "pairs.tsv"
+    path.write_text("source\ttarget\n" + "".join(f"{w} {v}\t{v} {w}\n" for w in WORDS for v in WORDS))
+    headway.train(path, out=folder / "run", task="translation", quiet=True, **{**tiny_options, "steps": 8})
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def encoder(corpus: Path, tmp_path_factory: pytest.TempPathFactory, tiny_options: dict[str, Any]) -> Path:
+    out = tmp_path_factory.mktemp("encoder") / "run"
+    headway.train(corpus, out=out, task="masked_lm", quiet=True, **{**tiny_options, "steps": 8})
+    return out
+
+
+@pytest.fixture(scope="module")
+def tiny_options() -> dict[str, Any]:
+    return {
+        **{"d_model": 16, "layers": 1, "heads": 2, "length": 32, "batch_tokens": 256},
+        **{"threads": 1, "precision": "float32"},
+    }
+
+
+COMMANDS = {
+    "classify csv": ("classify", "classifier", "texts", "out.csv"),
+    "classify jsonl": ("classify", "classifier", "texts", "out.jsonl", "--json"),
+    "translate txt": ("translate", "translator", "texts", "out.txt", "--beam", "2"),
+    "translate csv": ("translate", "translator", "texts", "out.csv", "--beam", "2", "--n-best", "2"),
+    "embed npy": ("embed", "encoder", "texts", "out.npy"),
+    "embed csv": ("embed", "encoder", "texts", "out.csv"),
+    "embed similarity": ("embed", "encoder", "texts", "out.npy", "--similarity"),
+    "embed nearest": ("embed", "encoder", "texts", "out.csv", "--nearest", "the cat"),
+    "fill csv": ("fill", "encoder", "masked", "out.csv"),
+    "fill jsonl": ("fill", "encoder", "masked", "out.jsonl"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_killed_continues_and_ends_as_one_left_alone(
+    name: str,
+    classifier_run: Path,
+    translator: Path,
+    encoder: Path,
+    texts: Path,
+    masked: Path,
+    forker: Any,
+    tmp_path: Path,
+):
+    """SIGKILL after half of the pieces, in the middle of a row, and in the middle of a line of the journal."""
+    verb, run, data, to, *more = COMMANDS[name]
+    places = {"classifier": classifier_run, "translator": translator, "encoder": encoder, "texts": texts}
+    places["masked"] = masked
+    script = KILLED.format(larger=4 if verb == "translate" else 1)
+    words = [verb, places[run], places[data], *more, "--threads", "1", "--to"]
+    (tmp_path / "alone").mkdir()
+    alone = forker(*words, tmp_path / "alone" / to, script=script)
+    assert alone.returncode == 0, alone.stderr
+    whole = (tmp_path / "alone" / to).read_bytes()
+    for call, part in ((12, 0), (7, 1), (8, 2), (5, 2)):  # data and lines of the journal take turns
+        killed = forker(*words, tmp_path / to, script=script + AT_PIECE.format(call=call, part=part))
+        assert killed.returncode == -signal.SIGKILL, (call, killed.stderr)
+        assert not (tmp_path / to).exists()
+    answered = "going on after"
+    again = forker(*words, tmp_path / to, script=script)
+    assert again.returncode == 0 and answered in again.stderr and "Traceback" not in again.stderr, again.stderr
+    assert (tmp_path / to).read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["alone", to])
+    if "--json" in more:
+        one, other = (json.loads(found.stdout.splitlines()[-1]) for found in (alone, again))
+        assert one["results"] == other["results"] and len(one["results"]) == 211
+
+
+def test_answers_do_not_depend_on_the_pieces(
+    classifier_run: Path, texts: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    from headway.cli import classify
+
+    found = []
+    for most in (1, 500, 10**9):
+        monkeypatch.setattr(classify, "piece_size", lambda tokens, most=most: most)
+        to = tmp_path / f"{most}.jsonl"
+        assert in_process("classify", classifier_run, texts, "--to", to)[0] == 0
+        rows = [json.loads(line) for line in to.read_text().splitlines()]
+        assert [row["number"] for row in rows] == [str(number) for number in range(211)]
+        found.append(np.array([list(row["scores"].values()) for row in rows]))
+    assert np.abs(found[0] - found[2]).max() < 1e-5 and np.abs(found[1] - found[2]).max() < 1e-5
+
+
+def test_what_is_of_other_texts_or_another_model_is_not_continued(
+    classifier_run: Path, texts: Path, tmp_path: Path, forker: Any
+):
+    script = KILLED.format(larger=1)
+    kill = script + AT_PIECE.format(call=12, part=0)
+    other = tmp_path / "other.csv"
+    other.write_text(texts.read_text().replace("two\nlines", "one\nline"), encoding="utf-8")
+    to, alone = tmp_path / "out.csv", tmp_path / "alone.csv"
+    assert forker("classify", classifier_run, other, "--to", alone, script=script).returncode == 0
+    assert forker("classify", classifier_run, texts, "--to", to, script=kill).returncode == -signal.SIGKILL
+    found = forker("classify", classifier_run, other, "--to", to, script=script)
+    assert found.returncode == 0 and "going on" not in found.stderr
+    assert to.read_bytes() == alone.read_bytes()
+    copy = tmp_path / "run"
+    copy.mkdir()
+    for path in classifier_run.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    assert forker("classify", copy, texts, "--to", to, script=kill).returncode == -signal.SIGKILL
+    config = json.loads((copy / "config.json").read_text())
+    config["id2label"] = {number: f"{label}!" for number, label in config["id2label"].items()}
+    config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
+    (copy / "config.json").write_text(json.dumps(config))
+    found = forker("classify", copy, texts, "--to", to, script=script)
+    assert found.returncode == 0 and "going on" not in found.stderr
+    assert to.read_text(encoding="utf-8").count("!") >= 211
+
+
+def test_two_commands_do_not_write_one_file(classifier_run: Path, texts: Path, tmp_path: Path, in_process: Callable):
+    to = tmp_path / "out.csv"
+    with OutputFile(to, "another command") as held:
+        held.add(b"abc", 1)
+        status, out, err = in_process("classify", classifier_run, texts, "--to", to)
+        assert status == 2 and out == "" and f"{to}: another command is writing it" in err
+        held.finish()
+    assert to.read_bytes() == b"abc" and in_process("classify", classifier_run, texts, "--to", to)[0] == 0
+    assert len(to.read_text().splitlines()) > 211
+
+
+def test_a_file_of_the_users_is_not_written_over(
+    classifier_run: Path, texts: Path, tmp_path: Path, in_process: Callable
+):
+    (tmp_path / "out.csv.part").write_text("mine")
+    status, _, err = in_process("classify", classifier_run, texts, "--to", tmp_path / "out.csv")
+    assert status == 2 and "out.csv.part: is there and was not left by this command" in err
+    assert (tmp_path / "out.csv.part").read_text() == "mine"
+
+
+def pieces_of(path: Path, until: int, crash: bool = True) -> None:
+    with OutputFile(path, "same", b"header\n") as output:
+        for number in range(output.inputs, until):
+            output.add(f"row {number}\n".encode(), number + 1)
+        if not crash:
+            output.finish()
+
+
+def test_every_damage_of_what_was_kept_is_found(tmp_path: Path):
+    """Any cut and any changed bit of the rows or of the journal: what remains is right, and the end is the same."""
+    to, choose = tmp_path / "out.csv", random.Random(3)
+    pieces_of(to, 9, crash=False)
+    whole = to.read_bytes()
+    pieces_of(to, 5)
+    kept = {path: path.read_bytes() for path in (tmp_path / "out.csv.part", tmp_path / "out.csv.journal")}
+    for path, content in kept.items():
+        damages = [content[:size] for size in range(len(content))]
+        for _ in range(60):
+            changed = bytearray(content)
+            changed[choose.randrange(len(content))] ^= 1 << choose.randrange(8)
+            damages.append(bytes(changed))
+        damages.append(content + b"more")
+        for damaged in damages:
+            for each, right in kept.items():
+                each.write_bytes(damaged if each == path else right)
+            try:
+                pieces_of(to, 9, crash=False)
+            except InputError as error:  # nothing says that these rows are ours
+                assert path.suffix == ".journal" and "remove or rename it" in str(error)
+                continue
+            assert to.read_bytes() == whole
+            to.unlink()
+
+
+def test_a_full_disk_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    honest = output_file._write
+
+    def full(descriptor: int, data: bytes) -> None:
+        if b"row 3" in data:
+            raise OSError(28, "No space left on device")
+        honest(descriptor, data)
+
+    monkeypatch.setattr(output_file, "_write", full)
+    with pytest.raises(RunFailed, match=r"out.csv: cannot be written \(No space left on device\).* 3 inputs are kept"):
+        pieces_of(tmp_path / "out.csv", 9)
+    monkeypatch.setattr(output_file, "_write", honest)
+    pieces_of(tmp_path / "out.csv", 9, crash=False)
+    assert (tmp_path / "out.csv").read_text() == "header\n" + "".join(f"row {n}\n" for n in range(9))
+
+
+def test_ctrl_c_says_what_is_kept(classifier_run: Path, texts: Path, tmp_path: Path):
+    script = KILLED.format(larger=1) + AT_PIECE.format(call=12, part=3).replace("SIGKILL", "SIGINT")
+    code = f"{script}\nfrom headway.cli.main import main\nmain()"
+    words = [sys.executable, "-c", code, "classify", classifier_run, texts, "--to", tmp_path / "out.csv"]
+    found = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, env={**os.environ})
+    assert found.returncode == 130 and "Traceback" not in found.stderr
+    assert "of 211 inputs are kept, and the same command goes on with them" in found.stderr
+
+
+def test_pieces():
+    assert list(pieces([], 10)) == []
+    assert list(pieces(["aaaaaa", "b", "", "cccccccccccc"], 10)) == [(0, 1), (1, 4)]
+    assert list(pieces([Path("a"), Path("b"), Path("c")], 1)) == [(0, 1), (1, 2), (2, 3)]
+    assert answers.piece_size(256) >= 16 * 256
