@@ -73,7 +73,7 @@ class TokenFile:
         whole = self._bytes(first * BLOCK, min(last * BLOCK, self._count * self.dtype.itemsize))
         damaged = first_damaged(whole, self._sums[first:last])
         if damaged is not None:
-            raise self._damaged(f"block {first + damaged:,} of {len(self._sums):,} is not as it was written")
+            raise self._damaged(f"block {first + damaged + 1:,} of {len(self._sums):,} is not as it was written")
         self._checked[first:last] = b"\1" * (last - first)
         return whole
 
