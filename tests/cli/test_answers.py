@@ -250,7 +250,7 @@ def test_ctrl_c_says_what_is_kept(classifier_run: Path, texts: Path, tmp_path: P
     script = KILLED.format(larger=1) + AT_PIECE.format(call=12, part=3).replace("SIGKILL", "SIGINT")
     code = f"{script}\nfrom headway.cli.main import main\nmain()"
     words = [sys.executable, "-c", code, "classify", classifier_run, texts, "--to", tmp_path / "out.csv"]
-    found = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120, env={**os.environ})
+    found = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=900, env={**os.environ})
     assert found.returncode == 130 and "Traceback" not in found.stderr
     assert "of 211 inputs are kept, and the same command goes on with them" in found.stderr
 

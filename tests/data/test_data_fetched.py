@@ -108,6 +108,22 @@ def test_a_data_set_is_written_to_the_cache_once_and_trained_on_as_parquet(hub: 
     assert default_out(["org/reviews@main:test"]) == Path("runs/reviews")
 
 
+def test_a_damaged_file_of_the_cache_is_written_again(hub: Path):
+    add(hub, "org/damaged", "train", 90, labels=True)
+    (path,) = fetched(["org/damaged"])
+    whole = Path(path).read_bytes()
+    record = Path(path).with_suffix(".json")
+    for damaged, at in ((Path(path), len(whole) // 2), (Path(path), len(whole) - 1), (record, 20)):
+        content = bytearray(damaged.read_bytes())
+        content[at] ^= 4
+        damaged.write_bytes(content)
+        with pytest.warns(UserWarning, match="this file of the cache is damaged; it is thrown away and made again"):
+            assert fetched(["org/damaged"]) == [path]
+        assert Path(path).read_bytes() == whole
+    record.unlink()  # as an earlier version left it
+    assert fetched(["org/damaged"]) == [path] and record.exists()
+
+
 def test_a_data_set_is_streamed_from_where_it_is(hub: Path, tmp_path: Path, tiny: dict):
     add(hub, "org/text", "train", 70, files=2)
     run = headway.train("org/text", out=tmp_path / "run", stream=True, quiet=True, evaluations=1, **tiny)

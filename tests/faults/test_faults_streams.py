@@ -66,12 +66,12 @@ def test_closed_streams(closed: str, corpus: Path, lm_run: Path, tmp_path: Path)
     options = " ".join(words(TINY))
     module = f"{sys.executable} -m headway"
     train = f"{module} train {corpus} --out {tmp_path / 'run'} {options} {CLOSED[closed]}"
-    found = subprocess.run(["bash", "-c", train], capture_output=True, text=True, timeout=120)
+    found = subprocess.run(["bash", "-c", train], capture_output=True, text=True, timeout=900)
     assert found.returncode == 0 and "Traceback" not in found.stderr, found.stderr
     assert (tmp_path / "run" / "report.html").exists()
     assert bool(found.stdout) == (closed not in ("output", "all"))
     read = f"{module} generate {lm_run} - --max-tokens 3 {CLOSED[closed]}"
-    found = subprocess.run(["bash", "-c", read], input="the cat", capture_output=True, text=True, timeout=120)
+    found = subprocess.run(["bash", "-c", read], input="the cat", capture_output=True, text=True, timeout=900)
     assert "Traceback" not in found.stderr
     if closed in ("input", "all"):
         assert found.returncode == 2
@@ -84,7 +84,7 @@ def test_closed_streams(closed: str, corpus: Path, lm_run: Path, tmp_path: Path)
 
 def test_a_conversation_without_standard_input(lm_run: Path):
     talk = f"{sys.executable} -m headway generate {lm_run} --chat <&-"
-    found = subprocess.run(["bash", "-c", talk], capture_output=True, text=True, timeout=120)
+    found = subprocess.run(["bash", "-c", talk], capture_output=True, text=True, timeout=900)
     assert found.returncode == 2 and found.stderr.startswith("headway: ") and "Traceback" not in found.stderr
 
 

@@ -27,7 +27,7 @@ SAID = "this process was made by os.fork() after its parent had loaded a model"
 
 def ran(run: Path, threads: int, before: str, inside: str) -> str:
     words = [sys.executable, "-c", SCRIPT.format(before=before, inside=inside), run, threads]
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
