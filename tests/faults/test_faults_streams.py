@@ -116,8 +116,6 @@ def test_no_room_for_what_a_verb_writes_is_one_message(
         ["attention", lm_run, "the cat sat", "--out", tmp_path / "page.html"],
         ["classify", classifier_run, rows, "--to", tmp_path / "out.csv"],
         ["export", lm_run, "--to", "hf", "--out", tmp_path / "hf"],
-        ["compare", rows, "--models", "linear,transformer", "--time", "10s", "--out", tmp_path / "compared"],
-        ["demo", "--time", "20s", "--out", tmp_path / "demo"],
     ):
         found = forker(*command, script=LIMITED)
         assert found.returncode in (1, 2) and "Traceback" not in found.stderr, (command, found.stderr)
