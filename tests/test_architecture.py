@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
@@ -27,6 +28,25 @@ def test_every_room_of_the_picture_is_named_on_the_page():
     for layer in drawn["layers"]:
         assert f"`{layer}" in page, f"docs/architecture.md does not say what {layer} is"
         assert f">{layer}<" in svg
+
+
+def test_the_picture_is_readable():
+    """No word is smaller than 14 of the 880 pixels that a page shows, leaves the picture, or meets another."""
+    svg = (PICTURES / "house.svg").read_text(encoding="utf-8")
+    wide, high = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())
+    assert wide <= 900
+    taken: list[tuple[float, float, float, float]] = []
+    for attributes, inner in re.findall(r"<text ([^>]*)>(.*?)</text>", svg):
+        x, y = (float(re.search(rf'\b{name}="([\d.]+)"', attributes)[1]) for name in "xy")
+        found = re.search(r'font-size="([\d.]+)"', attributes)
+        size, words = float(found[1]) if found else 15.0, re.sub(r"</?tspan[^>]*>", " ", inner).strip()
+        wider = 0.62 if "bold" in attributes else 0.49  # of an em, about what a letter takes on average in Helvetica
+        box = (x, y - 0.8 * size, x + wider * size * len(words), y + 0.25 * size)
+        assert size >= 14 and box[2] <= wide and box[1] >= 0 and box[3] <= high, words
+        for left, top, right, bottom in taken:
+            assert box[2] <= left or right <= box[0] or box[3] <= top or bottom <= box[1], words
+        taken.append(box)
+    assert len(taken) > 20
 
 
 def test_every_arrow_points_to_an_earlier_layer():

@@ -1,5 +1,6 @@
 """What the pages say is run: every Python block, the README's commands, the examples, the small benchmarks."""
 
+import importlib
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 import traceback
 from pathlib import Path
 
@@ -94,6 +96,101 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)", text_of(page)):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+SOURCE = ROOT / "src" / "headway"
+MODULES = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
+FILES = {
+    "json",
+    "jsonl",
+    "html",
+    "txt",
+    "csv",
+    "tsv",
+    "py",
+    "md",
+    "svg",
+    "png",
+    "npz",
+    "db",
+    "safetensors",
+    "gz",
+    "en",
+    "de",
+}
+
+
+def missing(named_things):
+    """Those of dotted names such as ``presets.ROW_EPOCHS`` that begin with a module of ours and do not exist."""
+    for name in named_things:
+        words = name.removeprefix("headway.").split(".")
+        for n in range(1, len(words)):
+            prefix, attributes = ".".join(words[:n]), words[n:]
+            modules = [one for one in MODULES if f".{one}".endswith(f".{prefix}")]
+            found = [importlib.import_module(f"headway.{one}") for one in modules]
+            if modules and attributes[0] not in FILES and ".".join(words) not in MODULES:
+                if not any(_has(module, attributes) for module in found):
+                    deeper = ".".join(words[: n + 1])
+                    if not any(f".{one}".endswith(f".{deeper}") for one in MODULES):
+                        yield name
+                break
+        else:
+            if len(words) == 2 and words[1].isupper():
+                yield name
+
+
+def _has(thing, attributes):
+    for attribute in attributes:
+        if not hasattr(thing, attribute):
+            return False
+        thing = getattr(thing, attribute)
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_name_of_a_module_exists(page):
+    named_things = re.findall(r"`([a-z_]+(?:\.[A-Za-z_][A-Za-z_0-9]*)+)(?:\([^`]*\))?`", text_of(page))
+    assert not list(missing(named_things))
+
+
+def test_every_constant_that_a_docstring_names_exists():
+    for path in MODULES.values():
+        named_things = re.findall(r"``([a-z_]+(?:\.[a-z_]+)*\.[A-Z][A-Z_0-9]+)``", path.read_text(encoding="utf-8"))
+        assert not list(missing(named_things)), path
+
+
+def test_nothing_is_promised_that_is_not_there():
+    """What says that Headway serves waits for the verb; an extra is declared when something imports it."""
+    from headway.cli.main import VERBS
+
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    said = [settings["project"]["description"], *(text_of(page) for page in PAGES)]
+    said += [path.read_text(encoding="utf-8") for path in (SOURCE / "__init__.py", SOURCE / "cli" / "main.py")]
+    assert ("serve" in VERBS) == any(re.search(r"runs? and serves? Transformers|headway serve", text) for text in said)
+    code = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    asked_for = {"track": "torch.utils.tensorboard"}
+    for extra, packages in settings["project"]["optional-dependencies"].items():
+        names = [re.split(r"[<>=\[]", package)[0].replace("-", "_") for package in packages]
+        known = [
+            asked_for.get(extra, {"pillow": "PIL", "prometheus_client": "prometheus_client"}.get(n, n)) for n in names
+        ]
+        used = [name for name in known if re.search(rf"(import|from) {re.escape(name)}\b|\"{re.escape(name)}\"", code)]
+        assert extra == "dev" or used, f"nothing imports what the extra {extra!r} brings"
+
+
+def test_scores_are_divided_by_the_root_of_d_k():
+    """K are the keys, so a formula that divides by √K says something else."""
+    shown = [*PAGES, *PICTURES, *(ROOT / "docs").rglob("*.py"), *SOURCE.rglob("*.py"), *SOURCE.rglob("*.js")]
+    wrong = re.compile(r"√ ?\(?K\b|sqrt\{K\}")
+    assert [path.name for path in shown if wrong.search(path.read_text(encoding="utf-8"))] == []
+    assert "√d_k" in text_of(ROOT / "docs" / "attention.md")
+
+
+def test_every_verb_is_on_a_page():
+    from headway.cli.main import VERBS
+
+    pages = "".join(text_of(page) for page in PAGES)
+    assert [verb for verb in VERBS if not re.search(rf"headway {verb}\b", pages)] == []
 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=named)

@@ -13,7 +13,7 @@ LAYERS = [
     *("nn", "models", "text", "hub", "data", "generation", "tasks", "training", "inference", "science"),
     *("reports", "serving", "cli"),
 ]
-GROUND = {"errors", "forked", "storage", "regular_file", "standard_streams", "strict_json"}
+GROUND = {"errors", "forked", "quantities", "storage", "regular_file", "standard_streams", "strict_json"}
 """Importable from everywhere but nn."""
 NN_MAY = {"concurrent", "contextlib", "threading", "torch", "math", "collections", "typing", "functools"}
 EXTRAS = {

@@ -4,19 +4,20 @@ python docs/pictures/house.py     writes house.svg and house.json beside this fi
 """
 
 import ast
+import html
 import json
 import sys
+import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src" / "headway"
+GROUND = ("errors", "forked", "quantities", "storage", "regular_file", "standard_streams", "strict_json")
 ORDER = (
-    *("errors", "forked", "storage", "regular_file", "standard_streams", "strict_json"),
-    *("nn", "models", "text", "hub", "data", "generation"),
+    *(*GROUND, "nn", "models", "text", "hub", "data", "generation"),
     *("tasks", "training", "inference", "science", "reports", "serving", "cli"),
 )
 """The layers from the ground up: each may import from those before it."""
-GROUND = ("errors", "forked", "storage", "regular_file", "standard_streams", "strict_json")
 
 
 def house(source: Path = SOURCE) -> dict[str, dict]:
@@ -52,66 +53,80 @@ def _targets(path: Path) -> list[str]:
     return found
 
 
-def draw(found: dict[str, dict], path: Path) -> None:
+WIDTH, ROOM, GAP, LEFT = 880, 58, 14, 190
+"""Pixels: of the picture, which pages show about as wide; the height of a room, between rooms, left of the rooms."""
+COLOURS = ("#0072b2", "#b06f00", "#00795a", "#c04f00", "#a3527e", "#2b7fb0", "#5c5c5c")
+LETTERS = 72
+"""In a line of 15 pixels, in the room that is left beside a layer's name."""
+
+
+def draw(found: dict[str, dict], path: Path, source: Path = SOURCE) -> None:
     """The rooms from top to bottom in the order of layers, arrows on their left, from the one that imports."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-
-    colours = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b6b6b")
-    names = list(found["layers"])
-    with plt.rc_context({"svg.hashsalt": "headway", "svg.fonttype": "none", "figure.facecolor": "white"}):
-        figure, axis = plt.subplots(figsize=(9.6, 0.62 * len(names) + 0.7), layout="constrained")
-        axis.set_xlim(-5.2, 18.5)
-        axis.set_ylim(-len(names) + 0.3, 1.05)
-        axis.axis("off")
-        place = {name: -i for i, name in enumerate(names)}
-        for name, y in place.items():
-            colour = colours[y % len(colours)]
-            room = FancyBboxPatch((0, y - 0.34), 18.2, 0.68, boxstyle="round,pad=0,rounding_size=0.12", zorder=3)
-            room.set(facecolor="white", edgecolor=colour, linewidth=1.8)
-            axis.add_patch(room)
-            axis.text(0.3, y, name, va="center", fontsize=11, fontweight="bold", color="#222222", zorder=4)
-            for row, line in enumerate(lines := _wrapped(found["layers"][name], name)):
-                axis.text(3.6, y + 0.13 * (len(lines) - 1) - 0.26 * row, line, va="center", fontsize=7.5, zorder=4)
-        for key, count in found["imports"].items():
-            start, end = key.split(" > ")
-            if end in GROUND:
-                continue  # importable from everywhere; drawn they would hide the rest
-            down = place[start] < place[end]
-            arrow = FancyArrowPatch(
-                (0, place[start] + 0.08),
-                (0, place[end] - 0.08),
-                connectionstyle=f"arc3,rad={-0.42 if down else 0.42}",
-                arrowstyle="-|>",
-                mutation_scale=9,
-                linewidth=0.7 + 0.32 * count**0.75,
-                color=colours[place[end] % len(colours)],
-                alpha=0.75,
-                shrinkA=0,
-                shrinkB=0,
-            )
-            axis.add_patch(arrow)
-        note = "An arrow points to the layer imported from, in its colour; the more imports, the wider."
-        axis.text(-5.0, 0.85, note, fontsize=8.5, va="center")
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
-        plt.close(figure)
+    rooms = [name for name in found["layers"] if name not in GROUND]
+    ground = [name for name in found["layers"] if name in GROUND]
+    top = {name: 40 + (ROOM + GAP) * (i + 1) for i, name in enumerate(rooms)}
+    colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(rooms)}
+    height = 40 + (ROOM + GAP) * (len(rooms) + 1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        'font-family="Helvetica, Arial, sans-serif" font-size="15" fill="#222222">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        _text(8, 24, "An arrow points to the layer that is imported from, in its colour; the wider, the more imports."),
+        *_room(40, "#5c5c5c", "", ["importable from every layer but nn; those arrows are not drawn"], 0),
+    ]
+    names = "".join(f'<tspan dx="{14 * (i > 0)}">{name}</tspan>' for i, name in enumerate(ground))
+    parts.append(f'<text x="{LEFT + 14}" y="64" font-size="15" font-weight="bold">{names}</text>')
+    parts += [_arrow(key, count, top, colour) for key, count in found["imports"].items() if _drawn(key)]
+    for name in rooms:
+        parts += _room(top[name], colour[name], name, _lines(_said(source / name), LETTERS), len(found["layers"][name]))
+    path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")
 
 
-def _wrapped(modules: list[str], layer: str, width: int = 84) -> list[str]:
-    """Names in lines of at most ``width`` characters."""
-    if layer in GROUND:
-        return ["every layer but nn may import it; those arrows are not drawn"]
-    lines, line = [], ""
-    for i, name in enumerate(modules):
-        piece = name + (", " if i < len(modules) - 1 else "")
-        if len(line) + len(piece) > width:
-            lines.append(line)
-            line = ""
-        line += piece
-    return [*lines, line]
+def _drawn(key: str) -> bool:
+    """Whether an import is drawn: those of what is importable from everywhere would hide the rest."""
+    return not set(key.split(" > ")) & set(GROUND)
+
+
+def _text(x: float, y: float, words: str, more: str = "") -> str:
+    return f'<text x="{x:g}" y="{y:g}"{more}>{html.escape(words)}</text>'
+
+
+def _room(y: int, colour: str, name: str, lines: list[str], modules: int) -> list[str]:
+    """A layer: its name, what it is for, and how many modules it has."""
+    parts = [
+        f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - 6}" height="{ROOM}" rx="8" fill="white" stroke="{colour}" '
+        'stroke-width="2"/>'
+    ]
+    if name:
+        parts.append(_text(LEFT + 14, y + 26, name, ' font-size="18" font-weight="bold"'))
+        count = f"{modules} module{'s' * (modules > 1)}"
+        parts.append(_text(LEFT + 14, y + 46, count, ' font-size="14" fill="#555555"'))
+    x, first = (LEFT + 140, y + 25 + 10 * (len(lines) == 1)) if name else (LEFT + 14, y + 47)
+    return [*parts, *(_text(x, first + 20 * row, line) for row, line in enumerate(lines))]
+
+
+def _arrow(key: str, count: int, top: dict[str, int], colour: dict[str, str]) -> str:
+    """A curve from the middle of a room's left side to another room, farther out the farther away that is."""
+    start, end = key.split(" > ")
+    y0, y1 = top[start] + ROOM / 2 - 8, top[end] + ROOM / 2 + 8
+    rooms = abs(y1 - y0) / (ROOM + GAP)
+    out, width = LEFT - 20 - 22 * min(rooms, 10) ** 0.85, 1 + 0.45 * count**0.55
+    head = f"M{LEFT} {y1:g}l-11 -6v12z"
+    return (
+        f'<path d="M{LEFT} {y0:g}C{out:.1f} {y0:g} {out:.1f} {y1:g} {LEFT - 9} {y1:g}" fill="none" '
+        f'stroke="{colour[end]}" stroke-width="{width:.1f}" stroke-opacity="0.75"/>'
+        f'<path d="{head}" fill="{colour[end]}"/>'
+    )
+
+
+def _said(layer: Path) -> str:
+    """The first sentence of what a layer says of itself."""
+    said = ast.get_docstring(ast.parse((layer / "__init__.py").read_text(encoding="utf-8"))) or ""
+    return " ".join(said.split("\n\n")[0].split()).replace("``", "").partition(".  ")[0].removesuffix(".")
+
+
+def _lines(words: str, width: int) -> list[str]:
+    return textwrap.wrap(words, width)
 
 
 def main(folder: Path = HERE) -> None:

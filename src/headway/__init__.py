@@ -1,4 +1,4 @@
-"""Headway trains, runs and serves Transformers on your own file, on the computer you have.
+"""Headway trains and runs Transformers on your own file, on the computer you have.
 
 run = headway.train("reviews.csv", time="5m", out="runs/reviews")
 classify = headway.load("runs/reviews")

@@ -234,9 +234,11 @@ def test_stopped_where_the_best_evaluation_is_the_last(
 
 def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, Any]], None]) -> None:
     """Change a checkpoint and make its manifest agree."""
-    tensors, state = load_file(path / "tensors.safetensors"), json.loads((path / "state.json").read_text())
+    tensors = {name: value for part in path.glob("*.safetensors") for name, value in load_file(part).items()}
+    state = json.loads((path / "state.json").read_text())
     change(tensors, state)
-    save_file(tensors, path / "tensors.safetensors")
+    for name, part in checkpoint._files(tensors).items():
+        save_file(part, path / name)
     (path / "state.json").write_text(json.dumps(state))
     manifest = json.loads((path / "MANIFEST.json").read_text())
     manifest["files"] = {name: checkpoint._facts(path / name) for name in manifest["files"]}

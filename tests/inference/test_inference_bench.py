@@ -4,6 +4,8 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -152,3 +154,28 @@ def test_a_classifier_is_timed_reading_alone(classifier_run: Path, monkeypatch: 
     monkeypatch.setattr(bench, "BATCHES", (2,))
     monkeypatch.setattr(bench, "LEAST", 0.0)
     assert {row["kind"] for row in bench.speed(headway.load(classifier_run))} == {"read"}
+
+
+@pytest.mark.parametrize("slow", [0.05, 0.5, 40.0])
+def test_speed_ends_in_its_time_however_slow_the_model_is(slow: float, monkeypatch: pytest.MonkeyPatch):
+    """A clock that only calls move: each takes as long as its tokens."""
+    now = [0.0]
+
+    def took(model: Any, batch: int, length: int) -> Any:
+        def call() -> None:
+            now[0] += slow * batch * length / 32
+
+        return call
+
+    monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(bench, "_reading", took)
+    monkeypatch.setattr(bench, "peak_bytes", lambda call: call() or 7)
+    pipe = SimpleNamespace(model=Decoder(TransformerConfig(17, d_model=16, n_layers=1, n_heads=2, max_length=512)))
+    said: list[str] = []
+    progress = bench.Silent()
+    progress.say = said.append  # type: ignore[method-assign]
+    rows = bench.speed(pipe, limit=120.0, progress=progress)
+    assert rows and now[0] <= 120.0
+    assert bool(said) == (len(rows) < 9) and all(1 <= row["repeats"] <= bench.REPEATS for row in rows)
+    assert [row["length"] for row in rows] == sorted(row["length"] for row in rows)

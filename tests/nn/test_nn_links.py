@@ -88,7 +88,7 @@ def test_softmax_attention_needs_a_state_that_grows():
 
 
 def test_the_scale_keeps_scores_at_unit_size():
-    """Products of K independent unit numbers have variance K; dividing by √K keeps the softmax off its flat ends."""
+    """Products of K independent unit numbers have variance K; dividing by √d_k keeps the softmax off its flat ends."""
     torch.manual_seed(0)
     q, k = torch.randn(2, 1009, 64)
     assert float((q @ k.T / math.sqrt(64)).std()) == pytest.approx(1.0, abs=0.05)

@@ -96,7 +96,7 @@ def make(run: Path, info: object = None, log: list[dict[str, Any]] | None = None
     parser.close()
     assert parser.open == []
     assert not parser.tags & {"script", "img", "link", "iframe", "object", "image", "use"}
-    assert "http" not in page and "url(" not in page and "@import" not in page
+    assert "http:" not in page and "https:" not in page and "url(" not in page and "@import" not in page
     assert "nan" not in re.findall(r"[a-z]+", " ".join(re.findall(r'(?:points|[dxy]|c[xy])="([^"]*)"', page)).lower())
     assert len(page.encode()) < 300_000
     assert sorted(found.name for found in run.iterdir() if found.name.startswith(".")) == []
@@ -261,3 +261,68 @@ def test_rewriting_replaces_the_page(tmp_path: Path) -> None:
 def test_extreme_losses_still_give_a_chart(tmp_path: Path, losses: list[float]) -> None:
     log = [{"event": "step", "step": 2**n, "seconds": 0, "loss": loss} for n, loss in enumerate(losses)]
     assert "<polyline" in make(tmp_path, LANGUAGE_MODEL, log)
+
+
+def test_a_strict_policy_stands_before_anything_it_rules(tmp_path: Path) -> None:
+    page = make(tmp_path, CLASSIFICATION, steps(3))
+    [policy] = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["script-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert page.index("Content-Security-Policy") < page.index("<title>") < page.index("<style>")
+    assert "<script" not in page and not re.search(r"\son[a-z]+=", page)
+
+
+def of_classes(count: int) -> dict[str, Any]:
+    """A run of a classifier with so many classes."""
+    labels = [f"a label {number}" for number in range(count)]
+    matrix = [[(7 * i + j) % 3 + 50 * (i == j) for j in range(count)] for i in range(count)]
+    scores = {"precision": 0.5, "recall": 0.4, "f1": 0.3}
+    metrics = {"accuracy": 0.81234567, "confusion": matrix}
+    metrics["per_class"] = {name: {**scores, "support": sum(row)} for name, row in zip(labels, matrix, strict=True)}
+    data = {"inputs": ["a.csv"], "classes": {name: 100 + number for number, name in enumerate(labels)}}
+    return {"task": "classification", "labels": labels, "metrics": metrics, "data": data}
+
+
+@pytest.mark.parametrize("count", [2, 10, 14, 15, 60, 100, 101])
+def test_classes_have_their_sizes_and_the_matrix_fits(count: int, tmp_path: Path) -> None:
+    page = make(tmp_path, of_classes(count), steps(3))
+    said = text_of(page)
+    assert "101 (" in said and "held out" in said
+    assert ('class="confusion' in page) == (count <= 14)
+    assert ('class="map"' in page) == (14 < count <= 100)
+    assert ("most frequent confusions" in said) == (count > 14)
+    if 'class="map"' in page:
+        width = float(re.search(r'class="map" viewBox="0 0 ([\d.]+)', page)[1])
+        [(left, scale)] = re.findall(r"translate\((\d+) 18\) scale\(([\d.]+) 12\)", page)
+        cells = {(int(x), int(y)) for x, y in re.findall(r"M(\d+) (\d+)h1v1h-1z", page)}
+        assert width <= 720 and float(left) + float(scale) * count <= width + 1
+        assert cells == {(j, i) for i in range(count) for j in range(count) if (7 * i + j) % 3 or i == j}
+        assert f"a label {count - 1} {count}" in said, "every row has its name and the number of its column"
+
+
+def test_rows_are_shown_with_their_texts(tmp_path: Path) -> None:
+    row = {"text": "a\x1b[31m \u202eb\n<script>alert(1)</script> " + "x" * 400, "label": "<b>no</b>", "score": 0.98765}
+    row |= {"predicted": "y\x07es", "second": "<b>no</b>", "second_score": 0.0123}
+    near = {**row, "text": "neither here nor there", "score": 0.51}
+    shown = {"looked_at": 1000, "wrong": 17, "worst": [row], "boundary": [near]}
+    page = make(tmp_path, {**CLASSIFICATION, "shown": shown}, steps(3))
+    said = text_of(page)
+    assert "17 of 1,000 validation rows" in said and "neither here nor there" in said
+    assert "a[U+001B][31m [U+202E]b↵<script>alert(1)</script>" in said and "y[U+0007]es 0.988" in said
+    assert "x" * 200 in said and "x" * 300 not in said and "<script" not in page
+    assert not set(page) & {"\x1b", "\x07", "\u202e"}
+    for strange in ([], {"worst": 3}, {"looked_at": 1, "wrong": 1, "worst": [[], None, {"text": 5}]}, "no"):
+        make(tmp_path, {**CLASSIFICATION, "shown": strange}, steps(3))
+
+
+def test_without_steps_there_is_no_empty_plot(tmp_path: Path) -> None:
+    log = [{"event": "start"}, evaluation(0, val_loss=0.7, accuracy=0.75), {"event": "end", "step": 0}]
+    page = make(tmp_path, {**CLASSIFICATION, "steps": 0}, log)
+    assert "<svg" not in page and "fitted in one go" in text_of(page)
+
+
+def test_numbers_have_few_digits(tmp_path: Path) -> None:
+    strange = {"tokens_per_second": 12345678.9, "share": 0.1 + 0.2, "small": 1.23456789e-7, "parameters": 348_418}
+    said = text_of(make(tmp_path, {**CLASSIFICATION, "machine": strange}, steps(3)))
+    assert "12.346 M" in said and "0.3 " in said and "1.2346e-07" in said and "348,418" in said
+    assert not re.search(r"\d\.\d{6,}", said)

@@ -26,6 +26,7 @@ from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat_ids import encode_chat
 from headway.text.tokenizer import Tokenizer
 from headway.training import trainer
+from headway.training.checkpoint import newest_checkpoint
 from headway.training.recipes.dialogue import dialogue_examples
 
 TINY = {"steps": 8, "batch_tokens": 256, "threads": 1, "precision": "float32", "evaluations": 2, "quiet": True}
@@ -323,8 +324,7 @@ def test_from_a_base_whose_vocabulary_grows(talk: Path, tmp_path: Path):
     )
     assert torch.equal(before[: old.vocab_size], after[: old.vocab_size])
     assert not torch.equal(after[words.vocab_size - 1], after[words.vocab_size - 2]), "the new rows were trained"
-    [checkpoint] = (tmp_path / "run" / "checkpoints").iterdir()
-    tensors = load_file(checkpoint / "tensors.safetensors")
+    (tensors, _), _ = newest_checkpoint(tmp_path / "run" / "checkpoints")
     table = next(p for name, p in tensors.items() if name.startswith("model.") and "embedding" in name)
     assert len(table) == words.vocab_size - old.vocab_size
 

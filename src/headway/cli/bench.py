@@ -9,6 +9,7 @@ import click
 
 from headway.cli.common import emit, output_options, threads_option
 from headway.errors import InputError
+from headway.quantities import figure
 
 SAVING = 3.0
 """Seconds of ``--time`` that are kept for drawing and writing."""
@@ -19,7 +20,7 @@ SAVING = 3.0
 @click.option("--lengths", help="Draw the cost against these lengths, such as 128..8192 (doubling) or 128,300,1024.")
 @click.option("--widths", help="Draw the cost against these widths of the model, such as 64..512.")
 @click.option("--kinds", default="full,windowed,lstm", show_default=True, help="Of full, windowed, rnn, lstm, gru.")
-@click.option("--time", "limit", help="Time for the whole command, such as 90s or 5m; what takes longer is left out.")
+@click.option("--time", "limit", default="2m", show_default=True, help="Time for the whole command, such as 90s or 5m.")
 @click.option("--out", help="Folder for the results and pictures of --lengths and --widths.  [default: runs/bench]")
 @threads_option
 @output_options
@@ -28,12 +29,14 @@ def command(
     lengths: str | None,
     widths: str | None,
     kinds: str,
-    limit: str | None,
+    limit: str,
     out: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Measure how fast the model in RUN (a run, a Hugging Face directory or a hub id) reads and writes here.
+
+    Measurements are repeated as often as --time allows, and sizes that do not fit are left out.
 
     With --lengths or --widths, draw instead how time and memory of one forward pass grow, for models with attention
     to every key (full), to near ones (windowed) and for recurrent ones, and fit the exponents: new models with the
@@ -49,11 +52,12 @@ def command(
         )
     if out and not (lengths or widths):
         raise InputError("--out is for the curves of --lengths and --widths; speed alone is printed, or --json.")
-    left = None if limit is None else seconds(limit) - (clock.monotonic() - STARTED)
+    left = seconds(limit) - (clock.monotonic() - STARTED)
     progress = shown_to(quiet)
+    progress.say(f"this takes at most {limit} (--time to change); what does not fit is left out")
     try:
         if lengths or widths:
-            found = _curves(run, lengths, widths, kinds, None if left is None else left - SAVING, progress)
+            found = _curves(run, lengths, widths, kinds, left - SAVING, progress)
             found["out"] = str(_written(found, Path(out or "runs/bench")))
             lines = _curve_lines(found)
         else:
@@ -127,13 +131,15 @@ def _curves(
     return {"task": task, **found, **facts}
 
 
-def _speed(run: str, limit: float | None, progress: Any) -> dict[str, Any]:
+def _speed(run: str, limit: float, progress: Any) -> dict[str, Any]:
     from headway.inference.bench import speed
     from headway.inference.load import load
     from headway.training.run_directory import machine
 
+    began = clock.monotonic()
     pipe = load(run)
-    return {"task": pipe.task, "rows": speed(pipe, limit=limit, progress=progress), "machine": machine()}
+    left = limit - (clock.monotonic() - began)
+    return {"task": pipe.task, "rows": speed(pipe, limit=left, progress=progress), "machine": machine()}
 
 
 def _written(found: dict[str, Any], folder: Path) -> Path:
@@ -159,10 +165,10 @@ def _curve_lines(found: dict[str, Any]) -> list[str]:
         f"{'kind':12}{'length':>8}{'width':>7}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}"
     ]
     for row in found["rows"]:
-        times = "".join(f"{value:>11.5f}" for value in (row["seconds"], *row["spread"]))
+        times = "".join(f"{figure(value):>11}" for value in (row["seconds"], *row["spread"]))
         lines.append(
             f"{row['kind']:12}{row['length']:>8,}{row['width']:>7,}{times}"
-            f"{row['bytes'] / 1e6:>10.2f}{row['tokens_per_second']:>12,.0f}"
+            f"{figure(row['bytes'] / 1e6, 3):>10}{figure(row['tokens_per_second']):>12}"
         )
     lines.append("")
     lines += [fit_in_words(fit) for fit in found["fits"]]
@@ -183,14 +189,15 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     """ "full: time grows as T^1.53 [1.51, 1.55], memory as T^1.00 (FLOPs: T^1.60) over 512..8192"."""
     letter = "T" if fit["axis"] == "length" else "D"
     if fit["seconds"] is None:
-        return f"{fit['kind']}: no exponent in {letter}: fewer than two sizes take over {fit['floor_seconds']:.4f} s."
+        least = figure(fit["floor_seconds"], 3)
+        return f"{fit['kind']}: no exponent in {letter}: fewer than two sizes take over {least} s."
     low, high = fit["seconds"]["interval"]
     tops = fit["seconds"]["sizes"]
     words = f"{fit['kind']}: time grows as {letter}^{fit['seconds']['exponent']:.2f} [{low:.2f}, {high:.2f}]"
     words += f" ({fit['seconds']['last']:.2f} between the last two)" if len(tops) > 2 else ""
     words += f", memory as {letter}^{fit['bytes']['exponent']:.2f}" if fit["bytes"] else ""
     words += f" (FLOPs: {letter}^{fit['flops']['exponent']:.2f})" if fit["flops"] else ""
-    return f"{words} over {tops[0]:,}..{tops[-1]:,}, all that take over {fit['floor_seconds']:.4f} s."
+    return f"{words} over {tops[0]:,}..{tops[-1]:,}, all that take over {figure(fit['floor_seconds'], 3)} s."
 
 
 def _speed_lines(run: str, found: dict[str, Any]) -> list[str]:
@@ -200,9 +207,9 @@ def _speed_lines(run: str, found: dict[str, Any]) -> list[str]:
         f"{'':8}{'batch':>6}{'tokens':>8}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}",
     ]
     for row in found["rows"]:
-        times = "".join(f"{value:>11.5f}" for value in (row["seconds"], *row["spread"]))
+        times = "".join(f"{figure(value):>11}" for value in (row["seconds"], *row["spread"]))
         lines.append(
             f"{row['kind']:8}{row['batch']:>6}{row['length']:>8,}{times}"
-            f"{row['bytes'] / 1e6:>10.2f}{row['tokens_per_second']:>12,.0f}"
+            f"{figure(row['bytes'] / 1e6, 3):>10}{figure(row['tokens_per_second']):>12}"
         )
     return lines

@@ -6,23 +6,25 @@ from pathlib import Path
 import click
 
 from headway.cli.common import emit, interruptible, output_options
-from headway.errors import InputError
+
+TARGETS = {"hf": "a directory that transformers loads"}
+"""What a model can be exported to."""
 
 
 @click.command(short_help="Write a saved model for other programs, and prove that they read the same model.")
 @click.argument("run")
 @click.option(
     "--to",
-    "kind",
-    type=click.Choice(["hf", "onnx", "ctranslate2"]),
+    type=click.Choice(list(TARGETS)),
     default="hf",
     show_default=True,
-    help="hf: a directory that transformers loads.  The others are not there yet.",
+    help="; ".join(f"{name}: {text}" for name, text in TARGETS.items()) + ".",
+    expose_value=False,
 )
 @click.option("--out", help="The directory to write. [default: exports/ and the name of RUN]")
 @click.option("--allow-pickle", is_flag=True, help="Read weights of torch.save, if you trust whoever made them.")
 @output_options
-def command(run: str, kind: str, out: str | None, allow_pickle: bool, as_json: bool, quiet: bool) -> None:
+def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet: bool) -> None:
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) as a directory of its own.
 
     It holds config.json, model.safetensors, the tokenizer's files, generation_config.json and the names of labels;
@@ -31,8 +33,6 @@ def command(run: str, kind: str, out: str | None, allow_pickle: bool, as_json: b
     nothing is left there and the exit status is 1.
     """
     started = time.monotonic()
-    if kind != "hf":
-        raise InputError(f"--to {kind}: is not there yet; --to hf writes a directory that transformers loads.")
     from headway.inference.export import export
     from headway.inference.parity import BOUND, INPUTS, LINES
 

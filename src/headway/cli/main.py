@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from headway.cli.aliases import in_our_words
 from headway.standard_streams import OutputLost, guard_standard_streams
 
 STARTED = time.monotonic()
@@ -39,6 +40,7 @@ VERBS = {
     "attention": "Show who attends to whom in a saved model, as one page.",
     "verify": "Check that a saved model keeps its promises, on this machine.",
     "scale": "Train sizes of a language model, fit a scaling law and foretell a larger run.",
+    "clean": "Free the disk of what a run does not need.",
     "export": "Write a saved model for other programs, and prove that they read the same model.",
     "compare": "Train several kinds of model on your file, side by side.",
     "bench": "Measure how fast a model is here, and how its cost grows.",
@@ -63,7 +65,8 @@ class Verbs(click.Group):
             close = get_close_matches(args[0], VERBS, n=1)
             meant = f" Did you mean {close[0]!r}?" if close else f" There are {', '.join(VERBS)}."
             ctx.fail(f"there is no command {args[0]!r}.{meant}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, rest if command is None else in_our_words(command, rest)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

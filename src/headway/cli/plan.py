@@ -142,7 +142,10 @@ def lines(found: dict[str, Any]) -> list[str]:
         *([("  GB a second", f"{sent / 1e9 / layout['step_seconds']:,.1f}")] if sent else []),
     ]
     return [
-        *(f"{one['what']}: {one['value']} - {one['why']} ({one['option']} to change)" for one in found["decisions"]),
+        *(
+            f"{one['what']}: {one['value']} - {one['why']}" + f" ({one['option']} to change)" * bool(one["option"])
+            for one in found["decisions"]
+        ),
         f"{layout['parameters']:,} parameters: {model['d_model']:,} wide, {model['n_layers']} layers, "
         f"{model['n_heads']} heads, {model['vocab_size']:,} tokens known, sequences of {found['length']:,}",
         f"on {where}: {found['precision']} products, {found['optimizer']}{'' if count == 1 else ', ' + how}{again}",

@@ -180,6 +180,7 @@ def _of_text(
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, counted, decide, run_study
     from headway.training.config import TrainOptions, seconds
+    from headway.training.progress import duration
     from headway.training.trainer import Interrupted
 
     named = default_out(inputs)
@@ -187,6 +188,9 @@ def _of_text(
     chosen, limit = TrainOptions(**options), seconds(time)
     given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress}
     grid = decide(inputs, chosen, limit, started=started, **given)
+    progress.say(
+        f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training; {time} in all (--time to change)"
+    )
     for note in grid.notes:
         progress.say(note)
     end = started + limit - PROBING * len(names) * (len(grid.cells) + SNAPSHOTS)

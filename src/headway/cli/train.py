@@ -4,16 +4,19 @@ import contextlib
 import time as clock
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import click
 
+from headway.cli.aliases import our_name
 from headway.cli.common import emit, output_options
 from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.data.detect import IMAGES
 from headway.errors import InputError, RunFailed
+from headway.quantities import metric
 from headway.training.config import TrainOptions, flag
 
 
@@ -45,10 +48,13 @@ def _train(
     started: float,
     command_line: list[str],
 ) -> dict[str, Any]:
-    unknown = sorted(set(options) - {field.name for field in fields(TrainOptions)})
+    known = [field.name for field in fields(TrainOptions)]
+    options = {name if name in known else our_name(name): value for name, value in options.items()}
+    unknown = sorted(set(options) - set(known))
     if unknown:
-        known = ", ".join(field.name for field in fields(TrainOptions))
-        raise InputError(f"unknown options: {', '.join(unknown)}; known are {known}.")
+        close = get_close_matches(unknown[0], known, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
+        raise InputError(f"unknown options: {', '.join(unknown)}; {meant}")
     chosen = TrainOptions(**options)
     from headway.science.seeds import run_seeds
     from headway.training.memory import out_of_memory
@@ -122,7 +128,7 @@ USES = {
 def summary(result: dict[str, Any], verdict: str) -> list[str]:
     """What a person is told at the end."""
     names = ("bleu", "chrf", "mrr", "spearman", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
-    numbers = ", ".join(f"{name} {result[name]:.4f}" for name in names if result.get(name) is not None)
+    numbers = ", ".join(f"{name} {metric(result[name])}" for name in names if result.get(name) is not None)
     use = USES.get(result["task"], "generate")
     asked = "PICTURE" if result["task"] == IMAGES else '"..."'
     written = result.get("written")  # of the held-out pairs, as many as there was time for
@@ -130,7 +136,23 @@ def summary(result: dict[str, Any], verdict: str) -> list[str]:
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
         verdict,
+        *_disk(Path(result["out"])),
         f"saved in {result['out']}: report.html shows it; headway {use} {result['out']} {asked} uses it",
+    ]
+
+
+def _disk(run: Path) -> list[str]:
+    """What a run takes on disk."""
+    from headway.quantities import size
+    from headway.training.cleaning import sizes
+
+    found = sizes(run)
+    if not found.resume:
+        return [f"on disk: {size(found.total)}"] if found.total else []
+    more = f", {size(found.snapshots)} are snapshots" if found.snapshots else ""
+    return [
+        f"on disk: {size(found.use)} to use it, {size(found.resume)} to go on with it "
+        f"(`headway clean {run} --checkpoints` frees those){more}"
     ]
 
 

@@ -42,6 +42,8 @@ REPEATS = 5
 """Measurements of each case, when there is time."""
 LEAST = 0.02
 """Seconds that one measurement lasts at least; short calls are made several times."""
+MARGIN = 1.3
+"""How much longer than expected from smaller sizes a size may take."""
 FLOOR = 4
 """A size is part of a fit when its time is so many times that of a single token: below, the cost of calling counts."""
 BATCHES, LENGTHS, WRITTEN = (1, 8, 32), (32, 128, 512), 32
@@ -258,28 +260,29 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None
     if isinstance(pipe, Generator) and written > 0:
         rows += [("write", batch, written, _writing(pipe.model, batch, written)) for batch in BATCHES]
     found: list[dict[str, Any]] = []
-    longest = 0.0
+    each: dict[str, float] = {}  # seconds of a token, of each kind
+    rows.sort(key=lambda row: row[1] * row[2])
     for kind, batch, length, call in rows:
-        if end is not None and found and time.monotonic() + 4 * longest * REPEATS > end:
-            break
+        expected = MARGIN * each.get(kind, max(each.values(), default=0.0)) * batch * length
+        if end is not None and time.monotonic() + 2 * expected > end:  # one call to learn its memory, one timed
+            continue
         progress.phase(f"{kind}: {batch} x {length:,} tokens")
         peak = peak_bytes(call)
-        times = [seconds(call) for _ in range(REPEATS)]
-        longest = max(longest, *times)
+        times = [seconds(call)]
+        while len(times) < REPEATS and (end is None or time.monotonic() + len(rows) * max(LEAST, times[0]) < end):
+            times.append(seconds(call))
         middle = statistics.median(times)
+        each[kind] = middle / (batch * length)
         found.append(
             {
-                **{
-                    "kind": kind,
-                    "batch": batch,
-                    "length": length,
-                    "seconds": middle,
-                    "spread": [min(times), max(times)],
-                },
+                **{"kind": kind, "batch": batch, "length": length, "seconds": middle},
+                **{"spread": [min(times), max(times)], "repeats": len(times)},
                 **{"bytes": peak, "tokens_per_second": batch * length / middle},
             }
         )
-    return found
+    if left_out := len(rows) - len(found):
+        progress.warn(f"{left_out} of {len(rows)} sizes are left out for want of time (--time for more)")
+    return sorted(found, key=lambda row: (row["kind"], row["length"], row["batch"]))
 
 
 def _reading(model: nn.Module, batch: int, length: int) -> Callable[[], object]:

@@ -24,7 +24,7 @@ for more."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0):
-    """softmax(q kᵀ / √K) v by torch's fused kernel: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K).
+    """softmax(q kᵀ / √d_k) v by torch's fused kernel: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K).
 
     ``mask`` broadcasts to (B, H, T, S): bool, true = may attend, or float, added to the scores.  ``causal`` is the
     plain triangle without a mask tensor, for T = S alone.  ``attend_oracle`` is the same in plain arithmetic.
@@ -60,7 +60,7 @@ def attend_oracle(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, c
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-    """softmax(q kᵀ / √K) with minus infinity before the softmax wherever attention is forbidden: (B, H, T, S)."""
+    """softmax(q kᵀ / √d_k) with minus infinity before the softmax wherever attention is forbidden: (B, H, T, S)."""
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, H, T, S)
     if causal:
         triangle = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.reports.plots import count, legend_beside, line, logarithmic, plotted, round_ticks
-from headway.reports.style import CSS
+from headway.reports.style import CSS, POLICY
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
 from headway.science.recall import LETTERS
@@ -172,7 +172,7 @@ def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], f
     budget = f"matched by {found['match']}; {found['budget']} for each model, {found['trials']} trial(s)"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'{POLICY}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Comparison</title>\n<style>{CSS}{WIDE}</style>\n"
         f"</head>\n<body>\n<main>\n<h1>{escape(', '.join(row['model'] for row in rows))}</h1>\n"
         f'<p class="soft">{escape(budget)}</p>\n{said}\n{table(heads, cells, caption=caption)}\n{pictures}\n'

@@ -12,7 +12,12 @@ RISE = 1.02
 
 
 def learning(record: Record) -> Html:
-    """The section of the learning curves; empty before the first logged step."""
+    """The section of the learning curves; empty before the first logged step, and a sentence for a run without any."""
+    if not record.steps and (record.finished or record.info.get("steps") == 0) and len(record.evaluations) <= 1:
+        if not record.evaluations and not record.metrics:
+            return Html("")
+        said = "This model was fitted in one go, without training steps, so there are no curves."
+        return Html(f'<section><h2>How it learned</h2><p class="soft">{said}</p></section>')
     charts = [
         _titled("Loss", draw(_loss(record)), _notes(record)),
         _titled("Accuracy on the validation data", draw(_accuracy(record)), []),

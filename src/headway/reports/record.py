@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.reports.wording import mapping, number
+from headway.training.cleaning import Sizes, sizes
 from headway.training.log import read_log
 
 Point = tuple[float, float]
@@ -27,6 +28,8 @@ class Record:
     evaluations: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
     last_event: str = ""
+    sizes: Sizes | None = None
+    """what the run takes on disk, where that was looked at"""
 
     @property
     def task(self) -> str:
@@ -108,7 +111,7 @@ def read_record(run: Path) -> Record:
         elif isinstance(event, str) and event in LIFE:
             last_event = event
     steps, evaluations, samples = ([found[step] for step in sorted(found)] for found in by_step.values())
-    return Record(info, steps, evaluations, samples, last_event)
+    return Record(info, steps, evaluations, samples, last_event, sizes(run))
 
 
 def series(lines: list[dict[str, Any]], key: str) -> list[Point]:

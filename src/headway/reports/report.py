@@ -5,7 +5,7 @@ from pathlib import Path
 from headway.reports import sections
 from headway.reports.learning import learning
 from headway.reports.record import Record, read_record
-from headway.reports.style import CSS
+from headway.reports.style import CSS, POLICY
 from headway.reports.wording import escape
 from headway.storage import write_whole
 
@@ -32,10 +32,12 @@ def page(record: Record) -> str:
             learning(record),
             sections.against_baselines(record),
             sections.classes(record),
+            sections.telling(record),
             sections.samples(record),
             sections.decisions(record),
             sections.data(record),
             sections.model(record),
+            sections.disk(record),
             sections.machine(record),
             sections.command(record),
         )
@@ -43,7 +45,7 @@ def page(record: Record) -> str:
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'{POLICY}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(sections.title(record), 200)}</title>\n<style>{CSS}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n<footer>Made by Headway from headway.json and log.jsonl in this directory.</footer>\n"
         "</main>\n</body>\n</html>\n"

@@ -5,7 +5,7 @@ from pathlib import PurePath
 from typing import Any
 
 from headway.reports.record import Record
-from headway.reports.tables import comparison, confusion, facts, per_class, table
+from headway.reports.tables import comparison, confusion, facts, per_class, rows_of_text, table
 from headway.reports.verdict import uncertainty, verdict
 from headway.reports.wording import (
     METRICS,
@@ -90,11 +90,29 @@ def against_baselines(record: Record) -> Html:
 
 
 def classes(record: Record) -> Html:
-    """How each class fares and what is taken for what."""
-    metrics = record.metrics
+    """How large each class is and how it fares, and what is taken for what."""
+    metrics, sizes = record.metrics, mapping(mapping(record.info.get("data")).get("classes"))
     matrix = confusion(metrics.get("confusion"), record.info.get("labels"))
     mistakes = f"<h3>What is taken for what</h3>{matrix}" if matrix else ""
-    return _section("Class by class", per_class(metrics.get("per_class")) + mistakes)
+    return _section("Class by class", per_class(metrics.get("per_class"), sizes) + mistakes)
+
+
+def telling(record: Record) -> Html:
+    """The texts of the surest mistakes, and of those rows of which the model was least sure."""
+    found = mapping(record.info.get("shown"))
+    looked_at, wrong = number(found.get("looked_at")), number(found.get("wrong"))
+    if looked_at is None or wrong is None:
+        return Html("")
+    member = record.info.get("best_member")
+    of = f" Those of {show(member)}, the best of the classifiers that answer together." if member else ""
+    said = f"{wrong:,.0f} of {looked_at:,.0f} validation rows that were looked at are labelled wrong.{of}"
+    worst, near = (rows_of_text(found.get(name)) for name in ("worst", "boundary"))
+    parts = [f'<p class="soft">{escape(said)}</p>']
+    if worst:
+        parts.append(f"<h3>The surest mistakes</h3>{worst}")
+    if near:
+        parts.append(f"<h3>Nearest to the boundary</h3>{near}")
+    return _section("Texts to look at", "".join(parts))
 
 
 def samples(record: Record) -> Html:
@@ -127,12 +145,13 @@ def decisions(record: Record) -> Html:
 def data(record: Record) -> Html:
     """The files, what was read from them, and what was odd."""
     found = mapping(record.info.get("data"))
+    in_tables = {"inputs", "warnings"} | ({"classes"} if mapping(record.metrics.get("per_class")) else set())
     inputs = [_input_name(item) for item in listing(found.get("inputs"))]
     more = [f"and {len(inputs) - 8:,} more"] if len(inputs) > 8 else []
     pairs: list[tuple[object, object]] = []
     if inputs:
         pairs.append(("files" if len(inputs) > 1 else "file", ", ".join([*inputs[:8], *more])))
-    pairs += [(words(key), value) for key, value in found.items() if key not in {"inputs", "warnings"} and value]
+    pairs += [(words(key), value) for key, value in found.items() if key not in in_tables and value]
     if labels := listing(record.info.get("labels")):
         rest = [f"and {len(labels) - 12:,} more"] if len(labels) > 12 else []
         pairs.append(("labels", ", ".join([*(show(label) for label in labels[:12]), *rest])))
@@ -156,6 +175,21 @@ def model(record: Record) -> Html:
     if tokens and seconds:
         pairs.append(("speed", f"{tokens / seconds:,.0f} tokens a second, over the whole run"))
     return _section("The model", facts(pairs))
+
+
+def disk(record: Record) -> Html:
+    """What the run takes on disk, by what it is needed for."""
+    found = record.sizes
+    if found is None or not found.resume + found.snapshots:
+        return Html("")
+    pairs: list[tuple[object, object]] = [("to use the model", size(found.use))]
+    if found.resume:
+        clean = Html("<code>headway clean --checkpoints</code>")
+        pairs.append(("to go on with the run", Html(f"{size(found.resume)}, which {clean} frees")))
+    if found.snapshots:
+        clean = Html("<code>headway clean --snapshots</code>")
+        pairs.append(("snapshots", Html(f"{size(found.snapshots)}, which {clean} frees")))
+    return _section("On disk", facts([*pairs, ("in all", size(found.total))]))
 
 
 def machine(record: Record) -> Html:

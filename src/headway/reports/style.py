@@ -1,5 +1,11 @@
 """The style sheet of a report: light, dark and print, wide and narrow; the colours are those of Okabe and Ito."""
 
+POLICY = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'none'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">"
+)
+"""What a page without scripts may do: show itself, with its own styles and pictures that it holds."""
+
 CSS = """
 :root { color-scheme: light; --paper: #ffffff; --ink: #1d2126; --soft: #59616b; --rule: #d5dae0; --band: #f4f6f8;
   --training: #0072b2; --validation: #d55e00; --third: #009e73; --level: #4b535c; --shade: 0 114 178; --strength: .5; }
@@ -58,6 +64,15 @@ thead th { border-bottom: 2px solid var(--soft); font-size: .85rem; vertical-ali
 .confusion td { min-width: 3.6rem; background: rgb(var(--shade) / calc(var(--share) * var(--strength)));
   border: 1px solid var(--paper); }
 .confusion .right { outline: 2px solid var(--ink); outline-offset: -3px; font-weight: 600; }
+.many td { min-width: 2.2rem; padding: .3rem .35rem; font-size: .85rem; }
+.many thead th { min-width: 0; padding: .3rem .35rem; }
+.map { min-width: 40rem; }
+.map path { fill: rgb(var(--shade)); }
+.map .frame { fill: none; stroke: var(--rule); }
+.map text { font-size: 10px; }
+.map path.hit { fill: var(--third); }
+.texts td:first-child { width: 60%; white-space: pre-wrap; overflow-wrap: anywhere; }
+.texts td { vertical-align: top; }
 .confusion small { display: block; font-size: .75rem; font-weight: 400; }
 dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1rem; margin: .6rem 0; }
 dt { color: var(--soft); }

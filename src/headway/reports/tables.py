@@ -1,5 +1,6 @@
 """Tables of a report: plain ones, lists of facts, the classes and the confusion matrix."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,12 +17,19 @@ from headway.reports.wording import (
     mapping,
     metric_name,
     number,
+    short,
+    show,
+    visible,
 )
 
 MOST_CLASSES = 60
 """Rows of the table of classes."""
-LARGEST_MATRIX = 16
-"""Classes up to which the confusion matrix is drawn whole."""
+LARGEST_MATRIX = 14
+"""Classes up to which the confusion matrix is a table."""
+LARGEST_MAP = 100
+"""Classes up to which it is drawn."""
+LONGEST_TEXT = 300
+"""Characters shown of a text."""
 MOST_MISTAKES = 25
 SHARES_UP_TO = 8
 """Classes up to which a cell also says its share of the row."""
@@ -78,8 +86,8 @@ def comparison(metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Html
     return table(heads, body)
 
 
-def per_class(classes: object) -> Html:
-    """Precision, recall, F1 and support of each class; of many classes those with the lowest F1."""
+def per_class(classes: object, sizes: dict[str, Any]) -> Html:
+    """Size, precision, recall, F1 and held-out rows of each class; of many classes those with the lowest F1."""
     found = [(name, mapping(line)) for name, line in mapping(classes).items()]
     if not found:
         return Html("")
@@ -88,45 +96,106 @@ def per_class(classes: object) -> Html:
         found.sort(key=lambda pair: number(pair[1].get("f1")) or 0.0)
         note = f"The {MOST_CLASSES} of {len(found):,} classes with the lowest F1."
         found = found[:MOST_CLASSES]
-    rows = [
-        [
-            escape(name, 60),
-            *(decimal(line.get(key)) for key in ("precision", "recall", "f1")),
-            count(line.get("support")),
-        ]
-        for name, line in found
-    ]
-    return table(["class", "precision", "recall", "F1", "support"], rows, caption=note)
+    total = sum(number(size) or 0.0 for size in sizes.values())
+    rows = []
+    for name, line in found:
+        size = number(sizes.get(name))
+        shown = [] if not total else ["–" if size is None else f"{size:,.0f} ({size / total:.1%})"]
+        scores = [decimal(line.get(key)) for key in ("precision", "recall", "f1")]
+        rows.append([visible(name, 60), *shown, *scores, count(line.get("support"))])
+    heads = ["class", *(["all rows"] if total else []), "precision", "recall", "F1", "held out"]
+    return table(heads, rows, caption=note)
+
+
+def rows_of_text(rows: object) -> Html:
+    """Texts with their label and the two likeliest ones; empty without any."""
+    found = [mapping(row) for row in listing(rows)]
+    if not found:
+        return Html("")
+    body = "".join(
+        f'<tr><td dir="auto">{visible(show(row.get("text")), LONGEST_TEXT)}</td>'
+        f'<td dir="auto">{visible(show(row.get("label")), 60)}</td><td dir="auto">{_answer(row, "predicted", "score")}'
+        f"<br>{_answer(row, 'second', 'second_score')}</td></tr>"
+        for row in found
+    )
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("text", "label", "answers"))
+    return Html(
+        f'<div class="scroll"><table class="texts"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _answer(row: dict[str, Any], label: str, score: str) -> Html:
+    return Html(f"{visible(show(row.get(label)), 60)} {decimal(row.get(score))}")
 
 
 def confusion(matrix: object, labels: object) -> Html:
-    """The confusion matrix, or, of many classes, the most frequent confusions; empty where it is not square."""
+    """The confusion matrix: as a table of few classes, as a map of more, and of those the most frequent confusions.
+
+    Empty where it is not square.
+    """
     counts = [[int(number(cell) or 0) for cell in listing(row)] for row in listing(matrix)]
     size = len(counts)
     if not size or any(len(row) != size for row in counts):
         return Html("")
     given = listing(labels)
     names = [given[index] if index < len(given) else f"class {index}" for index in range(size)]
-    return _matrix(counts, names) if size <= LARGEST_MATRIX else _mistakes(counts, names)
+    if size <= LARGEST_MATRIX:
+        return _matrix(counts, names)
+    return Html((_map(counts, names) if size <= LARGEST_MAP else "") + _mistakes(counts, names))
 
 
 def _matrix(counts: list[list[int]], names: list[object]) -> Html:
-    heads = "".join(f'<th scope="col" dir="auto">{escape(name, 40)}</th>' for name in names)
+    """A table; of more than SHARES_UP_TO classes the columns have the numbers that stand before the rows' names."""
+    many = len(counts) > SHARES_UP_TO
+    shown = [visible(show(name), 40) for name in names]
+    heads = "".join(
+        f'<th scope="col" class="n" dir="auto">{index if many else name}</th>' for index, name in enumerate(shown, 1)
+    )
     rows = []
     for index, row in enumerate(counts):
         total = sum(row) or 1
         cells = []
         for other, cell in enumerate(row):
             share = cell / total
-            small = f"<small>{share:.0%}</small>" if len(counts) <= SHARES_UP_TO else ""
+            small = "" if many else f"<small>{share:.0%}</small>"
             right = " right" if index == other else ""
             cells.append(f'<td class="n{right}" style="--share:{share:.3f}">{cell:,}{small}</td>')
-        rows.append(f'<tr><th scope="row" dir="auto">{escape(names[index], 40)}</th>{"".join(cells)}</tr>')
+        name = f"{index + 1} {shown[index]}" if many else shown[index]
+        rows.append(f'<tr><th scope="row" dir="auto">{name}</th>{"".join(cells)}</tr>')
     return Html(
-        '<div class="scroll"><table class="confusion"><caption>Rows: the true class. Columns: the predicted class. '
-        "Shade: share of the row. Outlined: right.</caption>"
+        f'<div class="scroll"><table class="confusion{" many" if many else ""}"><caption>Rows: the true class. '
+        "Columns: the predicted class. Shade: share of the row. Outlined: right.</caption>"
         f'<thead><tr><th scope="col">true \\ predicted</th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody>'
         "</table></div>"
+    )
+
+
+def _map(counts: list[list[int]], names: list[object]) -> Html:
+    """A picture: a row for each true class and a column for each predicted one; the darker, the greater the share."""
+    left, high = 190, 12
+    wide = min(24.0, (720 - left) / len(counts))
+    width, height = left + wide * len(counts), 18 + high * len(counts)
+    parts = [f'<svg class="map" viewBox="0 0 {width:.0f} {height}" role="img" aria-label="The confusion matrix">']
+    for index in range(0, len(counts), 5):
+        x = left + wide * (index + 0.5)
+        parts.append(f'<text x="{x:.1f}" y="11" text-anchor="middle">{index + 1}</text>')
+    shades: dict[tuple[bool, int], list[str]] = {}
+    for index, row in enumerate(counts):
+        name, total = f"{short(show(names[index]), 26)} {index + 1}", sum(row) or 1
+        parts.append(f'<text x="{left - 5}" y="{18 + high * index + 9.5:.1f}" text-anchor="end">{visible(name)}</text>')
+        for other, cell in enumerate(row):
+            if cell:
+                shades.setdefault((index == other, math.ceil(8 * cell / total)), []).append(f"M{other} {index}h1v1h-1z")
+    parts.append(f'<g transform="translate({left} 18) scale({wide:.3f} {high})">')
+    for (right, shade), cells in sorted(shades.items()):
+        kind = ' class="hit"' if right else ""
+        parts.append(f'<path{kind} fill-opacity="{max(0.14, shade / 8):.2f}" d="{"".join(cells)}"/>')
+    frame = f'x="{left}" y="18" width="{wide * len(counts):.1f}" height="{height - 18}"'
+    parts.append(f'</g><rect class="frame" {frame}/></svg>')
+    note = "Rows: the true class. Columns: the predicted class, by the numbers of the rows. Shade: share of the row; "
+    return Html(
+        f'<p class="soft">{note}right answers are on the diagonal, in another colour.</p>'
+        f'<div class="scroll">{"".join(parts)}</div>'
     )
 
 
@@ -139,7 +208,12 @@ def _mistakes(counts: list[list[int]], names: list[object]) -> Html:
     ]
     wrong.sort(key=lambda mistake: (-mistake[0], mistake[1], mistake[2]))
     rows = [
-        [escape(names[index], 60), escape(names[other], 60), f"{cell:,}", f"{cell / sum(counts[index]):.0%}"]
+        [
+            visible(show(names[index]), 60),
+            visible(show(names[other]), 60),
+            f"{cell:,}",
+            f"{cell / sum(counts[index]):.0%}",
+        ]
         for cell, index, other in wrong[:MOST_MISTAKES]
     ]
     caption = f"The most frequent confusions among {len(counts):,} classes."

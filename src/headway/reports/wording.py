@@ -2,13 +2,19 @@
 
 import html
 import json
-import math
 import re
+import unicodedata
 from typing import Any
+
+from headway import quantities
+from headway.quantities import size as size
 
 UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 LONGEST = 500
 """Characters shown of one value."""
+
+JOINERS = "\u200c\u200d"
+"""Characters without a shape of their own that scripts and emoji need between others."""
 
 METRICS = {
     "accuracy": "accuracy",
@@ -54,10 +60,21 @@ def escape(value: object, longest: int = LONGEST) -> Html:
     if isinstance(value, Html):
         return value
     text = show(value)
-    if len(text) > longest:
-        text = text[: longest - 1] + "…"
-    text = UNSAFE.sub("\ufffd", text.encode("utf-8", "replace").decode("utf-8"))
+    text = UNSAFE.sub("\ufffd", short(text, longest).encode("utf-8", "replace").decode("utf-8"))
     return Html(html.escape(text))
+
+
+def visible(text: str, longest: int = LONGEST) -> Html:
+    """A text of the data as HTML, cut to a length; control characters, and those that turn a line round, are shown."""
+    return escape("".join(_seen(letter) for letter in short(text, longest)), 12 * longest)
+
+
+def _seen(letter: str) -> str:
+    """A character as a page can show it: the end of a line as an arrow, one without a shape of its own by number."""
+    if letter == "\n":
+        return "↵"
+    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
+    return f"[U+{ord(letter):04X}]" if hidden else letter
 
 
 def show(value: object) -> str:
@@ -71,7 +88,7 @@ def show(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.6g}" if math.isfinite(value) else "not a number"
+        return quantities.figure(value, 5)
     if isinstance(value, list | tuple):
         return ", ".join(show(part) for part in value)
     if isinstance(value, dict):
@@ -113,30 +130,15 @@ def decimal(value: Any, places: int = 3) -> str:
     found = number(value)
     if found is None:
         return "–"
-    if abs(found) >= 1e6:
-        return f"{found:.3g}"
     if abs(found) >= 100:
-        return f"{found:,.0f}" if abs(found) >= 1000 else f"{found:.1f}"
+        return quantities.figure(found, 5 if abs(found) >= 1000 else 4)
     return f"{found:.{places}f}"
 
 
 def count(value: Any) -> str:
     """A count in short: 878, 40,960, 1.79 M, 3.2 G."""
     found = number(value)
-    if found is None:
-        return "–"
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if abs(found) >= size:
-            return f"{found / size:.3g} {unit}"
-    return f"{found:,.0f}"
-
-
-def size(count_of_bytes: float) -> str:
-    """Bytes in kB, MB or GB."""
-    for unit_size, unit in ((1e9, "GB"), (1e6, "MB")):
-        if count_of_bytes >= unit_size:
-            return f"{count_of_bytes / unit_size:.3g} {unit}"
-    return f"{count_of_bytes / 1e3:.3g} kB"
+    return "–" if found is None else quantities.count(found)
 
 
 def duration(seconds: float) -> str:
@@ -167,4 +169,9 @@ def short_name(name: object, longest: int = 32) -> str:
     """A baseline's name without its details: "linear model on word n-grams" becomes "linear model"."""
     text = re.split(r" on | over | with |[(,:;]", show(name), maxsplit=1)[0].strip() or show(name)
     text = text.removesuffix(" baseline")
+    return short(text, longest)
+
+
+def short(text: str, longest: int) -> str:
+    """A text of at most ``longest`` characters; what was cut off is an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

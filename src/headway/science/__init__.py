@@ -1,1 +1,1 @@
-"""Runs set beside each other."""
+"""Several runs compared, and what follows from them."""

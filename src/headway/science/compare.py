@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headway import quantities
 from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.table import Table
@@ -37,7 +38,7 @@ from headway.storage import write_json, write_whole
 from headway.tasks.bleu import MISSING, bleu_scores
 from headway.training.config import TrainOptions, check_for_task, flag, seconds
 from headway.training.prepare import COLUMNS, read_input
-from headway.training.progress import Silent
+from headway.training.progress import Silent, duration
 from headway.training.session import validation_input
 
 QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accuracy", 1), "translation": ("chrf", 1)}
@@ -129,6 +130,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
     held_out = validation_input(contest.validation, chosen, found)
     _check(contest, models, chosen, source, found)
     _remember(contest, out)
+    progress.say(_duration(contest, len(models)))
     texts = list(_texts(contest, found, source))[:SAMPLE]
     rows: list[dict[str, Any]] = []
     first: dict[str, Any] | None = None
@@ -203,7 +205,7 @@ def _row(
             rate = facts["plan"]["learning_rate"]
         value = facts["metrics"].get(metric)
         tried.append((sign * value if value is not None else -math.inf, options, facts, path))
-        say(f"{model.name}, trial {number + 1}: {_said(options)}{metric} {value}")
+        say(f"{model.name}, trial {number + 1}: {_said(options)}{metric} {_figure(value)}")
     _, options, facts, path = max(tried, key=lambda one: one[0])
     finished = [(facts, path)]
     for number in range(1, contest.seeds):
@@ -332,6 +334,18 @@ def _texts(contest: Contest, found: Any, source: Any) -> list[str]:
         return [text for text in source.column(found.text_column)[: 4 * SAMPLE] if text.strip()]
     chunk = next(source.chunks())[0]
     return [line for line in chunk.splitlines() if len(line.strip()) > 20][: 4 * SAMPLE] or [chunk[:80]]
+
+
+def _duration(contest: Contest, count: int) -> str:
+    """How long the comparison takes at most, where the first model's time bounds the others."""
+    whole = duration(count * seconds(contest.time))
+    said = f"{count} models with {contest.time} each (--time to change): about {whole}, and measurements after it"
+    return said if contest.match != "tokens" else f"{said}; at equal tokens a slower model than the first takes longer"
+
+
+def _figure(value: float | None) -> str:
+    """A metric for a person."""
+    return "not measured" if value is None else quantities.metric(value)
 
 
 def _said(options: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.storage import write_whole
 
-LEFT = ("checkpoints", "report.html", "headway.json")
+LEFT = ("checkpoints", "adapted", "snapshots", "report.html", "headway.json")
 """What is not copied: a copy cannot be resumed, and says itself what it is."""
 
 

@@ -64,6 +64,8 @@ def tune(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("tune is for one process; start it without torchrun.")
     whole = None if options.steps is not None else options.time or DEFAULT_TIME
+    if whole is not None:
+        progress.say(f"up to {trials} trials in {whole} together (--trials, --time to change)")
     check_installed()
     run = RunDirectory(out)
     copied = _copied_before(run)

@@ -1,1 +1,1 @@
-"""What a model is trained for: ``loss(model, batch) -> (sum, count)``, metrics, and the baselines to be ahead of."""
+"""What a model is trained for: ``loss(model, batch) -> (sum, count)``, metrics, and the baselines to beat."""

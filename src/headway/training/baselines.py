@@ -78,8 +78,10 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
         )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
     size = f"{count / 1e6:.2f} M parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
+    width = "--d-model" if options.match_parameters is None else "--match-parameters"
+    change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
     decisions = [
-        asdict(Decision("model", size, why, "--d-model, --layers, --length")),
+        asdict(Decision("model", size, why, change)),
         asdict(
             Decision("format", f"headway-{kind}", "no Hugging Face class is like it: Headway alone reads it", "--model")
         ),

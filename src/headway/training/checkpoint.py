@@ -1,8 +1,10 @@
 """Checkpoints: everything an exact resume needs, committed as a whole, without pickle.
 
-A checkpoint is a directory ``step-N``: tensors in ``tensors.safetensors``, all else in ``state.json``, and last a
-``MANIFEST.json`` with the size and SHA-256 of both.  It is written beside its place, flushed to disk and renamed, so a
-directory of that name is whole; the newest one is computed by checking, never pointed to.
+A checkpoint is a directory ``step-N``: tensors in ``model.safetensors``, ``best.safetensors``, ``average.safetensors``
+and, all others, ``tensors.safetensors``; all else in ``state.json``, and last a ``MANIFEST.json`` with the size and
+SHA-256 of each file.  It is written beside its place, flushed to disk and renamed, so a directory of that name is
+whole; the newest one is computed by checking, never pointed to.  What the saved model of a finished run holds too is
+not kept a second time (``training.kept_once``).
 """
 
 import contextlib
@@ -23,11 +25,14 @@ from torch.optim import Optimizer
 
 from headway.errors import InputError, RunFailed
 from headway.storage import flush, new_mode, why_not, write_json
+from headway.training.kept_once import ELSEWHERE, from_saved_model, problem_elsewhere
 from headway.training.ranks import Ranks
 
 FORMAT = 1
 KEPT = 2
 """How many checkpoints stay: the newest, and one in case it is lost."""
+WEIGHTS = ("model", "best", "average")
+"""The kinds of tensors that have a file of their own, each as large as the model."""
 
 
 class SaveFailed(RunFailed):
@@ -62,15 +67,30 @@ def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], stat
             directory.mkdir(parents=True, exist_ok=True)
             remove_leftovers(directory)
             beside.mkdir()
-            save_file(tensors, beside / "tensors.safetensors")
-            (beside / "tensors.safetensors").chmod(new_mode())
-            flush(beside / "tensors.safetensors")
+            for name, part in _files(tensors).items():
+                save_file(part, beside / name)
+                (beside / name).chmod(new_mode())
+                flush(beside / name)
             _commit(beside, place, step, state)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     remove_leftovers(directory)
-    return [old for _, old in list(_found(directory))[KEPT:] if not _removed(old)]
+    return remove_older(directory, KEPT)
+
+
+def remove_older(directory: Path, count: int = 1) -> list[Path]:
+    """Remove all checkpoints but the ``count`` newest; returns those that could not be removed."""
+    return [old for _, old in list(_found(directory))[count:] if not remove_checkpoint(old)]
+
+
+def _files(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors by the name of the file that holds them."""
+    files: dict[str, dict[str, Tensor]] = {"tensors.safetensors": {}}
+    for name, tensor in tensors.items():
+        kind = name.partition(".")[0]
+        files.setdefault(f"{kind if kind in WEIGHTS else 'tensors'}.safetensors", {})[name] = tensor
+    return files
 
 
 def size_of(tensors: dict[str, Tensor]) -> int:
@@ -83,7 +103,7 @@ def _aside(place: Path) -> Path:
     return place.with_name(f".{place.name}.{os.getpid()}.old.tmp")
 
 
-def _removed(old: Path) -> bool:
+def remove_checkpoint(old: Path) -> bool:
     """Remove a checkpoint, which is one to the last or not any more; whether that was possible."""
     try:
         aside = _aside(old)
@@ -118,8 +138,7 @@ def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: d
                 path.chmod(new_mode())
                 flush(path)
             _commit(beside, directory / f"step-{step}", step, state)
-            for _, old in list(_found(directory))[KEPT:]:
-                _removed(old)
+            remove_older(directory, KEPT)
         ranks.wait()
 
 
@@ -150,6 +169,11 @@ def newest_checkpoint(
             return (_tensors(path, model), state), problems
         problems.append(f"{path}: {problem}")
     return None, problems
+
+
+def newest(directory: Path) -> Path | None:
+    """The newest checkpoint, or None."""
+    return next((path for _, path in _found(directory)), None)
 
 
 def damaged(directory: Path) -> dict[Path, str | None]:
@@ -209,11 +233,14 @@ def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[
 
 
 def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
-    if (path / "tensors.safetensors").exists():
-        return load_file(path / "tensors.safetensors")
-    from headway.training.shard import load_parts
+    if not (path / "tensors.safetensors").exists():
+        from headway.training.shard import load_parts
 
-    return load_parts(path, model)
+        return load_parts(path, model)
+    manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
+    names = [name for name in manifest["files"] if name.endswith(".safetensors")]
+    found = {key: tensor for name in names for key, tensor in load_file(path / name).items()}
+    return found | from_saved_model(path, manifest.get(ELSEWHERE, {}))
 
 
 def _found(directory: Path) -> Iterator[tuple[int, Path]]:
@@ -241,6 +268,8 @@ def _problem(path: Path) -> str | None:
         for name, facts in manifest["files"].items():
             if _facts(path / name) != facts:
                 return f"{name} is not as its manifest says"
+        if problem := problem_elsewhere(path, manifest.get(ELSEWHERE, {})):
+            return problem
     except FileNotFoundError as error:
         return f"{Path(error.filename).name} is missing"
     except OSError as error:

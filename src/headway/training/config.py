@@ -67,7 +67,7 @@ class TrainOptions:
     accumulate: int = option(1, "batches for each step")
     grow_batch: int = option(1, "grow the batch to this many times its size in the course of training")
     optimizer: str | None = option(None, "how weights are changed", ("adam", "adamw", "muon"))
-    learning_rate: float | None = option(None, "highest learning rate")
+    learning_rate: float | None = option(None, "highest learning rate (or --lr)")
     weight_decay: float | None = option(None, "decay of matrices, per unit of learning rate")
     schedule: str | None = option(
         None,

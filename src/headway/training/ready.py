@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -13,6 +13,7 @@ from headway.data.detected import Detected
 from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.quantities import metric
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
@@ -25,6 +26,7 @@ from headway.training.progress import Silent
 from headway.training.recipes import Ingredients, Recipe, recipe_for
 from headway.training.resume import changed_plan, check_same_base
 from headway.training.run_directory import RunDirectory, best_member
+from headway.training.suggestions import advice, to_change
 
 ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
@@ -71,7 +73,7 @@ def prepare(
     for reason in found.reasons:
         progress.say(reason)
     recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress))
-    say_data(recipe, progress)
+    say_data(recipe, progress, options, found.task)
     limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
@@ -87,20 +89,24 @@ def prepare(
     feed, task = recipe.feed(plan), recipe.task(plan)
     if earlier is None:
         plan = measured(plan, model, feed, task, recipe.sampler(model), limit)
+        said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
+        plan = replace(plan, decisions=said)
     return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
 
 
-def say_data(data: Recipe, progress: Silent) -> None:
+def say_data(data: Recipe, progress: Silent, options: TrainOptions, task: str) -> None:
+    """Say what was found in the data, and the baselines."""
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
     if "classes" in facts:
         progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
     if isinstance(tokenizer := data.reader, Tokenizer):
-        progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens (--tokenizer, --vocab to change)")
+        change = advice(options, task, "--tokenizer, --vocab") or f" (that of {options.from_model})"
+        progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens{change}")
         if tokenizer.sampled:
             progress.say(f"the tokenizer was trained on a sample of {tokenizer.trained_on_characters:,} characters")
     for warning in facts["warnings"]:
         progress.warn(warning)
     for baseline in data.baselines:
-        numbers = ", ".join(f"{key} {value:.4f}" for key, value in baseline.items() if isinstance(value, float))
+        numbers = ", ".join(f"{key} {metric(value)}" for key, value in baseline.items() if isinstance(value, float))
         progress.say(f"baseline {baseline['name']}: {numbers}")

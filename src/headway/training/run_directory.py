@@ -38,6 +38,8 @@ def best_member(path: Path) -> str | None:
 
 SNAPSHOTS = "snapshots"
 """Where the models of evaluations are kept, if that was asked for."""
+WAIT = "wait for it, or name another with --out"
+"""What to do where another command trains in the same directory."""
 FOREIGN = ("config.json", "model.safetensors", "checkpoints")
 """What a directory without headway.json must not hold: training would write over it."""
 
@@ -99,10 +101,11 @@ class RunDirectory:
             ) from None
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other commands out of the directory, and clear away what one that was killed left in it.
+    def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
+        """Keep other commands out of the directory, and ``clear`` away what one that was killed left in it.
 
-        The lock is the operating system's and ends with the process.  Raises InputError when another command holds it.
+        The lock is the operating system's and ends with the process.  Raises InputError, which ends in ``advice``, when
+        another command holds it.
         """
         try:
             import fcntl
@@ -115,14 +118,13 @@ class RunDirectory:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    raise InputError(
-                        f"{self.path}: another command is training there; wait for it, or name another with --out."
-                    ) from None
+                    raise InputError(f"{self.path}: another command is training there; {advice}.") from None
                 except OSError:  # a file system without locks
                     pass
-            for left in (*self.path.glob(".*.tmp"), *self.path.glob(f"{SNAPSHOTS}/*/.*.tmp")):
-                left.unlink(missing_ok=True)
-            remove_leftovers(self.checkpoints)
+            if clear:
+                for left in (*self.path.glob(".*.tmp"), *self.path.glob(f"{SNAPSHOTS}/*/.*.tmp")):
+                    left.unlink(missing_ok=True)
+                remove_leftovers(self.checkpoints)
             yield
         finally:
             if descriptor is not None:
@@ -246,7 +248,7 @@ class Onlooker(RunDirectory):
         """Nothing."""
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
         """Nothing: the first rank has the lock for all."""
         yield
 

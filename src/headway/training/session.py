@@ -20,9 +20,11 @@ from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.models.lora import count_parameters
+from headway.quantities import metric
 from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
+from headway.training.cleaning import complete, keep_once
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
 from headway.training.device import device_of
 from headway.training.evidence import known_of
@@ -34,6 +36,7 @@ from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.progress import Silent
 from headway.training.ranks import Ranks
 from headway.training.ready import ADAPTED, ENDING, Prepared, prepare
+from headway.training.recipes.recipe import SHOWN, Closing
 from headway.training.resume import changes, check_same_data, fingerprints, recorded
 from headway.training.run_directory import Onlooker, RunDirectory, clock, machine, versions
 from headway.training.shard import put_together, recompute_activations, shard
@@ -141,9 +144,8 @@ def run_training(
         if options.tensorboard:
             run.open_board()
         for decision in prepared.plan.decisions:
-            progress.say(
-                f"{decision['what']}: {decision['value']} - {decision['why']} ({decision['option']} to change)"
-            )
+            change = f" ({decision['option']} to change)" if decision["option"] else ""
+            progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
         whole, learning = count_parameters(prepared.model)
         if learning < whole:
             progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
@@ -254,6 +256,9 @@ def _train(
     else:
         progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=clock())
+        if ranks.first:
+            complete(run.checkpoints, saved[1]["step"])
+        ranks.wait()
         if options.steps is not None and saved[1]["step"] > options.steps:
             progress.warn(f"it is beyond --steps {options.steps:,} already, so nothing more is trained")
         if changed:
@@ -299,9 +304,19 @@ def _train(
     if closing is not None:
         progress.phase("measuring")
         with out_of_memory("at the last measurements", plan):
-            now.state.best_metrics |= closing.measure()
+            now.state.best_metrics |= _measured(run, closing)
         run.update(baselines=recipe.baselines)  # on the very examples that were measured
     _finish(run, now.state, started)
+    if ranks.first:
+        keep_once(run, progress)
+
+
+def _measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
+    """The metrics of a closing; what is for the report alone goes to headway.json."""
+    found = closing.measure()
+    if (shown := found.pop(SHOWN, None)) is not None:
+        run.update(shown=shown)
+    return found
 
 
 def _known(prepared: Prepared) -> Known:
@@ -348,10 +363,12 @@ def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progre
     health = State().examined(metrics, 1.0, 0.0, _known(prepared))
     said = {"health": health.word, "cause": health.cause}
     run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **said, **numbers)
-    progress.say("fitted: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
+    progress.say("fitted: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if health.word != LEARNING:
         progress.warn(str(health))
     progress.evaluated(1.0, prepared.task.cost(metrics))
+    if (closing := prepared.recipe.closing(prepared.model, None)) is not None:
+        metrics |= _measured(run, closing)
     run.save_model(prepared.model, prepared.recipe.reader, prepared.recipe.labels)
     _finish(run, State(best_metrics=metrics, seconds=time.monotonic() - started), started)
 

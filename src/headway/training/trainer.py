@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from headway.data.batches import on_device
 from headway.data.feed import Feed
 from headway.data.windows import Position
+from headway.quantities import metric
 from headway.tasks.task import Task
 from headway.training.ahead import Ahead
 from headway.training.average import WeightAverage
@@ -242,7 +243,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
         cause=health.cause,
         **numbers,
     )
-    progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {value:.4f}" for key, value in numbers.items()))
+    progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if text is not None:
         job.run.log("sample", step=state.step, text=text)
         progress.say(text)

@@ -1,8 +1,8 @@
 """GPT-2 (Radford et al. 2019): a decoder with learned positions, layer norm before each layer, and every bias.
 
 Quirks: its matrices are stored with their axes exchanged; its files may lack the prefix and hold causal masks.  Scores
-may be divided by the number of the layer, or not by √K: the queries' weights are read so that they do that, and a model
-that is saved has the usual scores.
+may be divided by the number of the layer, or not by √d_k: the queries' weights are read so that they do that, and a
+model that is saved has the usual scores.
 """
 
 from typing import Any, ClassVar

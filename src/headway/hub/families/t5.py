@@ -1,8 +1,8 @@
 """T5 (Raffel et al. 2020), 1.0 and 1.1: an encoder-decoder that knows distances by a learned bias of the scores.
 
-Quirks: scores are not divided by √K, so the queries' weights here are √K times those there; a head that is tied to the
-embedding reads vectors divided by √D, which is here part of the decoder's last norm; in 1.1 head and embedding are two
-matrices.  The first block holds the bias of all.
+Quirks: scores are not divided by √d_k, so the queries' weights here are √d_k times those there; a head that is tied to
+the embedding reads vectors divided by √D, which is here part of the decoder's last norm; in 1.1 head and embedding are
+two matrices.  The first block holds the bias of all.
 """
 
 from collections.abc import Set
@@ -159,7 +159,7 @@ def _stack(ours: str, theirs: str, last: int, gated: bool) -> list[Row]:
 
 
 def _queries(name: str) -> Part:
-    """Queries for scores that are not divided by √K, made ready for scores that are."""
+    """Queries for scores that are not divided by √d_k, made ready for scores that are."""
     return scaled(name, lambda config: config.head_width**0.5)
 
 

@@ -36,7 +36,8 @@ from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
 from headway.training.recipes.lengths import usual_longest
-from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.recipe import SHOWN, Closing, Ingredients, Recipe
+from headway.training.recipes.telling import MOST_LOOKED_AT, telling_rows
 from headway.training.recipes.vocabulary import base_vocabulary
 
 LONGEST = 512
@@ -73,7 +74,7 @@ class ClassificationRecipe(Recipe):
             train_index, _ = split_indices(rows.texts, rows.labels, HELD_OUT, split_seed(asdict(self.options)))
             train_texts, train_labels = _pick(rows, train_index)
             texts, names = held_out_rows(rows, split_seed(asdict(self.options)))
-        self.labels = rows.classes
+        self.labels, self.validation_texts = rows.classes, texts
         number = {label: i for i, label in enumerate(self.labels)}
         self.train_targets = [number[label] for label in train_labels]
         self.targets = [number[label] for label in names]
@@ -164,6 +165,20 @@ class ClassificationRecipe(Recipe):
     def _class_weights(self) -> Tensor | None:
         """What a row of each class counts, with --balance."""
         return balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None
+
+    def closing(self, model: nn.Module, limit: float | None) -> Closing:
+        """The held-out rows that the report shows."""
+        count = min(MOST_LOOKED_AT, len(self.validation))
+        few = min(count, 16)
+        began = time.perf_counter()
+        telling_rows(model, self.validation[:few], self.targets[:few], self.validation_texts, self.labels)
+        each = (time.perf_counter() - began) / few
+
+        def measure() -> dict[str, Any]:
+            rows, targets = self.validation[:count], self.targets[:count]
+            return {SHOWN: telling_rows(model, rows, targets, self.validation_texts, self.labels)}
+
+        return Closing(count * each, measure)
 
     def feed(self, plan: Plan) -> Feed:
         return RowFeed(

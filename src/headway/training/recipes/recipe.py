@@ -19,6 +19,9 @@ from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.progress import Silent
 
+SHOWN = "shown"
+"""The key of what is measured for the report alone, and is no metric."""
+
 
 @dataclass(frozen=True)
 class Closing:

@@ -1,0 +1,99 @@
+"""Names that other tools have for options: accepted where they mean the same, answered with ours where they do not."""
+
+from collections.abc import Sequence
+
+import click
+
+NAMES = {
+    "learning-rate": ("lr", "learningrate"),
+    "batch-size": ("batch", "bs", "per-device-train-batch-size", "train-batch-size"),
+    "accumulate": ("gradient-accumulation-steps", "grad-accum", "gradient-accumulation", "accumulate-grad-batches"),
+    "epochs": ("epoch", "num-train-epochs", "num-epochs", "n-epochs", "max-epochs"),
+    "steps": ("step", "max-steps", "num-steps", "max-iters", "iters"),
+    "time": ("time-limit", "max-time", "budget"),
+    "out": ("output-dir", "output", "out-dir", "save-dir", "outdir"),
+    "to": ("output-file", "output", "out-file"),
+    "from": ("from-model", "model-name-or-path", "model-name", "pretrained", "base-model", "init-from"),
+    "validation": ("validation-file", "val", "valid", "dev", "eval-file", "test-file"),
+    "length": ("max-length", "max-seq-length", "max-seq-len", "seq-len", "block-size", "context-length", "max-len"),
+    "d-model": ("hidden-size", "n-embd", "dim", "width", "embed-dim"),
+    "layers": ("num-layers", "n-layers", "n-layer", "num-hidden-layers", "depth"),
+    "heads": ("num-heads", "n-heads", "n-head", "num-attention-heads"),
+    "weight-decay": ("wd",),
+    "clip": ("max-grad-norm", "grad-clip", "clip-grad", "gradient-clip-val"),
+    "warmup": ("warmup-ratio",),
+    "optimizer": ("optim",),
+    "schedule": ("lr-scheduler", "lr-scheduler-type", "scheduler"),
+    "vocab": ("vocab-size",),
+    "mask-share": ("mlm-probability",),
+    "label-smoothing": ("label-smoothing-factor",),
+    "lora": ("lora-rank", "lora-r"),
+    "workers": ("num-workers", "dataloader-num-workers"),
+    "checkpoint-activations": ("gradient-checkpointing", "activation-checkpointing"),
+    "text-column": ("text-field", "text-col"),
+    "label-column": ("label-field", "label-col", "target-column"),
+    "max-tokens": ("max-new-tokens",),
+    "temperature": ("temp",),
+    "beam": ("beams", "num-beams", "beam-size"),
+    "trials": ("n-trials", "num-trials"),
+    "seed": ("random-seed", "random-state"),
+    "threads": ("num-threads", "n-threads"),
+}
+"""Our option -> what it is called elsewhere."""
+ELSEWHERE = {name: ours for ours, names in reversed(NAMES.items()) for name in names}
+HINTS = {
+    "warmup-steps": "--warmup is a share of the run, such as 0.05",
+    "eval-steps": "--evaluations says how often to evaluate in the whole run",
+    "eval-every": "--evaluations says how often to evaluate in the whole run",
+    "save-steps": "--save-every is a time, such as 60s",
+    "fp16": "--precision can be float32 or bfloat16",
+    "bf16": "it is --precision bfloat16",
+    "early-stopping": "--patience is a number of evaluations",
+    "early-stopping-patience": "it is --patience",
+    "resume": "the same command resumes an unfinished run",
+    "resume-from-checkpoint": "the same command resumes an unfinished run",
+    "gpu": "it is --device cuda",
+    "num-gpus": "start several processes with torchrun",
+    "nproc-per-node": "start several processes with torchrun",
+    "test-size": "--validation names a file; else 10 % of the data are held out",
+    "val-split": "--validation names a file; else 10 % of the data are held out",
+}
+"""What is no other name for an option of ours -> what to do instead."""
+
+
+def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
+    """The words of a command line with the names of its options in place of those that other tools have.
+
+    Raises click.NoSuchOption with a hint for what has no equal here.
+    """
+    ours = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    found: list[str] = []
+    for number, word in enumerate(arguments):
+        if word == "--":
+            return [*found, *arguments[number:]]
+        name, equals, value = word.partition("=")
+        if name.startswith("--") and name not in ours:
+            plain = name[2:].replace("_", "-")
+            spelled = next((f"--{one}" for one in _meant(plain) if f"--{one}" in ours), None)
+            if spelled is None and plain in HINTS and any(f"--{one}" in ours for one in _words(HINTS[plain])):
+                raise click.UsageError(f"no such option: {name} ({HINTS[plain]}).")
+            word = f"{spelled}{equals}{value}" if spelled is not None else word
+        found.append(word)
+    return found
+
+
+def our_name(name: str) -> str:
+    """A keyword of Python for an option, in our words: lr -> learning_rate."""
+    plain = name.replace("_", "-")
+    return ELSEWHERE.get(plain, plain).replace("-", "_")
+
+
+def _meant(plain: str) -> list[str]:
+    """Names of ours that a name may stand for, the likeliest first."""
+    return [plain, *(ours for ours, names in NAMES.items() if plain in names)]
+
+
+def _words(hint: str) -> list[str]:
+    """The options that a hint names; one that names none is for every command that trains."""
+    named = [word.removeprefix("--").strip(".,;") for word in hint.split() if word.startswith("--")]
+    return named or ["steps"]

@@ -1,0 +1,58 @@
+"""The held-out rows of a classifier that tell a person most: the surest mistakes, and those nearest to the boundary."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.data.batches import length_batches, pad
+
+MOST_LOOKED_AT = 1000
+"""Rows among which they are found."""
+EACH = 10
+"""Rows of either kind that are kept."""
+LONGEST = 300
+"""Characters that are kept of a text."""
+BATCH_TOKENS = 2048
+
+
+def telling_rows(
+    model: nn.Module, rows: Sequence[list[int]], targets: Sequence[int], texts: Sequence[str], labels: Sequence[str]
+) -> dict[str, Any]:
+    """``worst``: the mistakes of which the model is surest; ``boundary``: rows whose two likeliest labels are close."""
+    probabilities = _probabilities(model, rows, len(labels))  # (N, C)
+    order = np.argsort(-probabilities, axis=-1, kind="stable")
+    first, second = order[:, 0], order[:, min(1, len(labels) - 1)]
+    at = np.arange(len(rows))
+    sure, next_best = probabilities[at, first], probabilities[at, second]
+    wrong = [i for i in np.argsort(-sure, kind="stable") if first[i] != targets[i]]
+    near: Sequence[Any] = np.argsort(sure - next_best, kind="stable").tolist() if len(labels) > 1 else []
+
+    def told(i: int) -> dict[str, Any]:
+        text = texts[i] if len(texts[i]) <= LONGEST else texts[i][: LONGEST - 1] + "…"
+        return {
+            **{"text": text, "label": labels[targets[i]], "predicted": labels[first[i]]},
+            **{"score": float(sure[i]), "second": labels[second[i]], "second_score": float(next_best[i])},
+        }
+
+    return {
+        "looked_at": len(rows),
+        "wrong": len(wrong),
+        "worst": [told(int(i)) for i in wrong[:EACH]],
+        "boundary": [told(int(i)) for i in near[:EACH]],
+    }
+
+
+@torch.inference_mode()
+def _probabilities(model: nn.Module, rows: Sequence[list[int]], n_classes: int) -> np.ndarray:
+    """(N, C) float32."""
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    found = np.zeros((len(rows), n_classes), dtype=np.float32)
+    for index in length_batches([len(row) for row in rows], BATCH_TOKENS, 0, 0):
+        ids, mask = pad([rows[i] for i in index])
+        found[index] = model(ids.to(device), mask.to(device)).float().softmax(dim=-1).cpu().numpy()
+    model.train(was_training)
+    return found

@@ -1,0 +1,272 @@
+"""What a run keeps on disk: each weight once when it is finished, all of it to go on exactly, and ``headway clean``."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import headway
+from headway.errors import InputError
+from headway.training.checkpoint import newest_checkpoint
+from headway.training.cleaning import clean, sizes
+from headway.training.run_directory import RunDirectory
+
+
+def checkpoints(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+def parts(run: Path) -> set[str]:
+    [path] = (run / "checkpoints").iterdir()
+    return {found.name for found in path.iterdir()}
+
+
+def whole(run: Path) -> dict[str, torch.Tensor]:
+    """All tensors of the newest checkpoint, wherever they are kept."""
+    found, problems = newest_checkpoint(run / "checkpoints")
+    assert found is not None and not problems
+    return found[0]
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_a_finished_run_keeps_each_weight_once(average: float, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    run = tmp_path / "run"
+    headway.train(corpus, out=run, quiet=True, save_every="0.05s", average=average, **tiny)
+    assert checkpoints(run) == ["step-20"]
+    assert "best.safetensors" not in parts(run)
+    tensors = whole(run)
+    saved = dict(headway.load_model(run).named_parameters())
+    best = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+    assert same(best, {name: saved[name].detach() for name in best}) and best.keys() == saved.keys()
+    model = (run / "model.safetensors").stat().st_size
+    assert sizes(run).resume < (4.2 if average else 3.2) * model, "moments, and weights that differ from the best"
+    assert sizes(run).use >= model and sizes(run).snapshots == 0
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_to_go_on_is_exact_with_and_without_what_was_left_out(
+    average: float, corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """The same run, once with every weight in its checkpoint, goes on to the same weights."""
+    from headway.training import session
+
+    for name in ("once", "twice"):
+        with monkeypatch.context() as patch:
+            if name == "twice":
+                patch.setattr(session, "keep_once", lambda run, progress: None)
+            headway.train(corpus, out=tmp_path / name, quiet=True, average=average, **tiny)
+    assert {"best.safetensors", "model.safetensors"} <= parts(tmp_path / "twice")
+    assert "best.safetensors" not in parts(tmp_path / "once")
+    assert same(whole(tmp_path / "once"), whole(tmp_path / "twice"))
+    for name in ("once", "twice"):
+        more = {**tiny, "steps": 31, "average": average, "allow_changes": True}
+        headway.train(corpus, out=tmp_path / name, quiet=True, **more)
+    assert same(whole(tmp_path / "once"), whole(tmp_path / "twice"))
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("once", "twice"))
+    assert one == other
+
+
+def test_killed_on_its_way_on_it_still_has_all(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """The saved model is replaced by a better one before the next checkpoint: the old best is in the checkpoint."""
+    from headway.training import trainer
+
+    run, alone = tmp_path / "run", tmp_path / "alone"
+    for place in (run, alone):
+        headway.train(corpus, out=place, quiet=True, **tiny)
+    more = {**tiny, "steps": 40, "evaluations": 20, "allow_changes": True}
+    headway.train(corpus, out=alone, quiet=True, **more)
+    evaluate, calls = trainer._evaluate, []
+
+    def then_fail(*given: Any) -> None:
+        evaluate(*given)
+        calls.append(1)
+        if len(calls) == 3:
+            raise SystemExit(9)  # as a kill: nothing is saved on the way out
+
+    monkeypatch.setattr(trainer, "_evaluate", then_fail)
+    before = (run / "model.safetensors").read_bytes()
+    with pytest.raises(SystemExit):
+        headway.train(corpus, out=run, quiet=True, **more)
+    assert (run / "model.safetensors").read_bytes() != before
+    monkeypatch.setattr(trainer, "_evaluate", evaluate)
+    headway.train(corpus, out=run, quiet=True, **more)
+    assert same(whole(run), whole(alone))
+
+
+def test_another_model_in_its_place_is_noticed(lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
+    run = tmp_path / "run"
+    shutil.copytree(lm_run, run)
+    model = headway.load_model(run)
+    with torch.no_grad():
+        next(model.parameters()).add_(1e-7)
+    headway.save_model(model, run)
+    with pytest.raises(InputError, match=r"best weights were kept in .*model\.safetensors, which is another model now"):
+        headway.train(corpus, out=run, quiet=True, **{**tiny, "steps": 31, "allow_changes": True})
+
+
+def spoiled(run: Path) -> int:
+    """What kills leave in a run; its bytes."""
+    (run / ".model.safetensors.77.tmp").write_bytes(bytes(1009))
+    (run / "checkpoints" / ".step-9.77.tmp").mkdir()
+    (run / "checkpoints" / ".step-9.77.tmp" / "tensors.safetensors").write_bytes(bytes(2003))
+    older = run / "checkpoints" / "step-3"
+    shutil.copytree(run / "checkpoints" / "step-20", older)
+    (older / "MANIFEST.json").write_text("{}")
+    return 1009 + 2003 + sum(path.stat().st_size for path in older.iterdir())
+
+
+def test_clean_frees_what_is_not_needed(
+    lm_run: Path, corpus: Path, tmp_path: Path, tiny: dict[str, Any], in_process: Callable
+):
+    run = tmp_path / "run"
+    shutil.copytree(lm_run, run)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    bytes_left = spoiled(run)
+    status, out, err = in_process("clean", run, "--json")
+    found = json.loads(out.splitlines()[-1])
+    assert status == 0 and set(found) == {"task", "seconds", "freed"} and found["task"] == "language_modeling", err
+    assert found["freed"] == bytes_left
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    status, out, _ = in_process("clean", run)
+    assert status == 0 and "nothing to free" in out and "--checkpoints" in out
+    whole_run = sizes(run)
+    status, out, _ = in_process("clean", run, "--checkpoints", "--json")
+    assert status == 0 and json.loads(out)["freed"] == whole_run.resume and not (run / "checkpoints").exists()
+    assert headway.load(run)("the cat", max_tokens=3, seed=1) == headway.load(lm_run)("the cat", max_tokens=3, seed=1)
+    assert "complete" in in_process("train", corpus, "--out", run, *words(tiny))[2]
+    status, _, err = in_process("train", corpus, "--out", run, *words({**tiny, "steps": 31}), "--allow-changes")
+    assert status == 2 and "there is none left" in err and "--from" in err
+
+
+def words(options: dict[str, Any]) -> list[str]:
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch):
+    """Killed at the very end, a run has two checkpoints and every weight in them; so has one of an older Headway."""
+    from headway.training import session
+
+    monkeypatch.setattr(session, "keep_once", lambda run, progress: None)
+    headway.train(corpus, out=tmp_path / "run", quiet=True, save_every="0.05s", evaluations=20, **tiny)
+    tensors = whole(tmp_path / "run")
+    assert len(checkpoints(tmp_path / "run")) == 2
+    assert clean(tmp_path / "run") > 0
+    assert checkpoints(tmp_path / "run") == ["step-20"] and "best.safetensors" not in parts(tmp_path / "run")
+    assert same(whole(tmp_path / "run"), tensors) and clean(tmp_path / "run") == 0
+
+
+def test_an_unfinished_run_keeps_all_of_its_newest_whole_checkpoint(
+    corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    from headway.training import trainer
+
+    evaluate, calls = trainer._evaluate, []
+
+    def then_stop(*given: Any) -> None:
+        evaluate(*given)
+        calls.append(1)
+        if len(calls) == 8:
+            raise SystemExit(9)
+
+    alone, run = tmp_path / "alone", tmp_path / "run"
+    options = {**tiny, "save_every": "0.001s", "evaluations": 20}
+    headway.train(corpus, out=alone, quiet=True, **options)
+    monkeypatch.setattr(trainer, "_evaluate", then_stop)
+    with pytest.raises(SystemExit):
+        headway.train(corpus, out=run, quiet=True, **options)
+    monkeypatch.setattr(trainer, "_evaluate", evaluate)
+    assert len(checkpoints(run)) == 2
+    newest = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
+    (newest / "state.json").write_text("damaged")
+    assert clean(run) > 0
+    assert len(checkpoints(run)) == 1 and newest.name not in checkpoints(run)
+    assert {"best.safetensors", "model.safetensors", "tensors.safetensors"} <= parts(run)
+    headway.train(corpus, out=run, quiet=True, **options)
+    assert same(whole(run), whole(alone))
+
+
+def test_clean_refuses_what_is_not_a_run(corpus: Path, lm_run: Path, tmp_path: Path, in_process: Callable):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "checkpoints").mkdir()
+    (folder / "notes.txt").write_text("mine")
+    for path, said in ((folder, "is not a run"), (tmp_path / "none", "no such run"), (corpus, "no such run")):
+        status, out, err = in_process("clean", path, "--checkpoints")
+        assert status == 2 and said in err and out == ""
+    (folder / "headway.json").write_text("[]")
+    assert in_process("clean", folder)[0] == 2
+    assert (folder / "notes.txt").read_text() == "mine" and (folder / "checkpoints").is_dir()
+
+
+def test_clean_waits_for_no_training(lm_run: Path, tmp_path: Path, in_process: Callable):
+    run = tmp_path / "run"
+    shutil.copytree(lm_run, run)
+    spoiled(run)
+    with RunDirectory(run).locked(clear=False):
+        status, _, err = in_process("clean", run)
+    assert status == 2 and "another command is training there" in err and "--out" not in err
+    assert (run / ".model.safetensors.77.tmp").exists() and len(checkpoints(run)) == 3
+
+
+def test_clean_follows_no_links(lm_run: Path, tmp_path: Path, in_process: Callable):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    shutil.copytree(lm_run, run)
+    shutil.copytree(lm_run, elsewhere)
+    spoiled(elsewhere)
+    kept = {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+    shutil.rmtree(run / "checkpoints")
+    for name, target in (("checkpoints", "checkpoints"), ("snapshots", "."), ("adapted", "."), ("seed-0", ".")):
+        (run / name).symlink_to(elsewhere / target, target_is_directory=True)
+    (run / ".x.1.tmp").symlink_to(elsewhere / "headway.json")
+    status, _, err = in_process("clean", run, "--checkpoints", "--snapshots")
+    assert status == 0, err
+    assert {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()} == kept
+    assert all((run / name).is_symlink() for name in ("checkpoints", "snapshots", "adapted", "seed-0", ".x.1.tmp"))
+    (tmp_path / "link").symlink_to(elsewhere)
+    status, _, err = in_process("clean", tmp_path / "link", "--checkpoints")
+    assert status == 2 and "is a link" in err
+    (run / "checkpoints").unlink()
+    shutil.copytree(lm_run / "checkpoints", run / "checkpoints")
+    (run / "checkpoints" / "step-3").symlink_to(elsewhere / "checkpoints" / "step-20")
+    assert in_process("clean", run)[0] == 0 and (run / "checkpoints" / "step-3").is_symlink()
+    assert {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()} == kept
+
+
+def test_without_a_model_its_checkpoints_are_all_there_is(lm_run: Path, tmp_path: Path, in_process: Callable):
+    run = tmp_path / "run"
+    shutil.copytree(lm_run, run)
+    (run / "config.json").unlink()
+    status, _, err = in_process("clean", run, "--checkpoints")
+    assert status == 2 and "all that there is" in err and checkpoints(run) == ["step-20"]
+
+
+def test_runs_in_a_run_are_cleaned_with_it(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
+    run = tmp_path / "run"
+    headway.train(rows, out=run, quiet=True, seeds=2, snapshots=True, **tiny)
+    found = sizes(run)
+    assert found.snapshots > 0 and found.resume > 0
+    assert not (run / "snapshots").exists(), "a copy of the best run has no second copy of these"
+    assert clean(run, checkpoints=True, snapshots=True) == found.resume + found.snapshots
+    assert sizes(run).total == found.use
+    assert headway.load(run)("a great cat")["label"] in ("pos", "neg")
+
+
+def test_sizes_are_said(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable):
+    run = tmp_path / "run"
+    status, out, err = in_process("train", rows, "--out", run, *tiny_words)
+    assert status == 0, err
+    found = sizes(run)
+    assert "to use it" in out and "to go on with it" in out and "headway clean" in out
+    page = (run / "report.html").read_text()
+    assert "On disk" in page and "to go on with the run" in page
+    assert found.use > (run / "model.safetensors").stat().st_size
