@@ -40,7 +40,7 @@ def test_the_picture_is_readable():
         x, y = (float(re.search(rf'\b{name}="([\d.]+)"', attributes)[1]) for name in "xy")
         found = re.search(r'font-size="([\d.]+)"', attributes)
         size, words = float(found[1]) if found else 15.0, re.sub(r"</?tspan[^>]*>", " ", inner).strip()
-        wider = 0.62 if "bold" in attributes else 0.49  # of an em, about what a letter takes on average in Helvetica
+        wider = 0.55 if "bold" in attributes else 0.49  # of an em, about what a letter takes on average in Helvetica
         box = (x, y - 0.8 * size, x + wider * size * len(words), y + 0.25 * size)
         assert size >= 14 and box[2] <= wide and box[1] >= 0 and box[3] <= high, words
         for left, top, right, bottom in taken:
