@@ -12,6 +12,7 @@ from pathlib import Path
 
 from headway.data.column_names import HEADER_NAMES
 from headway.data.rows import BadRows, OpenTable, shorten
+from headway.data.tags import are_tagged, tagged
 from headway.errors import InputError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -75,6 +76,11 @@ def open_delimited(path: Path, lines: Iterator[str], delimiter: str | None, tabs
     sample = list(islice(lines, SNIFF_ROWS * 4))
     if not any(line.strip() for line in sample):
         raise InputError(f"{path}: this file has no rows; expected a header line and rows below it.")
+    if are_tagged(sample[0]) and (evidence := tagged(sample)):
+        raise InputError(
+            f"{path}: {evidence}: these are tagged tokens (CoNLL, IOB) without a header, for which Headway has no task "
+            "yet. To read the file as plain text all the same, call it .txt and use --task language_modeling."
+        )
     chosen = delimiter or sniff(sample, "\t" if tabs else ",")
     feed = _Lines(path, chain(sample, lines), chosen)
     records = _records(feed, bad)

@@ -1,5 +1,8 @@
 """What is this data for, and which columns hold it?"""
 
+from itertools import islice
+from pathlib import Path
+
 from headway.data.aligned import SOURCE, TARGET, are_sides
 from headway.data.column_names import LABEL_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.columns import Column, judge
@@ -8,6 +11,7 @@ from headway.data.detect_pairs import called_like_sides, detect_scored_pairs, de
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues, check_column
 from headway.data.pictures import Pictures
+from headway.data.recognised import Looked, judged_pair, losses, refuse, unread_lists
 from headway.data.rows import missing_column
 from headway.data.table import Table
 from headway.errors import InputError
@@ -17,6 +21,8 @@ TASKS = ("language_modeling", "classification", IMAGES, "masked_lm", "embedding"
 """What can be asked for.  To summarise is to translate into fewer words: what is found is then "translation"."""
 
 TO_TEXT = ("translation", "summarize")
+LINES = 1 << 17
+"""Characters at the beginning of a file by which it is judged."""
 OR_PAIRS = ", or use --task translation for pairs"
 """What else can be done about a table of which several columns could be the text."""
 
@@ -56,6 +62,9 @@ def detect(
     if task in ("language_modeling", "masked_lm") and label_column is not None:
         raise InputError("a language model has no label; leave out --label-column, or use --task classification.")
     columns = [judge(source, name) for name in source.columns if name]
+    looked = Looked(columns=columns, values=source.column, text=text_column, label=label_column)
+    if task is None and second_column is None:
+        refuse(source.name, looked)
     if task == "embedding":
         return detect_scored_pairs(source, columns, text_column, second_column, label_column)
     if task in TO_TEXT or (task is None and _mean_sides(columns, text_column, label_column, second_column)):
@@ -65,7 +74,7 @@ def detect(
     if second_column is not None:
         raise InputError("--second-column is for pairs of texts: use --task embedding or --task translation.")
     reasons: list[str] = []
-    text = text_column or _find_text(source, columns, label_column, reasons, OR_PAIRS)
+    text = text_column or _find_text(source, columns, label_column, reasons, OR_PAIRS, judged_pair(looked))
     if text_column is not None:
         reasons.append(f"column {text!r} is the text, as asked")
     if task in ("language_modeling", "masked_lm"):
@@ -78,13 +87,14 @@ def detect(
     if label is None:
         _check_running_text(source, text, text_column)
         reasons.append("no column looks like a label: language modelling (--label-column to classify)")
-        return Detected("language_modeling", text, None, reasons)
+        return Detected("language_modeling", text, None, reasons, warnings=unread_lists(looked))
     unread = [repr(column.name) for column in columns if column.text_like and column.name not in (text, label)]
     if unread:
         are = "is not read" if len(unread) == 1 else "are not read"
         reasons.append(f"{' and '.join(unread)} {are}; pairs of texts are for --task embedding or translation")
     reasons.append("a text and a label in every row: classification (--task language_modeling to learn the text alone)")
-    return Detected("classification", text, label, reasons)
+    lost = losses(Looked(columns=columns, values=source.column, text=text, label=label))
+    return Detected("classification", text, label, reasons, warnings=lost)
 
 
 def _mean_sides(columns: list[Column], text: str | None, label: str | None, second: str | None) -> bool:
@@ -120,12 +130,22 @@ def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | 
     why = "running text" if column is None else f"one column, {column!r}: each row is a document"
     if task == "masked_lm":
         return Detected(task, column, None, [f"{why}: masked language modelling, as asked"])
+    if task is None and column is None:
+        _refuse_lines(source)
     two = (
         " (--task translation to take each line with the same line of the other)"
         if len(source.sources) == 2 and column is None
         else ""
     )
     return Detected("language_modeling", column, None, [f"{why}: language modelling{two}"])
+
+
+def _refuse_lines(source: Corpus) -> None:
+    """Raise InputError where a file is not running text but holds something for another task."""
+    for one in source.sources:
+        text = "".join(islice((piece for document in one.open(None) for piece in document.chunks()), 2))
+        name = one.path.name.lower().removesuffix(".gz")
+        refuse(str(one.path), Looked(lines=text[:LINES].split("\n"), ending=Path(name).suffix))
 
 
 def _detect_aligned(source: Table, task: str | None) -> Detected:
@@ -168,12 +188,21 @@ def find_text(table: Table) -> str:
 
 
 def _find_text(
-    table: Table, columns: list[Column], label_column: str | None, reasons: list[str], otherwise: str = ""
+    table: Table,
+    columns: list[Column],
+    label_column: str | None,
+    reasons: list[str],
+    otherwise: str = "",
+    pair: tuple[str, str] | None = None,
 ) -> str:
     """The column of texts: one with a usual name before others, a long one before a short one.
 
-    Raises InputError when none or several could be it, with ``otherwise``: what else can be done then.
+    Of the two of a ``pair`` that is not read as one, the first.  Raises InputError when none or several could be it,
+    with ``otherwise``: the other things that can be done then.
     """
+    if pair is not None:
+        reasons.append(f"column {pair[0]!r} is the first of a pair: taken as the text (--text-column to change)")
+        return pair[0]
     others = [column for column in columns if column.name != label_column]
     words = [column for column in others if column.text_like]
     named = [column for column in words if column.key in TEXT_NAMES]

@@ -1,6 +1,6 @@
 """What was found out about data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -13,3 +13,5 @@ class Detected:
     reasons: list[str]
     second_column: str | None = None
     """The other text of each pair: what belongs to the first (embedding), what is to be written (translation)."""
+    warnings: list[str] = field(default_factory=list)
+    """Lines about what is lost when the data are trained on so."""

@@ -1,6 +1,5 @@
 """Texts with labels, checked before training: what is missing, what contradicts itself, what leaks."""
 
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -95,14 +94,6 @@ def labelled(
     )
 
 
-def _is_list(label: str) -> bool:
-    """Whether a label is a JSON list, as several labels of one text are written in .jsonl files."""
-    try:
-        return label.startswith("[") and isinstance(json.loads(label), list)
-    except ValueError:
-        return False
-
-
 def _refuse(table: Table, rows: list[int], what: str, where: str, written: Sequence[str] = ()) -> None:
     """Raise InputError for rows where there is nothing, or what is ``written`` there stands for nothing."""
     if rows:
@@ -119,11 +110,6 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, le
         label = next(iter(counts))
         rows = counted(n_rows, "row")
         raise InputError(f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to learn.")
-    several = next((label for label in counts if _is_list(label)), None)
-    if several is not None:
-        raise InputError(
-            f"{name}: the label {shorten(several)} in column {column!r} is a list; every text needs one label."
-        )
     if not counts:
         raise InputError(f"{name}: no row has both a text and a label.")
     if len(counts) > max(2, n_rows / 2):

@@ -73,6 +73,7 @@ def prepare(
     for reason in found.reasons:
         progress.say(reason)
     recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress))
+    recipe.facts["warnings"] = [*found.warnings, *recipe.facts["warnings"]]
     say_data(recipe, progress, options, found.task)
     limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)

@@ -1,0 +1,361 @@
+"""Data for tasks that Headway does not have: by what each is recognised, and what is done about it.
+
+``RECOGNISERS`` is the whole list.  Where training on the data would lose what they mean, they are refused, and with
+``--task`` training goes on all the same; elsewhere one line says what is lost.  A task that is added leaves this list.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from headway.data.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
+from headway.data.columns import MOST_LABELS, Column, number
+from headway.data.rows import shorten
+from headway.data.tags import TAG, are_tags, tagged
+from headway.errors import InputError
+
+SURE = 0.95
+"""The share of values that have to show the same thing."""
+FEW_NUMBERS = 20
+"""So many distinct numbers can be classes; more are a quantity."""
+SHORT = 8
+"""Characters: the texts of a pair are longer on average."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What recognisers look at: the beginning of running text, or a table with its columns as they were judged."""
+
+    lines: Sequence[str] = ()
+    ending: str = ""
+    """of the file's name"""
+    columns: Sequence[Column] = ()
+    values: Callable[[str], list[str]] = lambda name: []
+    """of a column"""
+    text: str | None = None
+    """the column that was named as the text"""
+    label: str | None = None
+    """the column of labels: the one that was named, or, where a line is said, the one that was found"""
+
+    @property
+    def labels(self) -> Column | None:
+        """The column of labels as it was judged."""
+        return next((column for column in self.columns if column.name == self.label), None)
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """One kind of data for which there is no task."""
+
+    evidence: Callable[[Looked], str | None]
+    """what shows it, in words; None where nothing does"""
+    what: str
+    """what the data are, or, where training goes on, what is lost"""
+    instead: str = ""
+    """what can be done; nothing where training goes on"""
+
+
+def refuse(name: str, looked: Looked) -> None:
+    """Raise InputError for data that would be trained as something they are not."""
+    for one in RECOGNISERS:
+        if one.instead and (evidence := one.evidence(looked)):
+            raise InputError(f"{name}: {evidence}: {one.what}, for which Headway has no task yet. {one.instead}")
+
+
+def losses(looked: Looked) -> list[str]:
+    """A line for each thing that is lost when the labels of a column are trained as classes."""
+    found = ((one, one.evidence(looked)) for one in RECOGNISERS if not one.instead)
+    return [f"{evidence}: {one.what}" for one, evidence in found if evidence]
+
+
+def unread_lists(looked: Looked) -> list[str]:
+    """A line for each column that is called and looks like lists of labels, of a table whose texts alone are read."""
+    found = [replace(looked, label=column.name) for column in looked.columns if column.key in LISTED]
+    return [
+        f"{evidence}: not read, since Headway has no task yet for several labels of one text; "
+        f"--label-column {one.label} takes each list as a class"
+        for one in found
+        if (evidence := label_lists(one))
+    ]
+
+
+def tagged_tokens(looked: Looked) -> str | None:
+    """Lines of a token and its tag; rows of a word and its tag; rows of a list of tokens and one of as many tags."""
+    if looked.lines:
+        return tagged(looked.lines, looked.ending)
+    for column in looked.columns:
+        if looked.text == column.name:
+            continue
+        values = [value.strip() for value in looked.values(column.name) if value.strip()]
+        if column.few and are_tags(values):
+            shown = ", ".join(tag for tag, _ in Counter(values).most_common(4))
+            return f"column {column.name!r} holds tags of single tokens ({shown})"
+        if values and all(_are_listed_tags(value) for value in values) and any("-" in value for value in values):
+            return f"column {column.name!r} holds lists of tags ({shorten(values[0])})"
+    return None if looked.text else _tokens_with_tags(looked)
+
+
+def _are_listed_tags(value: str) -> bool:
+    parts = listed(value) or value.split()
+    return len(parts) > 1 and all(TAG.fullmatch(part) for part in parts)
+
+
+def _tokens_with_tags(looked: Looked) -> str | None:
+    """A column of lists called "tokens" or "words", and another of lists that are each as long."""
+    for tokens in (column for column in looked.columns if column.key in ("tokens", "words")):
+        lists = [listed(value) for value in looked.values(tokens.name)]
+        for tags in looked.columns:
+            if tags is tokens or not re.search("tags?$|labels?$", tags.key):
+                continue
+            pairs = list(zip(lists, map(listed, looked.values(tags.name)), strict=True))
+            if sum(bool(a and b and len(a) == len(b)) for a, b in pairs) >= SURE * len(pairs) > 0:
+                return f"columns {tokens.name!r} and {tags.name!r} hold lists of tokens and of as many tags"
+    return None
+
+
+PAIRS = {
+    "premise": ("hypothesis",),
+    **{"claim": ("evidence",), "sentence": ("paraphrase",), "context": ("response", "hypothesis")},
+    "prompt": ("completion", "response"),
+    "query": ("passage", "document", "doc", "text", "title", "product"),
+    "question": ("answer", "sentence", "passage", "paragraph", "context", "response"),
+}
+"""What the two texts of a pair are called that is judged as a pair."""
+JUDGED = (
+    SURE_LABEL_NAMES
+    | SCORE_NAMES
+    | frozenset(
+        [
+            *(
+                "goldlabel",
+                "entailment",
+                "entailmentjudgment",
+                "judgment",
+                "judgement",
+                "relation",
+                "stance",
+                "quality",
+            ),
+            *("duplicate", "paraphrase", "correct", "relevance", "relevant", "answerable", "relatednessscore"),
+            *("isduplicate", "isparaphrase", "iscorrect", "isrelevant", "isanswer", "similar", "issimilar"),
+        ]
+    )
+)
+"""What the judgement on a pair is called."""
+
+
+def judged_pairs(looked: Looked) -> str | None:
+    """Two columns of texts that are called like the two of a pair, and a label or a score of the pair."""
+    found = _judged(looked)
+    return found and f"columns {found[0]!r} and {found[1]!r} are pairs of texts, {found[2]!r} a label or score of each"
+
+
+def judged_pair(looked: Looked) -> tuple[str, str] | None:
+    """The two columns that ``judged_pairs`` finds."""
+    found = _judged(looked)
+    return found and found[:2]
+
+
+def _judged(looked: Looked) -> tuple[str, str, str] | None:
+    """The names of both columns, and of the one that judges them."""
+    if looked.text is not None:
+        return None
+    texts = {column.key: column for column in looked.columns if column.text_like and column.mean_length >= SHORT}
+    for one, other, sure in _called_like_pairs(texts):
+        pair = texts[one], texts[other]
+        if _is_other_text(texts, one, other):
+            continue
+        judged = [column for column in looked.columns if column not in pair and _judges(column, looked, sure)]
+        if judged:
+            return pair[0].name, pair[1].name, judged[0].name
+    return None
+
+
+def _called_like_pairs(texts: dict[str, Column]) -> list[tuple[str, str, bool]]:
+    """Two keys of columns, and whether the names say enough by themselves: sentence1 and sentence2."""
+    found = []
+    for key in texts:
+        for one, two in (("1", "2"), ("a", "b")):
+            if len(key) > 1 and key.endswith(one) and key[:-1] + two in texts:
+                found.append((key, key[:-1] + two, True))
+        if key.startswith("first") and (second := f"second{key.removeprefix('first')}") in texts:
+            found.append((key, second, True))
+        found += [(key, other, key == "premise") for other in PAIRS.get(key, ()) if other in texts]
+    return found
+
+
+def _is_other_text(texts: dict[str, Column], one: str, other: str) -> bool:
+    """Whether the text of each row is in another column than these two: longer, or with a usual name."""
+    most = max(texts[one].mean_length, texts[other].mean_length)
+    rest = [column for key, column in texts.items() if not key.startswith((one, other)) and not column.few]
+    return any(column.mean_length > most or (column.key in TEXT_NAMES and column.key != "title") for column in rest)
+
+
+def _judges(column: Column, looked: Looked, sure: bool) -> bool:
+    """Whether a column judges pairs: it was named, or is called so; where the pairs are sure, any label does."""
+    if column.name == looked.label:
+        return True
+    if not (column.few or column.numeric):
+        return False
+    return column.key in JUDGED or (sure and (column.key in LABEL_NAMES or column.key.startswith("is")))
+
+
+QUANTITIES = frozenset(
+    [
+        *("target", "y", "score", "scores", "rating", "ratings", "stars", "grade", "grades", "points", "price"),
+        *("value", "salary", "targetscore", "averagerating", "avgrating", "meanscore"),
+    ]
+)
+"""What numbers that are to be predicted are called, other than labels."""
+
+
+def quantity(looked: Looked) -> str | None:
+    """A column of many distinct numbers where the label is expected."""
+    if looked.label is None and any(column.label_like and _may_be_label(column) for column in looked.columns):
+        return None
+    named = SURE_LABEL_NAMES | QUANTITIES
+    for column in looked.columns:
+        if column.name == looked.text or not column.numeric or column.distinct <= FEW_NUMBERS:
+            continue
+        if column.name != looked.label and (looked.label is not None or column.key not in named):
+            continue
+        if _is_quantity(column, [number(_decimal(value)) for value in looked.values(column.name) if value.strip()]):
+            return f"column {column.name!r} holds {column.distinct:,} distinct numbers in {column.n_rows:,} rows"
+    return None
+
+
+def _may_be_label(column: Column) -> bool:
+    return column.key in LABEL_NAMES or not column.numeric
+
+
+def _decimal(value: str) -> str:
+    """A number with a comma before its decimals as Python writes it."""
+    return value.strip().replace(",", ".") if value.count(",") == 1 else value.strip().replace(",", "")
+
+
+def _is_quantity(column: Column, values: Sequence[float]) -> bool:
+    """Whether numbers measure something.  Whole ones may count classes: those of a label do where they repeat."""
+    if any(not value.is_integer() for value in values):
+        return True
+    if column.key in QUANTITIES - {"target", "y"}:
+        return True
+    counted = min(values) in (0, 1) and column.distinct >= 0.8 * (max(values) + 1)
+    return not counted and (column.distinct > MOST_LABELS or column.n_rows < 5 * column.distinct)
+
+
+RATED = frozenset(
+    [
+        *("rating", "ratings", "star", "stars", "starrating", "score", "scores", "grade", "points", "overall"),
+        *("overallrating", "reviewrating", "reviewscore", "severity", "satisfaction", "csat", "nps", "likert"),
+        *("priority", "level", "quality", "rate"),
+    ]
+)
+"""What columns of ratings are called."""
+STARS = re.compile("[★☆⭐✩✭\ufe0f]+|\\*{1,5}|[1-5](?:[.,]5)? ?stars?|(?:10|[0-9])(?:[.,][05])? ?(?:/|out of) ?(?:5|10)")
+"""Ratings that are written as such."""
+
+
+def ratings(looked: Looked) -> str | None:
+    """Few numbers in a row, or stars: classes that have an order."""
+    column = looked.labels
+    if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
+        return None
+    written = sorted({value.strip() for value in looked.values(column.name)} - {""})
+    if all(STARS.fullmatch(value.casefold()) for value in written):
+        return f"the labels in column {column.name!r} are ratings ({', '.join(written[:11])})"
+    values = sorted(number(_decimal(value)) for value in written) if column.numeric else []
+    if not values or not (column.key in RATED or values == [1, 2, 3, 4, 5]) or not _in_a_row(values):
+        return None
+    return f"the labels in column {column.name!r} look like ratings ({values[0]:g} to {values[-1]:g})"
+
+
+def _in_a_row(values: Sequence[float]) -> bool:
+    """Whether these are all whole numbers, or all tenths, halves and so on, of a range, a few missing."""
+    steps = {round(b - a, 6) for a, b in pairwise(values)}
+    least = min(steps)
+    return least in (1, 0.5, 0.25, 0.1) and max(steps) <= 3 * least
+
+
+LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels", "keywords", "classes", "emotions"])
+"""What columns of several labels for each text are called."""
+
+
+def label_lists(looked: Looked) -> str | None:
+    """Labels that are lists of labels, each of which stands in several lists or alone: "delay", "delay;cancel"."""
+    column = looked.labels
+    if column is None or column.numeric:
+        return None
+    values = {value.strip() for value in looked.values(column.name)} - {""}
+    for how, cut in LISTS:
+        cells = {value: cut(value) for value in sorted(values)}
+        if _share_parts([parts for parts in cells.values() if parts is not None], len(cells)):
+            example = next(value for value, parts in cells.items() if parts and len(parts) > 1)
+            return f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
+    return None
+
+
+def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
+    """Whether all of so many values are lists, and their parts are labels that also stand in other lists."""
+    if len(lists) < count:
+        return False
+    cut = [[part.strip() for part in parts] for parts in lists if parts]
+    several = [parts for parts in cut if len(parts) > 1]
+    if len(several) < 2 or any(not part or len(part) > 40 or len(part.split()) > 4 for one in cut for part in one):
+        return False
+    occurs = Counter(part for parts in cut for part in set(parts))
+    atoms = {part for parts in several for part in parts}
+    places = {(part, at) for parts in several for at, part in enumerate(parts)}
+    free = len({len(parts) for parts in cut}) > 1 or len(places) > len(atoms)  # no table of fixed places
+    shared = sum(occurs[part] > 1 for part in atoms)
+    return free and len(atoms) > 1 and shared >= 0.8 * len(atoms)
+
+
+def listed(value: str) -> list[str] | None:
+    """The parts of a list as JSON or Python writes it; None for anything else."""
+    if not (value.startswith("[") and value.endswith("]")):
+        return None
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        if re.fullmatch(r"\[\s*(?:'[^']*'\s*(?:,\s*'[^']*'\s*)*)?\]", value) is None:
+            return None
+        found = re.findall("'([^']*)'", value)
+    return [str(part) for part in found]
+
+
+LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
+    ("as JSON writes them", listed),
+    ("separated by ;", lambda value: value.split(";")),
+    ("separated by |", lambda value: value.split("|")),
+    ("separated by ,", lambda value: value.split(",")),
+)
+"""How lists of labels are written."""
+
+RECOGNISERS = (
+    Recogniser(
+        tagged_tokens,
+        "these are tagged tokens (CoNLL, IOB)",
+        "To classify whole texts, write one text and its label in each row of a .csv. --task language_modeling reads "
+        "it as plain text all the same, --task classification classifies the words of a table one by one.",
+    ),
+    Recogniser(
+        judged_pairs,
+        "these are pairs to be judged as pairs",
+        "--task embedding trains on pairs with a score in numbers, 0 to 1 for example; both texts can be joined in one "
+        "column and classified; --task classification goes on with one of the texts (--text-column says which).",
+    ),
+    Recogniser(
+        quantity,
+        "this is a quantity to predict (regression)",
+        "Write ranges such as low, middle and high into a column to classify by these. --task classification takes "
+        "each number as a class, --task language_modeling reads the texts alone.",
+    ),
+    Recogniser(ratings, "trained as classes without order, so that 1 taken for 5 counts no more than 4 taken for 5"),
+    Recogniser(
+        label_lists,
+        "each list is trained as one class of its own, so that what two lists have in common is not learnt",
+    ),
+)
