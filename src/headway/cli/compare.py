@@ -28,6 +28,7 @@ from headway.errors import InputError, RunFailed
 @click.option("--task", help="What to train for, if not found by itself.")
 @click.option("--text-column", help="Column that holds the text.")
 @click.option("--label-column", help="Column that holds the label.")
+@click.option("--merge-labels", help="Join labels that differ only in typing: all, or a file of pairs.")
 @click.option("--tokenizer", help="How text is cut into tokens; that of a pretrained MODEL is its own.")
 @click.option("--length", type=int, help="Longest sequence in tokens.")
 @click.option("--threads", type=click.IntRange(min=1), help="Processor threads of every training and measurement.")

@@ -76,17 +76,22 @@ def open_delimited(path: Path, lines: Iterator[str], delimiter: str | None, tabs
     sample = list(islice(lines, SNIFF_ROWS * 4))
     if not any(line.strip() for line in sample):
         raise InputError(f"{path}: this file has no rows; expected a header line and rows below it.")
-    if are_tagged(sample[0]) and (evidence := tagged(sample)):
+    said = re.fullmatch(r"sep=(.)\r?\n?", sample[0])  # as Excel writes
+    if said:
+        delimiter, sample = delimiter or said[1], sample[1:]
+    if sample and are_tagged(sample[0]) and (evidence := tagged(sample)):
         raise InputError(
             f"{path}: {evidence}: these are tagged tokens (CoNLL, IOB) without a header, for which Headway has no task "
             "yet. To read the file as plain text all the same, call it .txt and use --task language_modeling."
         )
     chosen = delimiter or sniff(sample, "\t" if tabs else ",")
     feed = _Lines(path, chain(sample, lines), chosen)
+    feed.number = 1 if said else 0
     records = _records(feed, bad)
     header_line, header = next(records, (1, []))
     columns = [cell.strip() for cell in header]
     _check_header(path, header_line, columns, chosen, delimiter)
+    columns = _check_columns(path, header_line, columns, _lenient(sample, chosen))
     return OpenTable(columns, _rows(records, columns, bad, path))
 
 
@@ -154,7 +159,10 @@ def _malformed(feed: _Lines, bad: BadRows, error: csv.Error) -> None:
     elif len(feed.row) > 1:
         raise feed.unclosed()
     else:
-        bad.add(feed.first, 'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field.')
+        bad.add(
+            feed.first,
+            'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field, or pass --on-bad-row skip.',
+        )
 
 
 def _check_long_row(feed: _Lines, row: list[str]) -> None:
@@ -210,7 +218,7 @@ def _check_header(path: Path, line: int, columns: list[str], chosen: str, asked:
                 f"{path}, line {line}: the delimiter {asked!r} does not occur in the header {found}. "
                 f"It looks like {DELIMITERS[other]}-separated; leave out --delimiter."
             )
-    twice = sorted({cell for cell in columns if columns.count(cell) > 1})
+    twice = sorted({cell for cell in columns if cell and columns.count(cell) > 1})
     if twice:
         raise InputError(f"{path}, line {line}: the header has {twice[0]!r} twice; every column needs its own name.")
     named = [cell for cell in columns if cell]
@@ -224,6 +232,33 @@ def _check_header(path: Path, line: int, columns: list[str], chosen: str, asked:
             or (not cell and len(columns) == 1)
         ):
             raise no_header(path, line, columns)
+
+
+def _check_columns(path: Path, line: int, columns: list[str], rows: list[list[str]]) -> list[str]:
+    """The columns; of several without a name, those behind the last name get one.
+
+    Raises InputError for a title above the header, for rows that stand in quotes as a whole, and for columns without a
+    name that hold something.
+    """
+    named = [cell for cell in columns if cell]
+    if len(columns) == 1:
+        for delimiter in DELIMITERS:
+            words = {re.sub('"', "", cell).strip().casefold() for cell in columns[0].split(delimiter)}
+            if len(words) > 1 and words & HEADER_NAMES:
+                raise InputError(
+                    f"{path}, line {line}: the whole row is one field, {shorten(columns[0])}; expected fields separated "
+                    f"by a {DELIMITERS[delimiter]}. Remove the quotes around whole rows, or name another --delimiter."
+                )
+    filled = next((row for row in rows[1:] if len(row) == len(columns) and all(row[: max(2, len(named))])), None)
+    if len(named) == 1 < len(columns) and columns[0] and filled is not None:
+        raise InputError(
+            f"{path}, line {line}: {shorten(columns[0])} has no other names next to it, but rows below have "
+            f"{len(columns)} fields. Remove the lines above the names of the columns, or name every column."
+        )
+    empty = [at for at, cell in enumerate(columns) if not cell]
+    if len(empty) > 1 and any(row[at].strip() for row in rows[1:] if len(row) == len(columns) for at in empty):
+        raise InputError(f"{path}, line {line}: {len(empty)} columns have no name; name each of them.")
+    return [cell or (f"column {at + 1}" if len(empty) > 1 else "") for at, cell in enumerate(columns)]
 
 
 def no_header(path: Path, line: int, columns: list[str]) -> InputError:
@@ -250,7 +285,7 @@ def _rows(
         if len(row) != len(columns):
             bad.add(line, _ragged(row, columns))
             continue
-        if [cell.strip() for cell in row] == columns and len(columns) > 1:
+        if len(row) > 1 and [cell.strip() for cell in row] == columns and len(columns) > 1:
             bad.add(line, "this row repeats the header. Remove it.")
             continue
         seen += 1

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headway.data.label_typing import Merging, suggestion
 from headway.data.rows import SKIP_SHARE, check_policy, check_skipped, counted, shorten
 from headway.data.table import Table
 from headway.errors import InputError
@@ -54,26 +55,49 @@ def text_key(text: str) -> str:
     return " ".join(folded.split())
 
 
+def is_missing(label: str) -> bool:
+    """Whether a label, without the blank space around it, stands for none."""
+    return label.casefold() in MISSING or label == "NA"
+
+
+def label_counts(table: Table, label_column: str) -> Counter[str]:
+    """How many rows have each label as it is written, without the blank space around it."""
+    counts = Counter(label.strip() for label in table.column(label_column))
+    return Counter({label: count for label, count in counts.items() if not is_missing(label)})
+
+
 def labelled(
-    table: Table, text_column: str, label_column: str, *, on_bad_row: str = "error", to_learn: bool = True
+    table: Table,
+    text_column: str,
+    label_column: str,
+    *,
+    on_bad_row: str = "error",
+    to_learn: bool = True,
+    merging: Merging | None = None,
+    classes: Sequence[str] = (),
 ) -> Labelled:
     """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
 
-    Rows with an empty text are left out with a warning, 1 % of all at most.  Raises InputError for more of them and for
-    missing labels ("skip" drops and counts both), for a single label if they are ``to_learn`` from, for labels that are
-    the same number written twice (1 and 1.0), and for a column that is no label.
+    ``merging`` joins labels, also with ``classes`` that were known before.  Rows with an empty text are left out with a
+    warning, 1 % of all at most.  Raises InputError for more of them and for missing labels ("skip" drops and counts
+    both), for a single label if they are ``to_learn`` from, for labels that are the same number written twice (1 and
+    1.0), and for a column that is no label.
     """
     check_policy(on_bad_row)
     texts = table.column(text_column)
-    labels = [label.strip() for label in table.column(label_column)]
-    empty = [i for i, text in enumerate(texts) if not text.strip()]
-    missing = [i for i, label in enumerate(labels) if label.casefold() in MISSING or label == "NA"]
+    written = table.column(label_column)
+    labels = [label.strip() for label in written]
+    blank = {i for i, row in enumerate(table.rows) if not any(cell.strip() for cell in row.values())}
+    empty = [i for i, text in enumerate(texts) if not text.strip() and i not in blank]
+    missing = [i for i, label in enumerate(labels) if is_missing(label) and i not in blank]
+    if merging is not None:
+        labels = merging.merged(labels, classes)
     if on_bad_row == "error":
         if len(empty) > SKIP_SHARE * len(texts):
             _refuse(table, empty, "empty text", f"column {text_column!r}")
         _refuse(table, missing, "no label", f"column {label_column!r}", [labels[i] for i in missing])
     bad = set(empty) | set(missing)
-    kept = [i for i in range(len(texts)) if i not in bad]
+    kept = [i for i in range(len(texts)) if i not in bad and i not in blank]
     if on_bad_row == "error":
         check_skipped(table.name, len(bad), len(kept), "without text or label")
     counts = Counter(labels[i] for i in kept)
@@ -81,8 +105,12 @@ def labelled(
     warnings = []
     if bad:
         warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(sorted(bad))})")
+    if blank:
+        warnings.append(f"{counted(len(blank), 'row')} without anything in any column left out")
     warnings += (
-        _label_warnings(counts) + _text_warnings(table, texts, kept) + _repeat_warnings(table, texts, labels, kept)
+        _label_warnings(counts, [written[i] for i in kept])
+        + _text_warnings(table, texts, kept)
+        + _repeat_warnings(table, texts, labels, kept)
     )
     return Labelled(
         table.name,
@@ -90,7 +118,7 @@ def labelled(
         [labels[i] for i in kept],
         [table.row_numbers[i] for i in kept],
         warnings,
-        len(bad),
+        len(bad) + len(blank),
     )
 
 
@@ -127,7 +155,7 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, le
                 )
 
 
-def _label_warnings(counts: Counter[str]) -> list[str]:
+def _label_warnings(counts: Counter[str], written: Sequence[str]) -> list[str]:
     warnings = []
     rare = sorted((n, label) for label, n in counts.items() if n < RARE)
     if rare:
@@ -138,12 +166,12 @@ def _label_warnings(counts: Counter[str]) -> list[str]:
             warnings.append(
                 f"label {label!r} ({counted(counts[label], 'row')}) is taken as a class of its own, not as missing"
             )
-    folded: dict[str, str] = {}
-    for label in sorted(counts):
-        other = folded.setdefault(label.casefold(), label)
-        if other != label:
-            warnings.append(f"labels {other!r} and {label!r} differ in case only and count as two classes")
-    return warnings
+    whole = set(written)
+    around = Counter(label.strip() for label in written if label != label.strip() and label.strip() in whole)
+    if around:
+        shown = ", ".join(f"{label!r} ({counted(n, 'row')})" for label, n in around.most_common(5))
+        warnings.append(f"blank space around labels is left out, which makes one class of two: {shown}")
+    return warnings + suggestion(counts)
 
 
 def _text_warnings(table: Table, texts: list[str], kept: list[int]) -> list[str]:

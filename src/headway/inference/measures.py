@@ -14,6 +14,7 @@ from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
 from headway.data.feed import pair_batches, row_batches, target_batches, text_batches
 from headway.data.image_feed import image_batches
+from headway.data.label_typing import recorded
 from headway.data.labels import labelled, leaks
 from headway.data.pictures import Pictures
 from headway.data.table import Table
@@ -262,7 +263,10 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
     """Texts are cut as in training."""
     table, found = given.table("a classifier is measured on a table of texts and labels"), given.found
     columns = found.text_column or "", found.label_column or ""
-    rows = labelled(table, *columns, on_bad_row=given.options.on_bad_row, to_learn=False)
+    merged = recorded(given.facts)
+    rows = labelled(
+        table, *columns, on_bad_row=given.options.on_bad_row, to_learn=False, merging=merged, classes=pipe.labels
+    )
     texts, names = rows.texts, rows.labels
     if given.same:
         texts, names = held_out_rows(rows, split_seed(given.before))
@@ -287,8 +291,9 @@ def _warn_of_leaks(texts: list[str], given: Given) -> None:
     if trained is None:
         return
     data = given.facts["data"]
+    policy = given.before.get("on_bad_row") or "error"
     rows = labelled(
-        trained, data["text_column"], data["label_column"], on_bad_row=given.before.get("on_bad_row") or "error"
+        trained, data["text_column"], data["label_column"], on_bad_row=policy, merging=recorded(given.facts)
     )
     held_out = [] if given.facts.get("validation") else held_out_rows(rows, split_seed(given.before))[0]
     apart = set(leaks(held_out, rows.texts))

@@ -45,7 +45,7 @@ QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accur
 """By task, the metric that decides, and whether more (1) or less (-1) of it is better."""
 WRITERS = ("transformer", "rnn", "lstm", "gru")
 """The models of running text."""
-OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column")
+OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column", "merge_labels")
 """Options that a text which is made for recall has of its own."""
 MATCHES = ("time", "parameters", "tokens")
 RATES = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)

@@ -45,6 +45,9 @@ class TrainOptions:
         "stop at bad rows, or leave them out (malformed: 1 % at most)",
         ("error", "skip"),
     )
+    merge_labels: str | None = option(
+        None, "join labels that differ only in typing: all, or a .csv, .tsv or .json of pairs (found, meant)"
+    )
     stream: bool = option(False, "read Parquet files while training on them, larger than memory or disk as they may be")
     time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
     steps: int | None = option(None, "optimiser steps, instead of a time")
@@ -209,6 +212,7 @@ FOR_TASK = {
     **dict.fromkeys(OF_TEXTS, tuple(task for task in TASKS if task != IMAGES)),
     **dict.fromkeys(("image_size", "patch_size", "augment"), (IMAGES,)),
     **dict.fromkeys(("frozen", "contrastive", "adapt", "token_dropout"), ("classification",)),
+    "merge_labels": ("classification",),
     "balance": ("classification", IMAGES),
     **dict.fromkeys(("mask_share", "whole_words"), ("masked_lm",)),
     "stream": ("language_modeling", "masked_lm"),

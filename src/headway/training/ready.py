@@ -24,7 +24,7 @@ from headway.training.plan import Plan
 from headway.training.presets import with_lora
 from headway.training.progress import Silent
 from headway.training.recipes import Ingredients, Recipe, recipe_for
-from headway.training.resume import changed_plan, check_same_base
+from headway.training.resume import changed_plan, check_same_base, check_same_labels
 from headway.training.run_directory import RunDirectory, best_member
 from headway.training.suggestions import advice, to_change
 
@@ -73,6 +73,8 @@ def prepare(
     for reason in found.reasons:
         progress.say(reason)
     recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress))
+    if earlier is not None:
+        check_same_labels(earlier, recipe.facts, run)
     recipe.facts["warnings"] = [*found.warnings, *recipe.facts["warnings"]]
     say_data(recipe, progress, options, found.task)
     limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
@@ -99,6 +101,8 @@ def say_data(data: Recipe, progress: Silent, options: TrainOptions, task: str) -
     """Say what was found in the data, and the baselines."""
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
+    if "merged" in facts:
+        progress.say(facts["merged"])
     if "classes" in facts:
         progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
     if isinstance(tokenizer := data.reader, Tokenizer):

@@ -80,6 +80,15 @@ def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> N
         )
 
 
+def check_same_labels(earlier: dict[str, Any], facts: dict[str, Any], run: RunDirectory) -> None:
+    """An earlier run goes on only with the labels that it joined.  Raises InputError otherwise."""
+    if earlier["data"].get("merged_labels") != facts.get("merged_labels"):
+        raise InputError(
+            f"{run.path}: the pairs of --merge-labels have changed since the run began. Put them back as they were, or "
+            "begin in another directory with --out."
+        )
+
+
 def _inputs(source: Corpus | Table) -> list[str]:
     """The files of a source, as a run records them."""
     if isinstance(source, Streamed):

@@ -12,6 +12,7 @@ import numpy as np
 from headway.data.corpus import Corpus
 from headway.data.detect import IMAGES
 from headway.data.dialogues import KEY, Dialogues
+from headway.data.label_typing import Merging, recorded
 from headway.data.labels import labelled
 from headway.data.table import Table
 from headway.errors import InputError
@@ -57,7 +58,7 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
         source, found = read_input(files, options, columns if task == "translation" else None)
         if source.fingerprint != data.get("fingerprint"):
             return None
-        made = _beginning(source, found, options.on_bad_row, length, folder)
+        made = _beginning(source, found, options.on_bad_row, length, folder, recorded(facts))
     except InputError:
         return None
     return Material(made.file, {"task": task, **made.options}, "the beginning of its own data")
@@ -124,7 +125,9 @@ class _Words:
         return "a b"
 
 
-def _beginning(source: Corpus | Table, found: Any, on_bad_row: str, length: int, folder: Path) -> Material:
+def _beginning(
+    source: Corpus | Table, found: Any, on_bad_row: str, length: int, folder: Path, merging: Merging | None
+) -> Material:
     """The first texts of a source as a file of its own."""
     if isinstance(source, Corpus):
         file = folder / "beginning.txt"
@@ -136,7 +139,7 @@ def _beginning(source: Corpus | Table, found: Any, on_bad_row: str, length: int,
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return Material(file)
     if found.task == "classification":
-        given = labelled(source, found.text_column, found.label_column, on_bad_row=on_bad_row)
+        given = labelled(source, found.text_column, found.label_column, on_bad_row=on_bad_row, merging=merging)
         each = max(4, ROWS // len(given.classes))
         rows = [
             {TEXT: text[:LONGEST_TEXT], LABEL: label}

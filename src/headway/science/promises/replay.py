@@ -139,10 +139,11 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
     material = own_data(facts, plan.length, folder) or made_up(subject, facts, plan.length, folder)
     options = _asked(facts, plan, {**material.options, **size.options()}, directory)
     chosen = TrainOptions(**options)
+    joined_before = {name: value for name, value in facts["data"].items() if name != "merged_labels"}
     facts = facts | {
         "options": recorded(chosen),
         "plan": plan.plain(),
-        "data": {**facts["data"], "inputs": [str(material.file)], "fingerprint": _print(material, chosen)},
+        "data": {**joined_before, "inputs": [str(material.file)], "fingerprint": _print(material, chosen)},
         **{"validation": [], "validation_fingerprint": None, "finished": False, "checkpoints": False},
     }
     if chosen.from_model is not None:
@@ -153,7 +154,8 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
 
 
 OTHERWISE = (
-    *("text_column", "label_column", "second_column", "encoding", "delimiter", "on_bad_row"),  # of the material's own
+    *("text_column", "label_column", "second_column", "encoding", "delimiter"),  # of the material's own
+    *("on_bad_row", "merge_labels"),
     *("time", "epochs", "patience", "save_every", "allow_changes", "tensorboard", "shard", "seeds", "adapt", "stream"),
 )
 """Options of a run that its replay leaves out."""

@@ -11,7 +11,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from headway.data.feed import Feed, RowFeed
-from headway.data.labels import Labelled, check_labels, labelled, leaks
+from headway.data.label_typing import merging, said
+from headway.data.labels import Labelled, check_labels, label_counts, labelled, leaks
 from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError
@@ -63,10 +64,14 @@ class ClassificationRecipe(Recipe):
         if self.base is not None:
             _check_base(self.base, self.options)
         columns = given.found.text_column or "", given.found.label_column or ""
-        rows = labelled(table, *columns, on_bad_row=self.options.on_bad_row)
+        written = label_counts(table, columns[1])
+        if isinstance(held_out, Table):
+            written += label_counts(held_out, columns[1])
+        merged = merging(self.options.merge_labels, written)
+        rows = labelled(table, *columns, on_bad_row=self.options.on_bad_row, merging=merged)
         warnings = list(rows.warnings)
         if isinstance(held_out, Table):
-            other = labelled(held_out, *columns, on_bad_row=self.options.on_bad_row)
+            other = labelled(held_out, *columns, on_bad_row=self.options.on_bad_row, merging=merged)
             check_labels(rows.labels, other, other.name)
             warnings += _leak_warning(rows.texts, other.texts)
             train_texts, train_labels, texts, names = rows.texts, rows.labels, other.texts, other.labels
@@ -99,6 +104,7 @@ class ClassificationRecipe(Recipe):
             "train": f"{len(train):,} rows",
             "validation": f"{len(validation):,} rows{whence}",
             "warnings": warnings,
+            **({} if merged is None else {"merged_labels": merged.plain(), "merged": said(merged, written)}),
             **vocabulary.facts,
         }
         self.baselines = classification_baselines(train_texts, self.train_targets, texts, self.targets, self.labels)
