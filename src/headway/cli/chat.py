@@ -1,6 +1,7 @@
 """A conversation in the terminal, or over standard input: what ``headway generate --chat`` does."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,13 @@ from headway.errors import InputError
 if TYPE_CHECKING:
     from headway.inference.generator import Generator
 
-EXIT, RESET = "/exit", "/reset"
+EXIT, RESET, HELP = "/exit", "/reset", "/help"
+COMMANDS = {
+    HELP: "show this list",
+    RESET: "forget the conversation and start over",
+    EXIT: "leave (so do Ctrl-D and Ctrl-C)",
+    "//": "at the start of a line: say the line with one / to the model",
+}
 
 
 def converse(
@@ -39,7 +46,7 @@ def converse(
     terminal = sys.stdin is not None and sys.stdin.isatty()
     conversation = Conversation(pipe, system, tell)
     if terminal:
-        tell(f"{EXIT} or Ctrl-D leaves, {RESET} starts afresh")
+        tell(f"{HELP} lists the commands, {EXIT} or Ctrl-D leaves")
     with interruptible():
         try:
             for line in _lines(first, terminal):
@@ -48,11 +55,13 @@ def converse(
                 if line.strip() == RESET:
                     conversation.reset()
                     tell("started afresh")
+                elif line.strip() == HELP:
+                    for name, what in COMMANDS.items():
+                        print(f"  {name:8}{what}", file=sys.stderr)
                 elif line.strip():
                     try:
-                        _reply(
-                            conversation.say(line, **options), sys.stderr if as_json else sys.stdout, as_json and quiet
-                        )
+                        pieces = conversation.say(_said(line), **options)
+                        _reply(pieces, sys.stderr if as_json else sys.stdout, as_json and quiet)
                     except InputError as error:
                         if not terminal:
                             raise
@@ -60,6 +69,17 @@ def converse(
         except KeyboardInterrupt:
             return conversation.messages, True
     return conversation.messages, False
+
+
+def _said(line: str) -> str:
+    """What a line says to the model.  Raises InputError for a command that does not exist."""
+    if line.startswith("//"):
+        return line[1:]
+    word = line.split(maxsplit=1)[0]
+    if re.fullmatch("/[A-Za-z]+", word):
+        known = ", ".join(name for name in COMMANDS if name != "//")
+        raise InputError(f"there is no command {word}; there are {known}. To say this to the model, write /{word}.")
+    return line
 
 
 def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:

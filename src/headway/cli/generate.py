@@ -31,10 +31,10 @@ def command(
     """Continue PROMPT with the language model in RUN; "-" reads the prompt from standard input.
 
     With --chat, what is said to the model is read line by line from the terminal or from standard input (PROMPT, where
-    it is given, is the first line), and its replies are written as they come.  /reset starts afresh, /exit leaves, and
-    so do the end of the input and Ctrl-C.  When the conversation is longer than the model reads, its oldest turns are
-    forgotten, with a notice; never the system message.  With --json, replies go to standard error, and the results are
-    the messages of the conversation.
+    it is given, is the first line), and its replies are written as they come.  /help lists the commands: /reset starts
+    over, /exit leaves, and so do the end of the input and Ctrl-C.  When the conversation is longer than the model
+    reads, its oldest turns are forgotten, with a notice; never the system message.  With --json, replies go to standard
+    error, and the results are the messages of the conversation.
     """
     if prompt is None and not chat:
         raise click.MissingParameter(param_hint="'PROMPT'", param_type="argument")

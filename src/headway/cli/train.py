@@ -125,12 +125,12 @@ USES = {
 """The verb that uses a model, by its task; for a language model, generate."""
 
 
-def summary(result: dict[str, Any], verdict: str) -> list[str]:
-    """What a person is told at the end."""
+def summary(result: dict[str, Any], verdict: str, *, chat: bool = False) -> list[str]:
+    """What a person is told at the end; ``chat``: of a model that was trained on conversations."""
     names = ("bleu", "chrf", "mrr", "spearman", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
     numbers = ", ".join(f"{name} {metric(result[name])}" for name in names if result.get(name) is not None)
     use = USES.get(result["task"], "generate")
-    asked = "PICTURE" if result["task"] == IMAGES else '"..."'
+    asked = "PICTURE" if result["task"] == IMAGES else "--chat" if chat else '"..."'
     written = result.get("written")  # of the held-out pairs, as many as there was time for
     numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""
     return [
@@ -258,4 +258,7 @@ def command(
     from headway.training.ranks import is_first
 
     if is_first():
-        emit(found, as_json, summary(found, verdict(read_record(Path(found["out"])))))
+        record = read_record(Path(found["out"]))
+        data = record.info.get("data")
+        chat = isinstance(data, dict) and "conversations" in data
+        emit(found, as_json, summary(found, verdict(record), chat=chat))

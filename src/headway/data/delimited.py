@@ -159,10 +159,8 @@ def _malformed(feed: _Lines, bad: BadRows, error: csv.Error) -> None:
     elif len(feed.row) > 1:
         raise feed.unclosed()
     else:
-        bad.add(
-            feed.first,
-            'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field, or pass --on-bad-row skip.',
-        )
+        reason = 'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field'
+        bad.add(feed.first, f"{reason}, or pass --on-bad-row skip.")
 
 
 def _check_long_row(feed: _Lines, row: list[str]) -> None:
@@ -246,8 +244,8 @@ def _check_columns(path: Path, line: int, columns: list[str], rows: list[list[st
             words = {re.sub('"', "", cell).strip().casefold() for cell in columns[0].split(delimiter)}
             if len(words) > 1 and words & HEADER_NAMES:
                 raise InputError(
-                    f"{path}, line {line}: the whole row is one field, {shorten(columns[0])}; expected fields separated "
-                    f"by a {DELIMITERS[delimiter]}. Remove the quotes around whole rows, or name another --delimiter."
+                    f"{path}, line {line}: the whole row is one field, {shorten(columns[0])}; expected several, with "
+                    f"a {DELIMITERS[delimiter]} between them. Remove the quotes around whole rows."
                 )
     filled = next((row for row in rows[1:] if len(row) == len(columns) and all(row[: max(2, len(named))])), None)
     if len(named) == 1 < len(columns) and columns[0] and filled is not None:

@@ -17,10 +17,20 @@ from headway.data.table import Table
 from headway.errors import InputError
 
 IMAGES = "image_classification"
-TASKS = ("language_modeling", "classification", IMAGES, "masked_lm", "embedding", "translation", "summarize")
-"""What can be asked for.  To summarise is to translate into fewer words: what is found is then "translation"."""
+DIALOGUE = "dialogue"
+TASKS = (
+    *("language_modeling", "classification", IMAGES, "masked_lm", "embedding", "translation", "summarize"),
+    DIALOGUE,
+)
+"""What can be asked for.  To summarise is to translate into fewer words: what is found is then "translation".  Dialogue
+is language modelling of conversations: what is found is then "language_modeling"."""
 
 TO_TEXT = ("translation", "summarize")
+NO_TURNS = (
+    '--task dialogue needs a .jsonl whose lines have "messages", or a table with the columns instruction and output or '
+    "prompt and completion; name others with --text-column (what is said) and --second-column (the reply)."
+)
+"""Where no conversations are found."""
 LINES = 1 << 17
 """Characters at the beginning of a file by which it is judged."""
 OR_PAIRS = ", or use --task translation for pairs"
@@ -48,6 +58,8 @@ def detect(
             f"{source.name}: holds no pictures; {IMAGES} needs a folder with a folder of pictures for each class, or "
             "an .npz file of images and labels."
         )
+    if task == DIALOGUE and not isinstance(source, Dialogues):
+        raise InputError(f"{source.name}: holds no conversations; {NO_TURNS}")
     if isinstance(source, Table) and source.beside is not None:
         return _detect_aligned(source, task)
     if isinstance(source, Corpus):
@@ -95,6 +107,12 @@ def detect(
     reasons.append("a text and a label in every row: classification (--task language_modeling to learn the text alone)")
     lost = losses(Looked(columns=columns, values=source.column, text=text, label=label))
     return Detected("classification", text, label, reasons, warnings=lost)
+
+
+def refuse_columns(source: Table) -> None:
+    """Raise InputError for a table that is recognised as one for a task that does not exist."""
+    columns = [judge(source, name) for name in source.columns if name]
+    refuse(source.name, Looked(columns=columns, values=source.column))
 
 
 def _mean_sides(columns: list[Column], text: str | None, label: str | None, second: str | None) -> bool:
@@ -169,12 +187,14 @@ def _detect_pictures(source: Pictures, column: str | None, task: str | None) -> 
 def _detect_dialogues(source: Dialogues, column: str | None, task: str | None) -> Detected:
     if column is not None:
         raise InputError(f"{source.name}: holds conversations, which are read as they are; name no column.")
-    if task not in (None, "language_modeling"):
+    if task not in (None, "language_modeling", DIALOGUE):
         raise InputError(f"{source.name}: holds conversations; they train a language model, not {task}.")
     reasons = ['every line has "messages": language modelling of conversations, trained on the replies alone']
     if source.renamed:
         reasons.append('"conversations" of ShareGPT are read as "messages": human as user, gpt as assistant')
-    return Detected("language_modeling", None, None, reasons)
+    if source.turns:
+        reasons = [f"conversations: {source.turns}; language modelling, trained on the replies alone"]
+    return Detected("language_modeling", None, None, reasons, chat=True)
 
 
 def find_text(table: Table) -> str:

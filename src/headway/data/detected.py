@@ -13,5 +13,7 @@ class Detected:
     reasons: list[str]
     second_column: str | None = None
     """The other text of each pair: what belongs to the first (embedding), what is to be written (translation)."""
+    chat: bool = False
+    """Whether these are conversations."""
     warnings: list[str] = field(default_factory=list)
     """Lines about what is lost when the data are trained on so."""

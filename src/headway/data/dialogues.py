@@ -38,6 +38,8 @@ class Dialogues(Table):
     conversations: list[list[Message]] = field(default_factory=list)
     renamed: bool = False
     """Whether some are written in the words of ShareGPT."""
+    turns: str = ""
+    """The columns that they were made of, in words, where they stood in a table."""
 
 
 def holds_dialogues(path: Path, encoding: str | None) -> bool:
@@ -104,7 +106,7 @@ def _conversations(
     for line, found in json_objects(path, lines(path, encoding, tally), bad):
         ours = _in_our_words(found)
         try:
-            yield line, _checked(ours), ours is not found
+            yield line, checked(ours), ours is not found
         except Malformed as error:
             bad.add(line, str(error))
 
@@ -126,7 +128,7 @@ def _renamed(message: Any) -> Any:
     return {**message, "role": role, "content": message.get("value")}
 
 
-def _checked(found: dict[str, Any]) -> list[Message]:
+def checked(found: dict[str, Any]) -> list[Message]:
     """The messages of one object, role and content of each.  Raises Malformed."""
     if KEY not in found:
         raise Malformed(f"no {KEY!r} here; expected a list of messages, each with role and content.")

@@ -11,6 +11,7 @@ from headway.data.files import kind
 from headway.data.read import input_paths
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
+from headway.inference.generator import Generator
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
 from headway.inference.translator import Translator
@@ -46,7 +47,8 @@ def evaluate(
     options = replace(options, **given)
     data = facts.get("data", {})
     known = (data["text_column"], data["second_column"]) if pipe.task == Translator.task and data else None
-    source, found = read_input(files, options, known)
+    chat = isinstance(pipe, Generator) and pipe.tokenizer.chat_template is not None
+    source, found = read_input(files, options, known, chat=chat)
     if not inputs and facts.get("data", {}).get("fingerprint") != source.fingerprint and not facts.get("validation"):
         raise InputError(
             f"{source.name}: has changed since the run was trained on it, so its held-out part is not known; "

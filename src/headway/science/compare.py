@@ -295,7 +295,7 @@ def _check(contest: Contest, models: Sequence[Entrant], chosen: TrainOptions, so
         raise InputError(f"translators are compared by chrF. {MISSING}.")
     if contest.test:
         columns = {name: getattr(found, name) for name in COLUMNS} if isinstance(source, Table) else {}
-        read_input([contest.test], replace(chosen, task=found.task, **columns))
+        read_input([contest.test], replace(chosen, task=found.task, **columns), chat=found.chat)
 
 
 def _size(facts: dict[str, Any]) -> dict[str, Any]:

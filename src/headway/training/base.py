@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from headway.errors import InputError
+from headway.hub.config_file import read_config
 from headway.hub.directory import check_reads_text, load_model, model_config
 from headway.hub.download import locate
 from headway.hub.fingerprint import fingerprint
@@ -50,6 +51,23 @@ class Base:
     def config(self) -> Any:
         """The model's configuration."""
         return model_config(self.model)
+
+
+CHAT, TO_TEXT = "chat", "to text"
+"""What a base can be that is trained on prompts and replies: one that talks, or one that turns texts into texts."""
+
+
+def talks(place: str) -> str | None:
+    """Whether a base has a chat template, or else turns one text into another; by its files, without its weights.
+
+    Raises InputError for what is no model.
+    """
+    path = locate(place).path
+    if not path.is_dir():
+        return None  # what is wrong with it is said when it is loaded
+    if read_config(path).get("is_encoder_decoder") is True:
+        return TO_TEXT
+    return CHAT if Tokenizer.load(path).chat_template is not None else None
 
 
 def load_base(place: str, *, images: bool = False) -> Base:

@@ -7,18 +7,22 @@ from pathlib import Path
 
 from headway.data.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
 from headway.data.corpus import Corpus
-from headway.data.detect import TO_TEXT, detect
+from headway.data.detect import DIALOGUE, TO_TEXT, detect, refuse_columns
 from headway.data.detected import Detected
+from headway.data.dialogue_tables import as_dialogues, turns_of
 from headway.data.dialogues import Dialogues
 from headway.data.fetched import fetched, remote_shards
 from headway.data.files import kind
 from headway.data.image_folder import are_pictures
+from headway.data.pictures import Pictures
 from headway.data.read import input_paths, read, text_corpus
 from headway.data.shards import LARGE, Shard, local_shard, sample_table
 from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
+from headway.training.base import CHAT, talks
+from headway.training.base import TO_TEXT as TO_TEXT_KIND
 from headway.training.config import TrainOptions, flag
 
 HELD_OUT = 0.1
@@ -35,11 +39,17 @@ RUNNING_TEXT = ("language_modeling", "masked_lm")
 
 
 def read_input(
-    inputs: Sequence[str | Path], options: TrainOptions, known: tuple[str, str] | None = None
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    known: tuple[str, str] | None = None,
+    *,
+    chat: bool = False,
 ) -> tuple[Corpus | Table, Detected]:
     """The files, and what they are for.  Raises InputError for anything that cannot be used.
 
-    ``known`` are the two columns of pairs that a run was trained on: where a table has both, they are meant.
+    ``chat``: a table of prompts and replies is conversations, as it is with ``--task dialogue`` or from a model with a
+    chat template.  ``known`` are the two columns of pairs that a run was trained on: where a table has both, they are
+    meant.
     """
     columns = {name: getattr(options, name) for name in COLUMNS}
     if options.stream:
@@ -58,9 +68,12 @@ def read_input(
     source = _large_text(inputs, options.task, columns) or read(
         inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
     )
+    if isinstance(source, Table) and not isinstance(source, Dialogues | Pictures):
+        source, columns = _conversations(source, options, columns, chat)
     if known and isinstance(source, Table) and not any(columns.values()) and set(known) <= set(source.columns):
         columns["text_column"], columns["second_column"] = known
-    found = detect(source, task=options.task, **columns)
+    talk = isinstance(source, Dialogues) and chat
+    found = detect(source, task=None if talk else options.task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
         source = text_corpus(
             source,
@@ -70,6 +83,37 @@ def read_input(
             on_bad_row=options.on_bad_row,
         )
     return source, found
+
+
+def _conversations(
+    source: Table, options: TrainOptions, columns: dict[str, str | None], chat: bool
+) -> tuple[Table, dict[str, str | None]]:
+    """A table of prompts and replies as conversations, where they are meant, and the columns that are still named.
+
+    Raises InputError, which says what is needed, where a table can be nothing else and no model that talks is named.
+    """
+    asked, named = chat or options.task == DIALOGUE, (columns["text_column"], columns["second_column"])
+    if not asked and (options.task is not None or any(columns.values())):
+        return source, columns
+    turns = turns_of(source.columns, *named, asked=True)
+    if turns is None or not (asked or options.from_model or turns_of(source.columns)):
+        return source, columns
+    kind = None if asked or options.from_model is None else talks(options.from_model)
+    if asked or kind == CHAT:
+        if options.task is None and not chat:
+            refuse_columns(source)
+        return as_dialogues(source, turns, options.on_bad_row), dict.fromkeys(COLUMNS)
+    if kind == TO_TEXT_KIND and turns.input is None:
+        return source, columns
+    if turns_of(source.columns) is None:
+        return source, columns
+    refuse_columns(source)
+    base = f"{options.from_model} has no chat template" if options.from_model else "no model that talks is named"
+    raise InputError(
+        f"{source.name}: these are conversations ({turns.words}), and {base}. Name a model with a chat template with "
+        "--from, or use --task dialogue to train on them with the usual template; --task translation learns to write "
+        f"{turns.reply!r} for {turns.prompt!r}, --task language_modeling reads one column as text."
+    )
 
 
 def _streamed(
@@ -110,6 +154,8 @@ def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[st
     if len(shards[0].columns) == 1 or sum(shard.n_bytes for shard in shards) < LARGE:
         return None
     sample = sample_table(shards)
+    if turns_of(sample.columns, asked=True) is not None and task is None:
+        return None
     return sample if detect(sample, task=task, **columns).task in RUNNING_TEXT else None
 
 

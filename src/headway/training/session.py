@@ -184,7 +184,7 @@ def validation_input(validation: Sequence[str | Path], options: TrainOptions, fo
     options = replace(options, task=found.task, stream=False)
     if are_aligned(validation, found.task):  # columns were named for the table that is trained on
         options = without_columns(options)
-    return read_input(validation, options)[0]
+    return read_input(validation, options, chat=found.chat)[0]
 
 
 def _adapt(

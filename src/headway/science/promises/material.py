@@ -55,7 +55,9 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
     columns = data.get(TEXT), data.get(SECOND)
     try:
         options = reading_options(facts, files, task)
-        source, found = read_input(files, options, columns if task == "translation" else None)
+        source, found = read_input(
+            files, options, columns if task == "translation" else None, chat="conversations" in data
+        )
         if source.fingerprint != data.get("fingerprint"):
             return None
         made = _beginning(source, found, options.on_bad_row, length, folder, recorded(facts))

@@ -74,6 +74,7 @@ class DialogueRecipe(LanguageModelRecipe):
             "fingerprint": source.fingerprint,
             "train": f"{len(train.ids):,} conversations with {train.n_targets:,} tokens of replies",
             "validation": f"{len(validation.ids):,} conversations with {validation.n_targets:,}{whence}",
+            "conversations": len(source) + (0 if held_out is None else len(held_out)),
             "warnings": train.warnings(self.longest),
             **vocabulary.facts,
         }
