@@ -17,21 +17,27 @@ from headway.errors import InputError
 
 @click.command(short_help="Name the label of a text or a picture, or of all in a file or folder.")
 @click.argument("run")
-@click.argument("text")
+@click.argument("words", metavar="TEXT...", nargs=-1, required=True)
 @text_options
 @click.option("--to", help="Write results here: .csv, or .jsonl.")
 @threads_option
 @output_options
 def command(
-    run: str, text: str, text_column: str | None, encoding: str | None, to: str | None, as_json: bool, quiet: bool
+    run: str,
+    words: tuple[str, ...],
+    text_column: str | None,
+    encoding: str | None,
+    to: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Classify TEXT with the model in RUN.
 
-    TEXT is a text, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for lines on
-    standard input; with a model of pictures, a picture or a folder of pictures.
+    TEXT is a text or several, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for
+    lines on standard input; with a model of pictures, pictures or folders of pictures.
     """
     started = time.monotonic()
-    check_output(to, text, (".csv", ".jsonl"))
+    check_output(to, words[0], (".csv", ".jsonl"))
     from headway.inference.classifier import Classifier
     from headway.inference.image_classifier import ImageClassifier
     from headway.inference.load import load
@@ -43,10 +49,10 @@ def command(
     if isinstance(pipe, ImageClassifier):
         if text_column is not None or encoding is not None:
             raise InputError("--text-column and --encoding are for texts, and this model reads pictures.")
-        what, inputs = "file", _pictures(text)
+        what, inputs = "file", [file for word in words for file in _pictures(word)]
         names, tokens = _sizes(inputs), pipe.model.config.max_length
     elif isinstance(pipe, Classifier):
-        (inputs, rows), what, tokens = rows_of(run, text, text_column, encoding), "text", 1
+        (inputs, rows), what, tokens = rows_of(run, words, text_column, encoding), "text", 1
     else:
         raise InputError(f"{run}: holds a model for {pipe.task}; classify needs a classifier.")
     table = _Table(what, inputs, rows, pipe.labels, to)

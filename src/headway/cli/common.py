@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,15 +131,28 @@ def check_not_path(argument: str) -> None:
         raise InputError(f"{argument}: there is no such file. (To use these very words as the text, pipe them to `-`.)")
 
 
-def texts_of(run: str, text: str, text_column: str | None, encoding: str | None) -> list[str]:
-    """The texts that an argument stands for: itself, a file's (by its text column or line by line), or "-"."""
-    return rows_of(run, text, text_column, encoding)[0]
+def several_texts(words: Sequence[str]) -> bool:
+    """Whether the words of a command are several texts, or the name of a file or pipe that may hold several."""
+    return len(words) > 1 or words[0] == "-" or is_file(words[0])
+
+
+def texts_of(run: str, words: Sequence[str], text_column: str | None, encoding: str | None) -> list[str]:
+    """The texts that words stand for: themselves, or one a file (by its text column or line by line), or "-"."""
+    return rows_of(run, words, text_column, encoding)[0]
 
 
 def rows_of(
-    run: str, text: str, text_column: str | None, encoding: str | None
+    run: str, words: Sequence[str], text_column: str | None, encoding: str | None
 ) -> tuple[list[str], list[dict[str, str]] | None]:
     """``texts_of``, and where they stand in a table its rows."""
+    if len(words) > 1:
+        for word in words:
+            if word == "-" or is_file(word):
+                what = "standard input" if word == "-" else f"the file {word}"
+                raise InputError(f"{what} was given with other words; give several texts, or one file or - alone.")
+            check_not_path(word)
+        return list(words), None
+    text = words[0]
     if text == "-":
         return lines_of(standard_input(encoding)), None
     if not is_file(text):
@@ -159,8 +172,11 @@ def rows_of(
     return ["".join(document.chunks()) for document in source.documents()], None
 
 
-def place_of(text: str, number: int) -> str:
-    """Where one of the texts of an argument stands, counted from 0, for messages: "notes.txt, line 7"."""
+def place_of(words: Sequence[str], number: int) -> str:
+    """Where one of the texts of a command stands, counted from 0, for messages: "notes.txt, line 7"."""
+    if len(words) > 1:
+        return f"text {number + 1}"
+    text = words[0]
     if text == "-":
         return f"standard input, line {number + 1}"
     from headway.data.files import kind

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Turn texts into vectors, compare them, or find the nearest.")
 @click.argument("run")
-@click.argument("file")
+@click.argument("words", metavar="TEXT...", nargs=-1, required=True)
 @click.option("--similarity", is_flag=True, help="Give the cosine of every text with every other instead.")
-@click.option("--nearest", metavar="TEXT", help="Rank the texts of FILE by their nearness to this one instead.")
+@click.option("--nearest", metavar="TEXT", help="Rank the texts by their nearness to this one instead.")
 @click.option("--k", type=int, default=5, show_default=True, help="With --nearest: how many to name.")
 @text_options
 @click.option("--to", help="Write results here: .npy, .jsonl or .csv.")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @output_options
 def command(
     run: str,
-    file: str,
+    words: tuple[str, ...],
     similarity: bool,
     nearest: str | None,
     k: int,
@@ -41,15 +41,15 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Turn the texts of FILE into vectors with the model in RUN; a row of numbers for each, in order.
+    """Turn TEXT into vectors with the model in RUN; a row of numbers for each, in order.
 
-    FILE is a .csv, .tsv or .jsonl (by its text column), any other file line by line, or "-" for lines on standard
-    input.
+    TEXT is a text or several, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for
+    lines on standard input.
     """
     started = time.monotonic()
     if similarity and nearest is not None:
         raise InputError("--similarity and --nearest were both given; ask for one of them.")
-    check_output(to, file, (".jsonl", ".csv") if nearest is not None else (".npy", ".jsonl", ".csv"))
+    check_output(to, words[0], (".jsonl", ".csv") if nearest is not None else (".npy", ".jsonl", ".csv"))
     from headway.inference.embedder import as_embedder
     from headway.inference.load import load
     from headway.inference.together import tokens_at_once
@@ -59,7 +59,7 @@ def command(
     pipe = as_embedder(loaded)
     if pipe is None:
         raise InputError(f"{run}: holds a model for {loaded.task}; embed needs an encoder without classes.")
-    texts = texts_of(run, file, text_column, encoding)
+    texts = texts_of(run, words, text_column, encoding)
     most = piece_size(tokens_at_once(pipe.model.config))
     compared = similarity or nearest is not None
     in_json = as_json and not compared

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headway.cli.answers import asked_for, give_answers, piece_size
-from headway.cli.common import emit, is_file, output_options, place_of, text_options, texts_of, threads_option
+from headway.cli.common import emit, output_options, place_of, several_texts, text_options, texts_of, threads_option
 from headway.cli.output_file import OutputFile
 from headway.cli.results import as_bytes, as_csv, as_jsonl, check_output
 from headway.errors import InputError, shown
@@ -16,7 +16,7 @@ from headway.errors import InputError, shown
 
 @click.command(short_help="Fill in what a text leaves open.")
 @click.argument("run")
-@click.argument("text")
+@click.argument("words", metavar="TEXT...", nargs=-1, required=True)
 @click.option("--k", type=int, default=5, show_default=True, help="How many tokens to name for each open place.")
 @text_options
 @click.option("--to", help="Write results here: .csv, or .jsonl.")
@@ -24,7 +24,7 @@ from headway.errors import InputError, shown
 @output_options
 def command(
     run: str,
-    text: str,
+    words: tuple[str, ...],
     k: int,
     text_column: str | None,
     encoding: str | None,
@@ -34,11 +34,11 @@ def command(
 ) -> None:
     """Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN.
 
-    TEXT is a text, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for lines on
-    standard input.  Blank lines stay blank.
+    TEXT is a text or several, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for
+    lines on standard input.  Blank lines stay blank.
     """
     started = time.monotonic()
-    check_output(to, text, (".csv", ".jsonl"))
+    check_output(to, words[0], (".csv", ".jsonl"))
     from headway.inference.load import load
     from headway.inference.mask_filler import MaskFiller
     from headway.inference.together import tokens_at_once
@@ -47,10 +47,10 @@ def command(
     pipe = load(run)
     if not isinstance(pipe, MaskFiller):
         raise InputError(f"{run}: holds a model for {pipe.task}; fill needs a masked language model.")
-    texts = texts_of(run, text, text_column, encoding)
-    several = text == "-" or is_file(text)
+    texts = texts_of(run, words, text_column, encoding)
+    several = several_texts(words)
     if several:
-        _check_open(pipe, texts, text)
+        _check_open(pipe, texts, words)
     most = piece_size(tokens_at_once(pipe.model.config))
 
     def answer(part: Sequence[str]) -> list[Any]:
@@ -84,13 +84,13 @@ def command(
     emit(found, as_json, [f"{len(texts):,} results in {to}"] if to else [])
 
 
-def _check_open(pipe: Any, texts: list[str], argument: str) -> None:
+def _check_open(pipe: Any, texts: list[str], words: Sequence[str]) -> None:
     """Raise InputError, which says where it stands, for a text without an open place that is not blank."""
     from headway.inference.mask_filler import NOTHING_OPEN
 
     for number, text in enumerate(texts):
         if text.strip() and not pipe.is_open(text):
-            raise InputError(f"{place_of(argument, number)}: {shown(text)}: {NOTHING_OPEN}")
+            raise InputError(f"{place_of(words, number)}: {shown(text)}: {NOTHING_OPEN}")
 
 
 def _places(result: list[Any]) -> list[list[dict[str, Any]]]:

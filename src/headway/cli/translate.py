@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.cli.answers import asked_for, give_answers, piece_size
-from headway.cli.common import emit, is_file, output_options, place_of, rows_of, text_options, threads_option
+from headway.cli.common import emit, output_options, place_of, rows_of, several_texts, text_options, threads_option
 from headway.cli.output_file import OutputFile
 from headway.cli.results import Beside, as_bytes, as_csv, as_jsonl, check_output
 from headway.errors import InputError
@@ -20,7 +20,7 @@ SMALLER = 4
 
 @click.command(short_help="Turn a text, or every text in a file, into another.")
 @click.argument("run")
-@click.argument("text")
+@click.argument("words", metavar="TEXT...", nargs=-1, required=True)
 @click.option("--beam", type=int, default=5, show_default=True, help="How many hypotheses to follow; 1 is greedy.")
 @click.option("--n-best", type=int, default=1, show_default=True, help="How many translations of each text to give.")
 @click.option("--length-penalty", type=float, default=1.0, show_default=True, help="Above 0 favours longer ones.")
@@ -34,7 +34,7 @@ SMALLER = 4
 @output_options
 def command(
     run: str,
-    text: str,
+    words: tuple[str, ...],
     beam: int,
     n_best: int,
     length_penalty: float,
@@ -50,12 +50,12 @@ def command(
 ) -> None:
     """Translate TEXT with the model in RUN, or do whatever else it was trained to make of a text.
 
-    TEXT is a text, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for lines on
-    standard input.  Lines keep their order, and empty ones stay empty.  With --n-best the translations of several texts
-    begin with the number of the text and their rank.
+    TEXT is a text or several, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for
+    lines on standard input.  Lines keep their order, and empty ones stay empty.  With --n-best the translations of
+    several texts begin with the number of the text and their rank.
     """
     started = time.monotonic()
-    check_output(to, text, (".txt", ".csv", ".jsonl"))
+    check_output(to, words[0], (".txt", ".csv", ".jsonl"))
     if to is not None and alignment and not to.endswith(".jsonl"):
         raise InputError(f"--to {to}: has no place for alignments; name a .jsonl file.")
     if to is not None and to.endswith(".txt") and (n_best > 1 or scores):
@@ -72,11 +72,11 @@ def command(
         raise InputError(f"{run}: holds a model for {pipe.task}; translate needs an encoder-decoder.")
     if source_language is not None or target_language is not None:
         pipe = pipe.between(source_language, target_language)
-    texts, rows = rows_of(run, text, text_column, encoding)
-    several = text == "-" or is_file(text)
+    texts, rows = rows_of(run, words, text_column, encoding)
+    several = several_texts(words)
     pipe([], beam=beam, n_best=n_best, length_penalty=length_penalty)  # says what is wrong with the numbers
     if several:
-        _check_lengths(pipe, texts, text, n_best)
+        _check_lengths(pipe, texts, words, n_best)
     ways: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "alignment": alignment}
     table = _Table(texts, rows, to, ranked=n_best > 1)
     most = piece_size(BATCH_TOKENS // beam) // SMALLER
@@ -119,13 +119,13 @@ def command(
     emit(answers, as_json, [f"{count:,} {of} in {to}"] if to else [])
 
 
-def _check_lengths(pipe: Any, texts: list[str], argument: str, n_best: int) -> None:
+def _check_lengths(pipe: Any, texts: list[str], words: Sequence[str], n_best: int) -> None:
     """Raise InputError, which says where it stands, for a text that cannot be translated whole."""
     for number, text in enumerate(texts):
         try:
             pipe.sources_of(text, n_best)
         except InputError as error:
-            raise InputError(f"{place_of(argument, number)}: {error}") from None
+            raise InputError(f"{place_of(words, number)}: {error}") from None
 
 
 def _lines(one: dict[str, Any], place: str, scores: bool, several: bool) -> list[str]:
