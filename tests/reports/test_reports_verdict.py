@@ -1,103 +1,219 @@
-"""The verdict says who won, in plain words, whoever it is."""
+"""The verdict says who won, in plain words, whoever it is, with its interval; and advises only where that is sure."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from headway.reports.record import Record
-from headway.reports.verdict import uncertainty, validation_examples, verdict
+from headway.reports.verdict import cross_validation_in_words, kept_in_words, verdict, verdict_of
+from headway.tasks.comparison import BEFORE, judged
 
 
-def judge(task: str, metrics: dict[str, object], *baselines: dict[str, object]) -> str:
-    return verdict(Record({"task": task, "metrics": metrics, "baselines": list(baselines)}))
+def rows(right: list[bool]) -> np.ndarray:
+    """Predicted and true classes, by which are right."""
+    return np.array([[1.0, 1.0] if ok else [0.0, 1.0] for ok in right])
 
 
-def test_win() -> None:
-    said = judge(
-        "classification", {"accuracy": 0.812}, {"name": "linear", "accuracy": 0.79}, {"name": "m", "accuracy": 0.5}
+def losses(*values: float) -> np.ndarray:
+    return np.array([[7 * value, 7.0] for value in values])
+
+
+def said(task: str, metrics: dict[str, Any], *baselines: dict[str, Any], info: Any = None, **units: Any) -> str:
+    found = judged(task, metrics, baselines, **units)
+    given = {"task": task, "metrics": metrics, "baselines": list(baselines), "verdict": found}
+    return verdict(Record({**given, **(info or {})}))
+
+
+def classified(ours: list[bool], theirs: list[bool], **info: Any) -> str:
+    accuracies = [float(np.mean(part)) for part in (ours, theirs)]
+    rival = {"name": "linear model on words", "accuracy": accuracies[1]}
+    units = {"units": rows(ours), "of_baselines": {rival["name"]: rows(theirs)}, "unit": "rows"}
+    return said("classification", {"accuracy": accuracies[0]}, rival, info=info, **units)
+
+
+def test_a_win_that_is_sure():
+    found = classified([True] * 90 + [False] * 10, [True] * 60 + [False] * 40)
+    assert found.startswith(
+        "The Transformer beats the linear model baseline: accuracy 0.90 against 0.60, a difference of 0.30 "
+        "(95 % interval 0.2"
     )
-    assert said == "The Transformer reaches accuracy 0.81, ahead of the linear baseline's 0.79."
+    assert found.endswith(", on 100 held-out rows).")
 
 
-def test_loss() -> None:
-    said = judge("classification", {"accuracy": 0.81}, {"name": "linear baseline", "accuracy": 0.84})
-    assert said == (
-        "The linear baseline wins: accuracy 0.84 against the Transformer's 0.81. "
-        "For this data use that baseline, or start from a pretrained model."
-    )
+def test_a_loss_that_is_sure_ends_with_advice():
+    found = classified([True] * 60 + [False] * 40, [True] * 90 + [False] * 10)
+    assert found.startswith("The linear model baseline beats the Transformer: accuracy 0.90 against 0.60, a difference")
+    assert "(95 % interval 0.2" in found, "the interval is that of the winner over the loser"
+    assert found.endswith("For this data use that baseline, or start from a pretrained model.")
+    assert classified([False] * 40, [True] * 40, base={"path": "x"}).endswith("or try another pretrained model.")
 
 
-def test_tie() -> None:
-    said = judge("classification", {"accuracy": 0.81004}, {"name": "linear", "accuracy": 0.81})
-    assert said.startswith("A tie: the Transformer and the linear baseline both reach accuracy 0.810.")
+@pytest.mark.parametrize("turned", [False, True])
+def test_no_advice_where_the_interval_spans_zero(turned: bool):
+    one, other = [True] * 81 + [False] * 19, [False] * 2 + [True] * 80 + [False] * 18
+    found = classified(*((other, one) if turned else (one, other)))
+    assert found.startswith("Undecided: the Transformer reaches accuracy 0.8")
+    assert "may be chance." in found and "(95 % interval -0.0" in found
+    assert "use that baseline" not in found and "beats" not in found
 
 
-def test_a_baseline_whose_name_has_an_article() -> None:
-    name = "the model before training"
-    for ours, said in (
-        (0.5, "A tie: the Transformer and the model before training both reach rank correlation 0.500."),
-        (0.6, "reaches rank correlation 0.60, ahead of the model before training, which reaches 0.50."),
-        (0.4, "The model before training wins: rank correlation 0.50 against the Transformer's 0.40."),
-    ):
-        found = judge("embedding", {"spearman": ours}, {"name": name, "spearman": 0.5})
-        assert said in found and "the the" not in found.lower()
-    rival = {"name": "the source, unchanged", "accuracy": 0.79, "macro_f1": 0.71}
-    said = judge("classification", {"accuracy": 0.81, "macro_f1": 0.62}, rival)
-    assert said.endswith("the source wins: 0.71 against 0.62.")
+def test_of_two_rows_nothing_is_said():
+    for ours in ([True, True], [True, False]):
+        found = classified(ours, [True, False])
+        assert found.startswith("Not judged: 2 held-out rows are too few to compare the Transformer (accuracy")
+        assert "headway evaluate" in found and "use that baseline" not in found and "beats" not in found
+    assert "1 held-out row is too few" in classified([True], [False])
 
 
-def test_few_written_texts_are_too_few_to_tell() -> None:
-    rival = {"name": "the source, unchanged", "chrf": 15.0}
-    few, many = (judge("translation", {"chrf": 30.0, "written": n}, rival) for n in (1, 200))
-    assert many.endswith("ahead of the source, which reaches 15.00.")
-    assert few.startswith(many) and "But 1 held-out row is too few to tell" in few
+def test_a_tie_is_undecided():
+    assert classified([True] * 60 + [False] * 40, [True] * 60 + [False] * 40).startswith("Undecided: ")
 
 
-def test_sources_as_they_are_are_not_advised() -> None:
-    said = judge("translation", {"chrf": 3.0}, {"name": "the source, unchanged", "chrf": 15.0})
-    assert said.endswith("Train longer, on more pairs, or start from a pretrained model.")
-
-
-def test_close_numbers_are_told_apart() -> None:
-    said = judge("classification", {"accuracy": 0.811}, {"name": "linear", "accuracy": 0.813})
-    assert "wins: accuracy 0.813 against the Transformer's 0.811." in said
-
-
-@pytest.mark.parametrize(("ours", "start"), [(1.4, "The Transformer reaches"), (1.9, "The 5-gram baseline wins")])
-def test_a_lower_loss_is_better(ours: float, start: str) -> None:
+@pytest.mark.parametrize(("ours", "start"), [(1.4, "The Transformer beats the 5-gram"), (1.9, "The 5-gram baseline b")])
+def test_a_lower_loss_is_better(ours: float, start: str):
     baselines = [{"name": "unigram", "val_loss": 3.3}, {"name": "5-gram with smoothing", "val_loss": 1.6}]
-    said = judge("language_modeling", {"val_loss": ours, "accuracy": None}, *baselines)
-    assert said.startswith(start) and "1.60" in said and f"{ours:.2f}" in said
+    spread = np.linspace(-0.2, 0.2, 9)
+    units = {"units": losses(*(ours + spread)), "unit": "windows"}
+    units["of_baselines"] = {"5-gram with smoothing": losses(*(1.6 + 0.9 * spread))}
+    found = said("language_modeling", {"val_loss": ours, "accuracy": None}, *baselines, **units)
+    assert found.startswith(start) and "nats per token" in found and "on 9 held-out windows" in found
+    few = {"units": losses(ours), "of_baselines": {}, "unit": "conversations"}
+    assert "Not judged: 1 held-out conversation is" in said("language_modeling", {"val_loss": ours}, *baselines, **few)
 
 
-def test_a_loss_by_macro_f1_is_not_hidden() -> None:
-    rival = {"name": "linear", "accuracy": 0.79, "macro_f1": 0.71}
-    said = judge("classification", {"accuracy": 0.81, "macro_f1": 0.62}, rival)
-    assert said.endswith("the linear baseline wins: 0.71 against 0.62.")
+def test_pairing_decides_what_the_spread_of_the_windows_would_hide():
+    """Windows differ by far more than the two models do, which every window tells apart."""
+    hard = np.linspace(1.0, 5.0, 20)
+    metrics, rival = {"val_loss": 2.95}, {"name": "bigram", "val_loss": 3.0}
+    units = {"units": losses(*(hard - 0.05 + 0.01 * np.cos(hard))), "of_baselines": {"bigram": losses(*hard)}}
+    assert judged("language_modeling", metrics, [rival], **units)["result"] == "better"
+    low, high = judged("language_modeling", metrics, [rival], **units)["interval"]
+    assert high - low > 1.0
 
 
-def test_without_baselines_and_without_anything() -> None:
-    assert judge("classification", {"accuracy": 0.5}).endswith("no baseline was measured.")
+def test_the_model_before_training_is_a_baseline():
+    for ours, start in ((0.5, "The Transformer beats the model before training: a validation loss of 0.50"),):
+        units = {"units": losses(*np.linspace(0.4, 0.6, 9)), "of_baselines": {BEFORE: losses(*np.linspace(1, 2, 9))}}
+        found = said("language_modeling", {"val_loss": ours}, {"name": BEFORE, "val_loss": 1.5}, **units)
+        assert found.startswith(start) and "the the" not in found.lower()
+    units = {"units": losses(*np.linspace(1, 2, 9)), "of_baselines": {BEFORE: losses(*np.linspace(0.4, 0.6, 9))}}
+    found = said("language_modeling", {"val_loss": 1.5}, {"name": BEFORE, "val_loss": 0.5}, **units)
+    assert found.startswith("The model before training beats the Transformer")
+    assert found.endswith("Use that model as it is, or train it on more data or at a lower --learning-rate.")
+
+
+def test_rank_correlations_by_the_paired_bootstrap():
+    draw = np.random.default_rng(3)
+    scores = draw.normal(size=97)
+    good, bad = (np.stack([scores + noise * draw.normal(size=97), scores], axis=1) for noise in (0.1, 3.0))
+    metrics, rival = {"spearman": 0.97}, {"name": "words", "spearman": 0.3}
+    found = judged("embedding", metrics, [rival], units=good, of_baselines={"words": bad})
+    assert found["result"] == "better" and found["difference_interval"][0] > 0.3 and found["interval"][0] > 0.9
+    few = judged("embedding", metrics, [rival], units=good[:20], of_baselines={"words": bad[:20]})
+    assert few["result"] == "too few"
+
+
+def test_translations_by_the_bootstrap_of_what_was_written():
+    rival = {"name": "the source, unchanged", "chrf": 15.0}
+    apart = {"interval": [28.0, 32.0], "difference_interval": [13.0, 17.0]}
+    metrics = {"chrf": 30.0, "bleu": 9.0, "written": 200, "intervals": apart}
+    found = said("translation", metrics, rival, unit="pairs")
+    assert found == (
+        "The Transformer beats the source: chrF 30.00 against 15.00, a difference of 15.00 (95 % interval 13.00 to "
+        "17.00, on 200 held-out pairs)."
+    )
+    lost = {**metrics, "chrf": 3.0, "intervals": {"interval": [2, 4], "difference_interval": [-14, -10]}}
+    assert said("translation", lost, rival).endswith("Train longer, on more pairs, or start from a pretrained model.")
+    assert "Not judged: 1 held-out pair is" in said("translation", {**metrics, "written": 1}, rival, unit="pairs")
+    unknown = {"chrf": 30.0, "written": 200}
+    assert "no interval was measured, so which is better is not judged" in said("translation", unknown, rival)
+
+
+def test_macro_f1_that_is_surely_lower_is_not_hidden():
+    truth = np.array([0.0] * 180 + [1.0] * 20)
+    ours, theirs = truth.copy(), truth.copy()
+    ours[180:] = 0.0
+    theirs[:20] = 1.0
+    units = np.stack([ours, truth], axis=1)
+    rival = {"name": "linear", "accuracy": 0.9, "macro_f1": 0.80}
+    metrics = {"accuracy": 0.9, "macro_f1": 0.47}
+    found = said("classification", metrics, rival, units=units, of_baselines={"linear": np.stack([theirs, truth], 1)})
+    assert "By macro F1, which counts rare classes like common ones, the linear baseline is better: 0.800" in found
+
+
+def test_an_older_run_is_judged_by_its_numbers_alone():
+    """As independent shares, by Newcombe's interval: 160 of 211 and 150 of 211 are not told apart."""
+    metrics = {"accuracy": 160 / 211, "confusion": [[70, 30], [21, 90]]}
+    record = Record({"task": "classification", "metrics": metrics, "baselines": [{"name": "m", "accuracy": 150 / 211}]})
+    found = verdict_of(record)
+    assert found["result"] == "undecided" and found["units"] == 211 and not found["paired"]
+    assert found["interval"] == pytest.approx([0.6964, 0.8111], abs=1e-3)
+    far = {"task": "classification", "metrics": metrics, "baselines": [{"name": "m", "accuracy": 0.5}]}
+    assert verdict(Record(far)).startswith("The Transformer beats the m baseline")
+    text = {"task": "language_modeling", "metrics": {"val_loss": 1.4}, "baselines": [{"name": "u", "val_loss": 3.3}]}
+    assert verdict(Record(text)).endswith("no interval was measured, so which is better is not judged.")
+
+
+def test_without_baselines_and_without_anything():
+    assert said("classification", {"accuracy": 0.5}).endswith("no baseline was measured.")
     assert verdict(Record()) == "Nothing was measured yet."
 
 
-def test_a_baseline_that_is_not_a_number_does_not_win() -> None:
-    said = judge("language_modeling", {"val_loss": 2.0}, {"name": "u", "val_loss": float("nan")}, {"name": "v"})
-    assert said.endswith("no baseline was measured.")
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"metric": 3, "value": "x"},
+        {"metric": "accuracy", "value": float("nan")},
+        {"metric": "accuracy", "value": 0.5, "against": ["x"], "against_value": 0.4, "interval": "abc", "units": "z"},
+        {"metric": "accuracy", "value": 0.5, "against": "m", "against_value": 0.4, "result": "worse", "unit": 7},
+        ["worse"],
+    ],
+)
+def test_a_verdict_that_is_not_as_it_is_written_is_no_error(broken: Any):
+    info = {"task": "classification", "metrics": {"accuracy": 0.5}, "verdict": broken, "kept": [1], "baselines": [3]}
+    assert verdict(Record(info))
+    assert kept_in_words(broken) == [] and cross_validation_in_words(broken) == []
 
 
-def test_metrics_come_from_the_best_evaluation_where_headway_json_has_none() -> None:
+def test_a_baseline_that_is_not_a_number_does_not_win():
+    found = said("language_modeling", {"val_loss": 2.0}, {"name": "u", "val_loss": float("nan")}, {"name": "v"})
+    assert found.endswith("no baseline was measured.")
+
+
+def test_metrics_come_from_the_best_evaluation_where_headway_json_has_none():
     log = [{"step": 10, "val_loss": 2.0}, {"step": 20, "val_loss": 1.5}, {"step": 30, "val_loss": 1.75}]
     assert "a validation loss of 1.500 nats per token" in verdict(Record({"task": "language_modeling"}, [], log))
     log[2]["best"] = True
     assert "a validation loss of 1.750" in verdict(Record({"task": "language_modeling"}, [], log))
 
 
-def test_uncertainty_against_hand_computed_values() -> None:
-    metrics = {"accuracy": 0.8, "confusion": [[50, 10], [10, 30]]}
-    far = Record({"metrics": metrics, "baselines": [{"name": "m", "accuracy": 0.6}]})
-    near = Record({"metrics": metrics, "baselines": [{"name": "m", "accuracy": 0.75}]})
-    assert validation_examples(far) == 100
-    assert uncertainty(far).endswith("about ±0.078.")  # 1.96 sqrt(0.8 * 0.2 / 100) = 0.0784
-    assert uncertainty(near).endswith("may be chance.")
-    assert uncertainty(Record({"metrics": {"accuracy": 0.8}})) == ""
-    supports = {"a": {"support": 7}, "b": {"support": 11}, "c": None}
-    assert validation_examples(Record({"metrics": {"per_class": supports}})) == 18
+def kept(step: int, loss: float, last: tuple[int, float], **more: Any) -> str:
+    found = {"by": "best", "step": step, "val_loss": loss, "last": {"step": last[0], "val_loss": last[1]}, **more}
+    return " ".join(kept_in_words(found))
+
+
+def test_the_kept_step_is_named_with_what_came_after_it():
+    assert kept(400, 1.5, (400, 1.5)) == "The weights of step 400 are kept."
+    assert kept(34, 2.1, (400, 3.3)) == (
+        "The weights of step 34 are kept; the validation loss rose after it, from 2.100 to 3.300 at step 400."
+    )
+    assert "no later evaluation was better, up to the last at step 400" in kept(34, 2.1, (400, 2.0))
+    lowest = {"lowest": {"step": 34, "val_loss": 2.1}, "by": "last"}
+    assert kept(400, 3.3, (400, 3.3), **lowest) == (
+        "The weights of step 400 are kept, the last ones (--keep last); the validation loss was lowest at step 34: "
+        "2.100 against 3.300."
+    )
+
+
+def test_what_a_continued_run_gained_is_said():
+    nothing = kept(40, 2.1, (70, 2.3), since=40, before=2.1, gained=False)
+    assert nothing.endswith(
+        "Training gained nothing over the model that it went on from at step 40, which is kept as it was."
+    )
+    sure = kept(70, 2.0, (70, 2.0), since=40, before=2.1, gained=True, gain=[0.05, 0.15])
+    assert sure.endswith("the validation loss went from 2.100 to 2.000 (gain: 95 % interval 0.050 to 0.150).")
+    chance = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, gain=[-0.05, 0.25])
+    assert "What was gained over the model that it began from may be chance" in chance
+    worse = kept(70, 2.4, (70, 2.4), since=40, before=2.1, gained=False, by="last")
+    assert "made it no better: a validation loss of 2.400 against 2.100" in worse and "--keep best" in worse

@@ -127,8 +127,16 @@ USES = {
 
 def summary(result: dict[str, Any], verdict: str, *, chat: bool = False) -> list[str]:
     """What a person is told at the end; ``chat``: of a model that was trained on conversations."""
+    from headway.reports.verdict import interval, kept_in_words
+
     names = ("bleu", "chrf", "mrr", "spearman", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
-    numbers = ", ".join(f"{name} {metric(result[name])}" for name in names if result.get(name) is not None)
+    judged = result.get("verdict") or {}
+    own = {judged.get("metric"): interval(judged.get("interval"))}
+    numbers = ", ".join(
+        f"{name} {metric(result[name])}" + (f" ({own[name]})" if own.get(name) else "")
+        for name in names
+        if result.get(name) is not None
+    )
     use = USES.get(result["task"], "generate")
     asked = "PICTURE" if result["task"] == IMAGES else "--chat" if chat else '"..."'
     written = result.get("written")  # of the held-out pairs, as many as there was time for
@@ -136,6 +144,7 @@ def summary(result: dict[str, Any], verdict: str, *, chat: bool = False) -> list
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
         verdict,
+        *kept_in_words(result.get("kept")),
         *_disk(Path(result["out"])),
         f"saved in {result['out']}: report.html shows it; headway {use} {result['out']} {asked} uses it",
     ]

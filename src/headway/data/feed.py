@@ -33,6 +33,9 @@ class Feed(Protocol):
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
 
+    def validation_order(self) -> np.ndarray | None:
+        """The number of each held-out unit (row, window) in the order of ``validation``; None for their own order."""
+
     def epochs(self, position: Position) -> float:
         """How often the training data have been gone through."""
 
@@ -61,6 +64,10 @@ class HeldOutText:
         targets, length = len(self.held_out) - 1, self.length
         whole = -(-(targets // length) // self.every)
         return -(-whole // (2 * self.size)) + (targets % length > 0)
+
+    def validation_order(self) -> np.ndarray | None:
+        """Windows come in their own order."""
+        return None
 
 
 class TextFeed(HeldOutText):
@@ -135,7 +142,14 @@ class RowFeed:
 
     def validation_batches(self) -> int:
         """How many batches ``validation`` gives."""
-        return len(length_batches([len(s) for s in self.held_out], 2 * self.batch_tokens, 0, 0))
+        return len(self._held_out_batches())
+
+    def validation_order(self) -> np.ndarray | None:
+        """The number of each held-out example in the order of ``validation``."""
+        return np.concatenate(self._held_out_batches())
+
+    def _held_out_batches(self) -> list[np.ndarray]:
+        return length_batches([len(s) for s in self.held_out], 2 * self.batch_tokens, 0, 0)
 
     def epochs(self, position: Position) -> float:
         """How often the examples have been gone through."""
@@ -222,9 +236,8 @@ class PairFeed(RowFeed):
         """The held-out pairs by length, with little padding."""
         return pair_batches(self.held_out_pairs, self.held_out_scores, 2 * self.batch_tokens)
 
-    def validation_batches(self) -> int:
-        """How many batches ``validation`` gives."""
-        return len(length_batches(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens, 0, 0))
+    def _held_out_batches(self) -> list[np.ndarray]:
+        return length_batches(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens, 0, 0)
 
     def longest(self) -> tuple[Batch, Batch]:
         """The longest pairs of each part, as many as one batch holds."""
@@ -262,9 +275,8 @@ class TargetFeed(RowFeed):
         """The held-out pairs by length, with little padding."""
         return target_batches(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
 
-    def validation_batches(self) -> int:
-        """How many batches ``validation`` gives."""
-        return len(target_order(self.held_out, self.held_out_targets, 2 * self.batch_tokens))
+    def _held_out_batches(self) -> list[np.ndarray]:
+        return target_order(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
 
     def longest(self) -> tuple[Batch, Batch]:
         """The longest pairs of each part, as many as one batch holds."""

@@ -65,6 +65,10 @@ class ImageFeed:
         """How many batches ``validation`` gives."""
         return -(-len(self.held_out) // (2 * self.size))
 
+    def validation_order(self) -> np.ndarray | None:
+        """Pictures come in their own order."""
+        return None
+
     def epochs(self, position: Position) -> float:
         """How often the pictures have been gone through."""
         return position.epoch + position.consumed / len(self.train)

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.reports.record import Record
 from headway.reports.tables import comparison, confusion, facts, per_class, rows_of_text, table
-from headway.reports.verdict import uncertainty, verdict
+from headway.reports.verdict import kept_in_words, verdict
 from headway.reports.wording import (
     METRICS,
     TITLES,
@@ -54,8 +54,8 @@ def head(record: Record) -> Html:
     if when or by:
         parts.append(f'<p class="soft">{escape(when + by)}</p>')
     parts.append(f'<p class="verdict">{said}</p>')
-    if trust := uncertainty(record):
-        parts.append(f'<p class="soft">{escape(trust)}</p>')
+    if kept := " ".join(kept_in_words(record.info.get("kept"))):
+        parts.append(f'<p class="soft">{escape(kept, 1000)}</p>')
     if health := record.health:
         parts.append(f'<p class="warn">At the last evaluation: {escape(health)}.</p>')
     if not record.finished and record.last_step is not None:

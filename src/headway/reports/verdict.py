@@ -1,99 +1,178 @@
-"""The sentence at the top: is the model better than the simple thing? A loss is said as plainly as a win."""
+"""The sentences at the end: is the model better than the simple thing, and which step's weights are kept?
 
-import math
-from collections.abc import Iterable
+What they say is decided in ``tasks.comparison`` and kept in headway.json as ``verdict``; here it only gets its words,
+the same ones for the terminal, the report, ``tune`` and ``evaluate``.  A loss is said as plainly as a win, every
+comparison carries its interval, and advice is given only where the interval leaves no doubt.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 from headway.reports.record import Record, not_numbers
-from headway.reports.wording import LOSS_UNITS, LOWER_IS_BETTER, decimal, listing, metric_name, number, short_name
+from headway.reports.wording import LOSS_UNITS, decimal, listing, mapping, metric_name, number, short_name
+from headway.tasks.comparison import BEFORE, judged
 
 HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
-"""The metrics by which models are compared; the first one that the model has."""
-
-WRITTEN = ("chrf", "bleu", "val_loss")
-"""Those of a model that writes a text for a text: its accuracy is that of tokens, and BLEU is 0 for single words."""
-
-FEW_EXAMPLES = 30
-NORMAL_95 = 1.96
+"""The metrics by which a table of models is sorted; the first one that they have."""
 
 
 def verdict(record: Record) -> str:
-    """One sentence, or two where the second says what to do or where the metrics disagree."""
-    metrics = record.metrics
-    headlines = WRITTEN if record.task == "translation" else HEADLINES
-    key = next((key for key in headlines if number(metrics.get(key)) is not None), None)
-    if key is None:
+    """The verdict on a run, in a few sentences."""
+    found = verdict_of(record)
+    if found.get("metric") is None:
         return _without_metrics(record)
-    model = float(metrics[key])
-    name = f"{metric_name(key)}" if key != "val_loss" else "a validation loss of"
-    unit = f" {LOSS_UNITS[record.task]}" if key == "val_loss" and record.task in LOSS_UNITS else ""
-    best = best_baseline(record.baselines, key)
-    if best is None:
-        return f"The Transformer reaches {name} {decimal(model)}{unit}; no baseline was measured."
-    other, rival = float(best[key]), _called(best)
-    ours, theirs = _apart(model, other)
-    if ours == theirs:
-        first = f"A tie: the Transformer and {rival} both reach {name} {ours}{unit}. {_advice(record)}"
-    elif (model < other) == (key in LOWER_IS_BETTER):
-        behind = f"{rival}'s {theirs}" if rival.endswith(" baseline") else f"{rival}, which reaches {theirs}"
-        first = f"The Transformer reaches {name} {ours}{unit}, ahead of {behind}."
+    said = comparison_in_words(found, record.task)
+    if found.get("result") == "worse":
+        said.append(_advice(record, found))
+    return " ".join(said + cross_validation_in_words(record.info.get("cross_validation")))
+
+
+def verdict_of(record: Record) -> dict[str, Any]:
+    """What was decided at the end of the run; of an older or unfinished one, what its figures alone allow."""
+    known = mapping(record.info.get("verdict"))
+    if isinstance(known.get("metric"), str) and number(known.get("value")) is not None:
+        return known
+    return judged(record.task, record.metrics, record.baselines)
+
+
+def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
+    """The sentences about a model and its best baseline, without advice."""
+    key, value, result = str(found["metric"]), number(found["value"]) or 0.0, found.get("result")
+    figure = "a validation loss of" if key == "val_loss" else metric_name(key)
+    unit = f" {LOSS_UNITS[task]}" if key == "val_loss" and task in LOSS_UNITS else ""
+    own, other = interval(found.get("interval")), number(found.get("against_value"))
+    if found.get("against") is None or other is None:
+        known = f" ({own})" if own else ""
+        return [f"The Transformer reaches {figure} {decimal(value)}{unit}{known}; no baseline was measured."]
+    rival, apart = _called(found["against"]), abs(value - other)
+    places = 2 if apart >= 0.1 else 3 if apart >= 0.002 else 4
+    ours, theirs, gap = (decimal(one, places) for one in (value, other, apart))
+    between = interval(_turned(found), places)
+    units = number(found.get("units"))
+    on = f", on {units:,.0f} held-out {_plural(found.get('unit'), units)}" if units is not None else ""
+    if result == "too few":
+        few = f"{units or 0:,.0f} held-out {_plural(found.get('unit'), units)} {'is' if units == 1 else 'are'} too few"
+        return [
+            f"Not judged: {few} to compare the Transformer ({figure} {ours}{unit}) with {rival} ({theirs}).",
+            "Measure it on others with `headway evaluate`, or hold out more with --validation.",
+        ]
+    if result == "better":
+        said = f"The Transformer beats {rival}: {figure} {ours}{unit} against {theirs}"
+    elif result == "worse":
+        said = f"{rival[0].upper()}{rival[1:]} beats the Transformer: {figure} {theirs}{unit} against {ours}"
+    elif result == "undecided":
+        said = f"Undecided: the Transformer reaches {figure} {ours}{unit}, {rival} {theirs}"
+        return [f"{said}; the difference of {gap} ({between}{on}) may be chance.", *_by_macro_f1(found)]
     else:
-        first = (
-            f"{rival[0].upper()}{rival[1:]} wins: {metric_name(key)} {theirs} against the Transformer's {ours}. "
-            f"{_advice(record)}"
-        )
-    return " ".join([first, *_disagreement(record, key, model, other), *_too_few(record)])
+        said = f"The Transformer reaches {figure} {ours}{unit}, {rival} {theirs}"
+        return [f"{said}; no interval was measured, so which is better is not judged."]
+    return [f"{said}, a difference of {gap} ({between}{on}).", *_by_macro_f1(found)]
 
 
-def _called(baseline: dict[str, Any]) -> str:
-    """A baseline in a sentence: "the linear model baseline"; a name that has its article stands alone."""
-    name = short_name(baseline.get("name", "best"))
-    return name if name.startswith("the ") else f"the {name} baseline"
-
-
-def _too_few(record: Record) -> list[str]:
-    """A sentence where so few rows were held out that one of them decides."""
-    examples = validation_examples(record)
-    if not 0 < examples < FEW_EXAMPLES:
-        return []
-    held_out = "1 held-out row is" if examples == 1 else f"{examples} held-out rows are"
-    return [f"But {held_out} too few to tell: measure it on others with `headway evaluate`."]
-
-
-def best_baseline(baselines: Iterable[dict[str, Any]], key: str) -> dict[str, Any] | None:
-    """The baseline with the best finite value of ``key``, or None."""
-    known = [line for line in baselines if number(line.get(key)) is not None]
-    sign = 1 if key in LOWER_IS_BETTER else -1
-    return min(known, key=lambda line: sign * line[key], default=None)
-
-
-def uncertainty(record: Record) -> str:
-    """How far the accuracy can be trusted, given the number of validation examples; empty where that is unknown.
-
-    The interval is the normal approximation, 1.96 sqrt(p (1 - p) / n), with p kept half an example away from 0 and 1.
-    """
-    accuracy, examples = number(record.metrics.get("accuracy")), validation_examples(record)
-    if accuracy is None or not examples or not 0 <= accuracy <= 1:
+def interval(value: object, places: int = 3) -> str:
+    """An interval in words, "95 % interval 0.75 to 0.86", or nothing."""
+    ends = [number(end) for end in listing(value)]
+    if len(ends) != 2 or None in ends:
         return ""
-    share = min(max(accuracy, 0.5 / examples), 1 - 0.5 / examples)
-    half = NORMAL_95 * math.sqrt(share * (1 - share) / examples)
-    text = f"Measured on {examples:,} validation examples, which fixes the accuracy to about ±{max(half, 0.001):.2g}"
-    best = best_baseline(record.baselines, "accuracy")
-    if best is not None and abs(accuracy - best["accuracy"]) < half:
-        return f"{text}: a difference this small may be chance."
-    return f"{text}."
+    return f"95 % interval {decimal(ends[0], places)} to {decimal(ends[1], places)}"
 
 
-def validation_examples(record: Record) -> int:
-    """How many examples were written, or the confusion matrix or the per-class table counts; 0 where none is there."""
-    if (written := number(record.metrics.get("written"))) is not None:
-        return int(written)
-    rows = [listing(row) for row in listing(record.metrics.get("confusion"))]
-    counted = sum(int(number(cell) or 0) for row in rows for cell in row)
-    classes = record.metrics.get("per_class")
-    if counted or not isinstance(classes, dict):
-        return counted
-    return sum(int(number(line.get("support")) or 0) for line in classes.values() if isinstance(line, dict))
+def kept_in_words(kept: object) -> list[str]:
+    """Which step's weights the run ends with, what came after it, and what was gained where a run went on."""
+    found = mapping(kept)
+    step, loss, last = number(found.get("step")), number(found.get("val_loss")), mapping(found.get("last"))
+    if step is None or loss is None:
+        return []
+    lowest, since = mapping(found.get("lowest")), number(found.get("since"))
+    end, end_loss = number(last.get("step")), number(last.get("val_loss"))
+    said = f"The weights of step {step:,.0f} are kept"
+    if found.get("by") == "last":
+        low, low_loss = number(lowest.get("step")), number(lowest.get("val_loss"))
+        said += ", the last ones (--keep last)"
+        if low is not None and low_loss is not None and low != step and low_loss < loss:
+            said += f"; the validation loss was lowest at step {low:,.0f}: {decimal(low_loss)} against {decimal(loss)}"
+    elif end is not None and end_loss is not None and end > step:
+        rose = f"the validation loss rose after it, from {decimal(loss)} to {decimal(end_loss)}"
+        said += f"; {rose if end_loss > loss else 'no later evaluation was better, up to the last'} at step {end:,.0f}"
+    return [f"{said}.", *_gained(found, since, loss)]
+
+
+def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[str]:
+    """What came of training that went on from a trained model."""
+    before, gained = number(found.get("before")), found.get("gained")
+    if since is None or before is None:
+        return []
+    began = "it began from" if since == 0 else f"it went on from at step {since:,.0f}"
+    if not gained:
+        if found.get("by") == "last":
+            worse = f"Training made it no better: a validation loss of {decimal(loss)} against {decimal(before)}"
+            return [f"{worse} of the model that {began}. --keep best keeps the better weights."]
+        return [f"Training gained nothing over the model that {began}, which is kept as it was."]
+    ends = [number(end) for end in listing(found.get("gain"))]
+    fell = f"the validation loss went from {decimal(before)} to {decimal(loss)}"
+    between = interval(found.get("gain"))
+    known = f" (gain: {between})" if between else ""
+    if len(ends) == 2 and ends[0] is not None and ends[0] <= 0:
+        return [f"What was gained over the model that {began} may be chance: {fell}{known}."]
+    return [f"Over the model that {began}, {fell}{known}."]
+
+
+def cross_validation_in_words(found: object) -> list[str]:
+    """What repeated cross-validation over all rows of a small table says of what is cheap to repeat."""
+    lines = [line for line in listing(mapping(found).get("models")) if isinstance(line, dict)]
+    lines = [line for line in lines if number(line.get("accuracy")) is not None]
+    if not lines:
+        return []
+    facts = mapping(found)
+    how = f"{number(facts.get('repeats')) or 0:.0f} times {number(facts.get('folds')) or 0:.0f}-fold cross-validation"
+    reached = ", ".join(
+        f"{short_name(line.get('name'), 60)} {decimal(line['accuracy'], 2)} ({interval(line.get('interval'), 2)})"
+        for line in lines
+    )
+    said = [f"By {how} over all {number(facts.get('rows')) or 0:,.0f} rows, accuracy: {reached}."]
+    better = mapping(facts.get("difference"))
+    ends = [number(end) for end in listing(better.get("interval"))]
+    if len(ends) == 2 and ends[0] is not None and ends[1] is not None:
+        one, other = (short_name(better.get(name), 60) for name in ("of", "over"))
+        between = interval(better.get("interval"), 2)
+        if ends[0] > 0 or ends[1] < 0:
+            winner, loser = (one, other) if ends[0] > 0 else (other, one)
+            said.append(f"There {winner} beats {loser} ({between} of the difference).")
+        else:
+            said.append(f"There {one} and {other} cannot be told apart ({between} of the difference).")
+    return said
+
+
+def _plural(unit: object, count: float | None) -> str:
+    """rows, or row."""
+    name = unit if isinstance(unit, str) and unit else "examples"
+    return name.removesuffix("s") if count == 1 else name
+
+
+def _turned(found: Mapping[str, Any]) -> list[float] | None:
+    """The interval of the difference as it is said: of the winner over the other."""
+    ends = [number(end) for end in listing(found.get("difference_interval"))]
+    if len(ends) != 2 or ends[0] is None or ends[1] is None:
+        return None
+    turned = (number(found.get("difference")) or 0.0) < 0
+    return [-ends[1], -ends[0]] if turned else [ends[0], ends[1]]
+
+
+def _called(name: object) -> str:
+    """A baseline in a sentence: "the linear model baseline"; a name that has its article stands alone."""
+    short = short_name(name)
+    return short if short.startswith("the ") else f"the {short} baseline"
+
+
+def _by_macro_f1(found: Mapping[str, Any]) -> list[str]:
+    """A sentence where accuracy does not lose but macro F1, which weighs rare classes like common ones, does."""
+    line = mapping(found.get("macro_f1"))
+    if number(line.get("value")) is None or number(line.get("against_value")) is None:
+        return []
+    against = f"{decimal(line['against_value'])} against {decimal(line['value'])}"
+    between = interval(line.get("behind"))
+    which = "By macro F1, which counts rare classes like common ones,"
+    return [f"{which} {_called(line.get('against'))} is better: {against} ({between} of the difference)."]
 
 
 def _without_metrics(record: Record) -> str:
@@ -113,28 +192,14 @@ def _without_metrics(record: Record) -> str:
     )
 
 
-def _apart(model: float, other: float) -> tuple[str, str]:
-    """Both numbers with two decimals, or with three where two would print the same."""
-    two = decimal(model, 2), decimal(other, 2)
-    return two if two[0] != two[1] else (decimal(model, 3), decimal(other, 3))
-
-
-def _advice(record: Record) -> str:
-    if record.info.get("base"):
-        return "For this data use that baseline, or try another pretrained model."
+def _advice(record: Record, found: Mapping[str, Any]) -> str:
+    """What to do where a baseline is better."""
+    if found.get("against") == BEFORE:
+        return "Use that model as it is, or train it on more data or at a lower --learning-rate."
     if record.task == "translation":  # its baseline is to write nothing new
         return "Train longer, on more pairs, or start from a pretrained model."
+    if record.info.get("base"):
+        return "For this data use that baseline, or try another pretrained model."
     if record.task in {"language_modeling", "masked_lm"}:
         return "For this data use that baseline, train longer, or start from a pretrained model."
     return "For this data use that baseline, or start from a pretrained model."
-
-
-def _disagreement(record: Record, key: str, model: float, other: float) -> list[str]:
-    """A sentence where accuracy does not lose but macro F1, which weighs rare classes like common ones, does."""
-    ours, best = number(record.metrics.get("macro_f1")), best_baseline(record.baselines, "macro_f1")
-    if key != "accuracy" or model < other or ours is None or best is None or ours >= best["macro_f1"]:
-        return []
-    mine, theirs = _apart(ours, float(best["macro_f1"]))
-    if mine == theirs:
-        return []
-    return [f"By macro F1, which counts rare classes like common ones, {_called(best)} wins: {theirs} against {mine}."]

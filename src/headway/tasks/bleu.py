@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from headway.tasks import intervals
+
 MISSING = "BLEU and chrF need sacrebleu: pip install 'headway[metrics]'"
 
 WITHOUT_SPACES = "most targets have no spaces: BLEU counts each of them as one word; go by chrF"
@@ -27,6 +31,30 @@ def bleu_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]
         scores[name] = float(metric.corpus_score(list(written), [list(wanted)]).score)
         signatures[name] = str(metric.get_signature())
     return {**scores, "signatures": signatures}
+
+
+def chrf_intervals(written: Sequence[str], rivals: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]:
+    """``interval`` of the chrF of what was written, and ``difference_interval`` of that less the chrF of ``rivals``.
+
+    By the paired bootstrap over texts (Koehn 2004), from the counts that sacrebleu keeps of each; nothing where it is
+    not installed, or keeps none.
+    """
+    try:
+        from sacrebleu.metrics.chrf import CHRF
+
+        metric: Any = CHRF()
+        ours, theirs = (
+            np.array(metric._extract_corpus_statistics(list(texts), [list(wanted)])) for texts in (written, rivals)
+        )
+
+        def score(counts: np.ndarray) -> float:
+            return float(metric._compute_score_from_stats(counts.sum(axis=0).tolist()).score)
+
+        interval = intervals.resampled(lambda at: score(ours[at]), len(ours))
+        apart = intervals.resampled(lambda at: score(ours[at]) - score(theirs[at]), len(ours))
+    except (ImportError, AttributeError):
+        return {}
+    return {"interval": list(interval), "difference_interval": list(apart)}
 
 
 def without_spaces(texts: Sequence[str]) -> bool:

@@ -62,7 +62,9 @@ class Classification:
         return loss, count
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
         """val_loss (nats per text), accuracy, macro_f1, per_class and confusion, over all batches."""
         confusion = np.zeros((len(self.labels), len(self.labels)), dtype=np.int64)
         total, count = 0.0, 0
@@ -70,7 +72,10 @@ class Classification:
             logits = model(batch.ids, batch.mask).float()
             total += F.cross_entropy(logits, batch.targets, reduction="sum").item()
             count += len(batch.targets)
-            np.add.at(confusion, (batch.targets.cpu().numpy(), logits.argmax(dim=-1).cpu().numpy()), 1)
+            true, predicted = batch.targets.cpu().numpy(), logits.argmax(dim=-1).cpu().numpy()
+            np.add.at(confusion, (true, predicted), 1)
+            if each is not None:
+                each.append(np.stack([predicted, true], axis=1).astype(np.float64))
         return {"val_loss": total / count, **scores(confusion, self.labels)}
 
     def cost(self, metrics: dict[str, Any]) -> float:

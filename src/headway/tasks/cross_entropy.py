@@ -3,6 +3,7 @@
 Letters: N places, V vocabulary.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,6 +20,17 @@ def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Te
     if logits.device.type == "cpu" and torch.is_grad_enabled() and logits.requires_grad:
         return _CrossEntropy.apply(logits, targets, smoothing)
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
+
+
+def row_losses(logits: Tensor, targets: Tensor, wanted: Tensor) -> np.ndarray:
+    """(sum of -ln p, number of targets) of each row of a batch: float64 (B, 2).
+
+    ``wanted``, bool (B, T), is true where a target is; logits (N, V) and targets (N,) are theirs, row by row.
+    """
+    losses = F.cross_entropy(logits, targets, reduction="none").double().cpu().numpy()  # (N,)
+    mask = wanted.cpu().numpy()
+    rows = np.nonzero(mask)[0]
+    return np.stack([np.bincount(rows, weights=losses, minlength=len(mask)), mask.sum(axis=1)], axis=1)
 
 
 class _CrossEntropy(torch.autograd.Function):

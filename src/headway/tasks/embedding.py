@@ -56,7 +56,9 @@ class Embedding:
         return contrastive(first, second, same, self.scale, symmetric=self.symmetric), len(first)
 
     @torch.no_grad()
-    def evaluate(self, model: Callable[..., Tensor], batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(
+        self, model: Callable[..., Tensor], batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
         """Over all N held-out pairs at once, however they come in batches.
 
         "pairs": val_loss (nats per pair, each text among all N), accuracy (how often the nearest of all second texts is
@@ -74,15 +76,20 @@ class Embedding:
         if self.kind == "scores":
             cosines, wanted = (first * second).sum(dim=-1), torch.cat(scores)
             loss = cosent(cosines.double(), wanted, self.scale).item()
+            if each is not None:
+                each.append(torch.stack([cosines, wanted], dim=1).double().numpy())
             return {"val_loss": loss, "spearman": spearman(cosines.numpy(), wanted.numpy())}
-        return self._ranked(first, second, *_numbers(texts))
+        metrics, ranks = self._ranked(first, second, *_numbers(texts))
+        if each is not None:
+            each.append(np.stack([ranks, np.ones(len(ranks))], axis=1))
+        return metrics
 
     def cost(self, metrics: dict[str, Any]) -> float:
         """The loss."""
         return float(metrics["val_loss"])
 
-    def _ranked(self, first: Tensor, second: Tensor, one: Tensor, other: Tensor) -> dict[str, Any]:
-        """Metrics of vectors (N, D) whose texts are numbered (N,): equal texts have equal numbers."""
+    def _ranked(self, first: Tensor, second: Tensor, one: Tensor, other: Tensor) -> tuple[dict[str, Any], np.ndarray]:
+        """Metrics and the ranks of the right texts (N,), of vectors (N, D) of texts numbered (N,), equal ones alike."""
         total, ranks = 0.0, []
         sides = [(first, second), (second, first)] if self.symmetric else [(first, second)]
         for side, (queries, answers) in enumerate(sides):
@@ -98,7 +105,7 @@ class Embedding:
                     ranks.append((cosines >= right[:, None]).sum(dim=1))  # the right one itself makes it 1 or more
         rank = torch.cat(ranks).double()
         accuracy, mrr = (rank == 1).double().mean().item(), (1 / rank).mean().item()
-        return {"val_loss": total / len(first), "accuracy": accuracy, "mrr": mrr}
+        return {"val_loss": total / len(first), "accuracy": accuracy, "mrr": mrr}, rank.numpy()
 
 
 def embedding_baselines(
@@ -108,10 +115,12 @@ def embedding_baselines(
     scores: Sequence[float] | None,
     *,
     most_rows: int = 100_000,
+    each: dict[str, np.ndarray] | None = None,
 ) -> list[dict[str, Any]]:
     """The metrics of cosines of TF-IDF vectors (words, and 2-4 characters within them) on held-out pairs.
 
-    The inverse document frequencies are those of the training texts, of at most ``most_rows`` of them.
+    The inverse document frequencies are those of the training texts, of at most ``most_rows`` of them.  ``each`` is
+    given what every pair came to, as ``Embedding.evaluate`` gives it.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
@@ -128,6 +137,8 @@ def embedding_baselines(
     one, other = (features.transform(texts) for texts in (first, second))
     if scores is not None:
         cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
+        if each is not None:
+            each[name] = np.stack([cosines, np.asarray(scores)], axis=1)
         return [{"name": name, "spearman": spearman(cosines, np.asarray(scores))}]
     ranks = []
     for row in range(one.shape[0]):
@@ -135,6 +146,8 @@ def embedding_baselines(
         same = [place for place in range(len(first)) if first[place] == first[row] or second[place] == second[row]]
         ranks.append(int((cosines >= cosines[row]).sum() - (cosines[same] >= cosines[row]).sum() + 1))
     rank = np.array(ranks)
+    if each is not None:
+        each[name] = np.stack([rank, np.ones(len(rank))], axis=1)
     return [{"name": name, "accuracy": float((rank == 1).mean()), "mrr": float((1 / rank).mean())}]
 
 

@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
-from headway.tasks.cross_entropy import cross_entropy
+from headway.tasks.cross_entropy import cross_entropy, row_losses
 
 
 class LanguageModeling:
@@ -30,20 +31,29 @@ class LanguageModeling:
 
         Only the positions of those targets go through the V-wide head.
         """
+        logits, targets = self._predict(model, batch)
+        return cross_entropy(logits, targets, self.label_smoothing if model.training else 0.0), len(targets)
+
+    @staticmethod
+    def _predict(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits (N, V) in float32 where a target is wanted, and those targets (N,)."""
         wanted = batch.targets != IGNORED
         whole = bool(wanted.all())
         logits = model(batch.ids, batch.mask, chosen=None if whole else wanted).float()  # (B, T, V) or (N, V)
-        smoothing = self.label_smoothing if model.training else 0.0
-        targets = batch.targets[wanted]
-        return cross_entropy(logits.flatten(0, -2), targets, smoothing), len(targets)
+        return logits.flatten(0, -2), batch.targets[wanted]
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
         """val_loss (nats per token), perplexity, bits_per_byte: every target of every batch counted once."""
         total, count = 0.0, 0
         for batch in batches:
-            loss, n = self.loss(model, batch)
-            total, count = total + loss.item(), count + n
+            logits, targets = self._predict(model, batch)
+            rows = row_losses(logits, targets, batch.targets != IGNORED)
+            total, count = total + float(rows[:, 0].sum()), count + len(targets)
+            if each is not None:
+                each.append(rows)
         loss_per_token = total / count
         return {
             "val_loss": loss_per_token,

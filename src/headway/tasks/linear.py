@@ -1,4 +1,4 @@
-"""What a classifier must be ahead of: the most frequent label, and a linear model on n-grams, or on pixels."""
+"""The baselines that a classifier must beat: the most frequent label, and a linear model on n-grams, or on pixels."""
 
 import warnings
 from bisect import bisect_right
@@ -25,15 +25,19 @@ def classification_baselines(
     texts: Sequence[str],
     targets: Sequence[int],
     labels: Sequence[str],
+    each: dict[str, np.ndarray] | None = None,
 ) -> list[dict[str, Any]]:
-    """accuracy and macro_f1 of both on ``texts``; the linear model is fitted on the first rows, within its bounds."""
+    """accuracy and macro_f1 of both on ``texts``; the linear model is fitted on the first rows, within its bounds.
+
+    ``each`` is given (predicted, true) class of every row by the name of the baseline, (N, 2).
+    """
     most = max(1, bisect_right(list(accumulate(map(len, train_texts[:MOST_ROWS]))), MOST_CHARACTERS))
     majority = Counter(train_targets).most_common(1)[0][0]
     guesses = {
         "majority class": np.full(len(targets), majority),
-        "linear model on word and character n-grams": _linear(train_texts[:most], train_targets[:most], texts),
+        "linear model on word and character n-grams": linear_guess(train_texts[:most], train_targets[:most], texts),
     }
-    return [{"name": name, **_score(targets, guess, labels)} for name, guess in guesses.items()]
+    return _scored(guesses, targets, labels, each)
 
 
 def picture_baselines(
@@ -42,14 +46,18 @@ def picture_baselines(
     pictures: np.ndarray,
     targets: Sequence[int],
     labels: Sequence[str],
+    each: dict[str, np.ndarray] | None = None,
 ) -> list[dict[str, Any]]:
-    """accuracy and macro_f1 of both on ``pictures`` (N, H, W, C); the linear model reads pixels, shrunk where many."""
+    """accuracy and macro_f1 of both on ``pictures`` (N, H, W, C); the linear model reads pixels, shrunk where many.
+
+    ``each`` is given (predicted, true) class of every picture by the name of the baseline, (N, 2).
+    """
     majority = Counter(train_targets).most_common(1)[0][0]
     guesses = {
         "majority class": np.full(len(targets), majority),
         "linear model on pixels": _on_pixels(train[:MOST_PICTURES], train_targets[:MOST_PICTURES], pictures),
     }
-    return [{"name": name, **_score(targets, guess, labels)} for name, guess in guesses.items()]
+    return _scored(guesses, targets, labels, each)
 
 
 def _on_pixels(train: np.ndarray, train_targets: Sequence[int], pictures: np.ndarray) -> np.ndarray:
@@ -80,7 +88,7 @@ def _flat(pictures: np.ndarray) -> np.ndarray:
     return part.reshape(len(part), -1)
 
 
-def _linear(train_texts: Sequence[str], train_targets: Sequence[int], texts: Sequence[str]) -> np.ndarray:
+def linear_guess(train_texts: Sequence[str], train_targets: Sequence[int], texts: Sequence[str]) -> np.ndarray:
     """Predicted classes (N,) of a linear support vector machine on TF-IDF of word 1-2-grams and character 2-5-grams."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_pipeline, make_union
@@ -96,6 +104,18 @@ def _linear(train_texts: Sequence[str], train_targets: Sequence[int], texts: Seq
     except ValueError:  # no n-gram in any text
         return np.full(len(texts), Counter(train_targets).most_common(1)[0][0])
     return np.concatenate([model.predict(texts[i : i + ROWS_AT_ONCE]) for i in range(0, len(texts), ROWS_AT_ONCE)])
+
+
+def _scored(
+    guesses: dict[str, np.ndarray],
+    targets: Sequence[int],
+    labels: Sequence[str],
+    each: dict[str, np.ndarray] | None,
+) -> list[dict[str, Any]]:
+    """The line of each baseline, by what it guesses."""
+    if each is not None:
+        each |= {name: np.stack([guess, targets], axis=1).astype(np.float64) for name, guess in guesses.items()}
+    return [{"name": name, **_score(targets, guess, labels)} for name, guess in guesses.items()]
 
 
 def _score(targets: Sequence[int], guess: np.ndarray, labels: Sequence[str]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.nn.random import generator
-from headway.tasks.cross_entropy import cross_entropy
+from headway.tasks.cross_entropy import cross_entropy, row_losses
 from headway.tasks.ngram import mean_loss, unigrams
 from headway.text.tokenizer import Tokenizer
 
@@ -70,12 +70,18 @@ class MaskedLM:
         return cross_entropy(logits, targets), len(targets)
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
         """val_loss (nats per hidden token), perplexity, and accuracy: how often the likeliest token is right."""
         total, right, count = 0.0, 0, 0
         for batch in batches:
-            logits, targets = self._predict(model, batch, *self.hide_as_always(batch))
-            total += cross_entropy(logits, targets).item()
+            hidden, chosen = self.hide_as_always(batch)
+            logits, targets = self._predict(model, batch, hidden, chosen)
+            rows = row_losses(logits, targets, chosen)
+            if each is not None:
+                each.append(rows)
+            total += float(rows[:, 0].sum())
             right += int((logits.argmax(dim=-1) == targets).sum())
             count += len(targets)
         loss = total / max(1, count)
@@ -107,6 +113,11 @@ class MaskedLM:
         for batch in batches:
             counts += batch.ids.cpu()[self.hide_as_always(batch)[1]].bincount(minlength=len(counts))
         return counts.numpy()
+
+    def losses_of(self, losses: np.ndarray, batch: Batch) -> np.ndarray:
+        """(sum of the loss, number of targets) of each row where every token costs ``losses`` (V,): float64 (B, 2)."""
+        ids, hidden = batch.ids.cpu().numpy(), self.hide_as_always(batch)[1].numpy()
+        return np.stack([(losses[ids] * hidden).sum(axis=1), hidden.sum(axis=1)], axis=1)
 
     def _hide(self, ids: Tensor, mask: Tensor | None, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Hide tokens of ids (B, T) by draws from [0, 1), (3, B, T): which, how, and the number of any other token."""

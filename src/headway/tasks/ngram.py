@@ -1,7 +1,7 @@
-"""What a language model must be ahead of: ln V, and the cross-entropy of unigram and bigram counts."""
+"""The baselines that a language model must beat: ln V, and the cross-entropy of unigram and bigram counts."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,46 @@ MOST_PAIRS = 1 << 20
 """Distinct pairs of tokens that are held at a time; where there are more, the text is read again for the others."""
 
 
-def ngram_baselines(train: Tokens, validation: Tokens, vocab_size: int) -> list[dict[str, Any]]:
+MOST_BLOCKS, BLOCK = 1 << 16, 16
+"""Blocks of held-out text whose losses are remembered at most, and the fewest tokens of one."""
+
+
+class LossAlong:
+    """The losses of baselines along a text, from which that of any window follows, in bounded memory."""
+
+    def __init__(self, n_targets: int):
+        self.block = max(BLOCK, -(-n_targets // MOST_BLOCKS))
+        self.ends = np.minimum(np.arange(-(-n_targets // self.block) + 1) * self.block, n_targets)
+        self._sums: dict[str, np.ndarray] = {}
+
+    def add(self, name: str, places: np.ndarray, losses: np.ndarray) -> None:
+        """Take in the losses (n,) of a baseline at the targets with these numbers (n,)."""
+        sums = self._sums.setdefault(name, np.zeros(len(self.ends) - 1))
+        sums += np.bincount(places // self.block, weights=losses, minlength=len(sums))
+
+    def windows(self, length: int, every: int = 1) -> dict[str, np.ndarray]:
+        """(sum of the loss, number of targets) of every n-th window of ``length`` targets, by the name: (N, 2).
+
+        Where a window begins or ends within a block, the block's loss is shared out evenly.
+        """
+        starts = np.arange(0, int(self.ends[-1]), length)[::every]
+        stops = np.minimum(starts + length, self.ends[-1])
+        found = {}
+        for name, sums in self._sums.items():
+            before = np.concatenate([[0.0], sums.cumsum()])
+            of_windows = np.interp(stops, self.ends, before) - np.interp(starts, self.ends, before)
+            found[name] = np.stack([of_windows, stops - starts], axis=1)
+        return found
+
+
+def ngram_baselines(
+    train: Tokens, validation: Tokens, vocab_size: int, along: LossAlong | None = None
+) -> list[dict[str, Any]]:
     """Nats per token of guessing evenly, by frequency, and by the token before, on ``validation``; in bounded memory.
 
     Unigrams are smoothed by adding one; bigrams are interpolated with the unigrams by Witten and Bell's rule, so that
-    no pair is impossible.  Without a target in ``validation`` there is nothing but guessing evenly.
+    no pair is impossible.  Without a target in ``validation`` there is nothing but guessing evenly.  ``along`` is told
+    the losses of both.
     """
     uniform = {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)}
     if len(validation) < 2:
@@ -29,8 +64,12 @@ def ngram_baselines(train: Tokens, validation: Tokens, vocab_size: int) -> list[
     bigram, low = 0.0, 0
     while low < vocab_size:
         high, pairs, counts = _pair_counts(train, vocab_size, low)
-        bigram += _bigram_loss(validation, chances, low, high, pairs, counts)
+        bigram += _bigram_loss(validation, chances, low, high, pairs, counts, along)
         low = high
+    if along is not None:
+        for start in range(1, len(validation), CHUNK):
+            losses = -np.log(chances[np.asarray(validation[start : start + CHUNK], dtype=np.int64)])
+            along.add("unigram", np.arange(start - 1, start - 1 + len(losses)), losses)
     return [
         uniform,
         {"name": "unigram", "val_loss": mean_loss(chances, targets)},
@@ -90,7 +129,13 @@ def _pair_counts(tokens: Tokens, vocab_size: int, low: int) -> tuple[int, np.nda
 
 
 def _bigram_loss(
-    validation: Tokens, chances: np.ndarray, low: int, high: int, pairs: np.ndarray, counts: np.ndarray
+    validation: Tokens,
+    chances: np.ndarray,
+    low: int,
+    high: int,
+    pairs: np.ndarray,
+    counts: np.ndarray,
+    along: LossAlong | None,
 ) -> float:
     """The sum of -ln p over the targets after tokens from ``low`` to below ``high``, in nats."""
     vocab_size, total = len(chances), 0.0
@@ -99,14 +144,20 @@ def _bigram_loss(
     kinds = np.bincount(firsts, minlength=vocab_size).astype(float)
     mass = np.maximum(follows + kinds, 1)
     unseen = np.where(follows > 0, kinds / mass, 1.0)
+    at = 0
     for found in _pairs(validation, vocab_size):
-        wanted = found[(found >= low * vocab_size) & (found < high * vocab_size)]
+        places = np.flatnonzero((found >= low * vocab_size) & (found < high * vocab_size))
+        wanted = found[places]
         before, targets = wanted // vocab_size, wanted % vocab_size
         seen = np.zeros(len(wanted))
         if len(pairs):
             place = np.searchsorted(pairs, wanted).clip(max=len(pairs) - 1)
             seen = np.where(pairs[place] == wanted, counts[place], 0)
-        total -= float(np.log(seen / mass[before] + unseen[before] * chances[targets]).sum())
+        losses = -np.log(seen / mass[before] + unseen[before] * chances[targets])
+        total += float(losses.sum())
+        if along is not None:
+            along.add("bigram", at + places, losses)
+        at += len(found)
     return total
 
 
@@ -115,3 +166,9 @@ def _pairs(tokens: Tokens, vocab_size: int) -> Iterator[np.ndarray]:
     for start in range(0, len(tokens) - 1, CHUNK):
         piece = np.asarray(tokens[start : start + CHUNK + 1], dtype=np.int64)
         yield piece[:-1] * vocab_size + piece[1:]
+
+
+def each_unigram(train: np.ndarray, rows: Sequence[np.ndarray], vocab_size: int) -> np.ndarray:
+    """(sum of the loss, number of targets) of each row of targets by the frequencies of ``train``: (N, 2)."""
+    losses = -np.log(unigrams(token_counts(train, vocab_size)))
+    return np.array([[float(losses[row].sum()), len(row)] for row in rows])

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
@@ -23,8 +24,15 @@ class Task(Protocol):
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum of the loss over a batch, in nats, and how many targets it is a sum over."""
 
-    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
-        """``val_loss`` and what else is reported, over all batches."""
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
+        """``val_loss`` and what else is reported, over all batches.
+
+        ``each`` is given an array for each batch, float64 (units, 2), with what every held-out unit of it came to:
+        (predicted, true) class of a row, (sum of the loss, number of targets) of a window, a conversation or a pair of
+        texts, (rank of the right text, 1) or (cosine, score) of a pair to be compared.  ``tasks.comparison`` reads it.
+        """
 
     def cost(self, metrics: dict[str, Any]) -> float:
         """The number by which evaluations are compared: the smallest is the best."""

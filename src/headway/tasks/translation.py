@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
-from headway.tasks.cross_entropy import cross_entropy
+from headway.tasks.cross_entropy import cross_entropy, row_losses
 from headway.tasks.r_drop import divergence, twice
 
 
@@ -43,14 +44,20 @@ class Translation:
         return _cross_entropy(logits, batch.targets, smoothing) / 2 + self.r_drop / 2 * apart, count
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(
+        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
+    ) -> dict[str, Any]:
         """val_loss (nats per target token), perplexity, and accuracy: how often the likeliest next token is right."""
         total, right, count = 0.0, 0, 0
         for batch in batches:
             logits = self._logits(model, batch)
-            total += _cross_entropy(logits, batch.targets, 0.0).item()
+            wanted = batch.targets != IGNORED
+            rows = row_losses(logits[wanted], batch.targets[wanted], wanted)
+            total += float(rows[:, 0].sum())
             right += int((logits.argmax(dim=-1) == batch.targets).sum())
-            count += int((batch.targets != IGNORED).sum())
+            count += int(wanted.sum())
+            if each is not None:
+                each.append(rows)
         loss = total / max(1, count)
         return {"val_loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": right / max(1, count)}
 

@@ -4,14 +4,14 @@ import time
 
 
 class StepBudget:
-    """A run of so many steps."""
+    """A run of so many steps, or so many after step ``since``."""
 
-    def __init__(self, steps: int):
-        self.steps = steps
+    def __init__(self, steps: int, since: int = 0):
+        self.steps, self.since = steps, since
 
     def share(self, step: int) -> float:
         """The part of the run that is done, 0 to 1."""
-        return min(1.0, step / self.steps)
+        return min(1.0, (step - self.since) / self.steps)
 
     def keep(self, seconds: float) -> None:
         """Steps need nothing kept."""

@@ -51,6 +51,9 @@ class TrainOptions:
     stream: bool = option(False, "read Parquet files while training on them, larger than memory or disk as they may be")
     time: str | None = option(None, "time for the whole command, such as 90s, 5m or 1h [default: 5m]")
     steps: int | None = option(None, "optimiser steps, instead of a time")
+    more_time: str | None = option(None, "continue the run in --out for so long, its rate rising and falling again")
+    more_steps: int | None = option(None, "the same by steps")
+    keep: str = option("best", "which weights the run ends with: its best evaluation's, or the last", ("best", "last"))
     epochs: int | None = option(None, "end after so many passes over the data, if that is sooner")
     model: str | None = option(None, "kind of model [default: a Transformer]", tuple(MODELS))
     match_parameters: int | None = option(None, "parameters of a baseline, about [default: as a Transformer has here]")
@@ -126,11 +129,14 @@ class TrainOptions:
                 raise InputError(f"--{flag(entry.name)} is {value!r}; it can be {', '.join(choices)}.")
         if self.time is not None and self.steps is not None:
             raise InputError("--time and --steps were both given; a run is bounded by one of them.")
-        for name in ("time", "save_every"):
+        if self.more_time is not None and self.more_steps is not None:
+            raise InputError("--more-time and --more-steps were both given; a run is continued by one of them.")
+        for name in ("time", "save_every", "more_time"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name)
         for name in (
             "steps",
+            "more_steps",
             "epochs",
             "vocab",
             "image_size",
@@ -200,7 +206,7 @@ OF_THE_BASE = (
 OF_THE_LOOP = (
     "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "optimizer", "learning_rate",
     "weight_decay", "schedule", "warmup", "clip", "dropout", "token_dropout", "label_smoothing", "r_drop",
-    "layer_decay", "freeze", "lora", "extend_vocab", "average", "patience", "evaluations", "snapshots",
+    "layer_decay", "freeze", "lora", "extend_vocab", "average", "patience", "evaluations", "snapshots", "keep",
 )  # fmt: skip
 """Options of training a whole model step by step: a linear classifier on its vectors has none of these."""
 OF_TEXTS = (
@@ -241,6 +247,14 @@ def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()
 def flag(name: str) -> str:
     """A field's option: label_column -> label-column, and from_model -> from, which Python keeps for itself."""
     return "from" if name == "from_model" else name.replace("_", "-")
+
+
+def time_limit(options: TrainOptions) -> float | None:
+    """The seconds that the command may take; None where steps bound it."""
+    if options.more_time is not None:
+        return seconds(options.more_time, "more_time")
+    by_steps = options.steps is not None or options.more_steps is not None
+    return None if by_steps else seconds(options.time or DEFAULT_TIME)
 
 
 def seconds(text: str, name: str = "time") -> float:

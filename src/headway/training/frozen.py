@@ -9,7 +9,7 @@ sentence-transformers reads.
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,6 @@ def fit_frozen(
     (C,) are what a row of each class counts.  Rows are read in an order that the seed draws, until ``seconds`` are
     over: returns how many of the data that were.
     """
-    from sklearn.linear_model import LogisticRegression
-
     order, needed = _reading_order(targets, n_rows, seed)
     began, read = time.monotonic(), 0
     parts: list[np.ndarray] = []
@@ -79,11 +77,7 @@ def fit_frozen(
         parts.append(vectors(model, [rows[i] for i in part]))
         read += len(part)
     known = np.array(order[:read])
-    counts = np.where(known < n_rows, 1.0, LABEL_WEIGHT / len(TEMPLATES))
-    y = np.asarray(targets)[known]
-    if weights is not None:
-        counts *= weights.numpy()[y]
-    fitted = LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(np.concatenate(parts), y, sample_weight=counts)
+    fitted = _logistic(np.concatenate(parts), np.asarray(targets)[known], known < n_rows, weights)
     matrix, bias = fitted.coef_, fitted.intercept_
     if len(matrix) == 1:  # one logit for both classes: half of it for each gives the same probabilities
         matrix, bias = np.concatenate([-matrix, matrix]) / 2, np.concatenate([-bias, bias]) / 2
@@ -92,6 +86,33 @@ def fit_frozen(
         head.out.weight.copy_(torch.from_numpy(matrix))
         head.out.bias.copy_(torch.from_numpy(bias))
     return int((known < n_rows).sum())
+
+
+def _logistic(x: np.ndarray, y: np.ndarray, is_data: np.ndarray, weights: Tensor | None) -> Any:
+    """Logistic regression on vectors (N, D) of rows and, where ``is_data`` is false, of sentences made of labels."""
+    from sklearn.linear_model import LogisticRegression
+
+    counts = np.where(is_data, 1.0, LABEL_WEIGHT / len(TEMPLATES))
+    if weights is not None:
+        counts *= weights.numpy()[y]
+    return LogisticRegression(C=INVERSE_PENALTY, max_iter=1000).fit(x, y, sample_weight=counts)
+
+
+def guess_by_vectors(
+    model: Encoder, rows: list[list[int]], targets: list[int], n_rows: int, weights: Tensor | None = None
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """What gives some rows their classes when the classifier is fitted on others, by the vectors as they are now.
+
+    ``rows`` and ``targets`` are those of ``fit_frozen``; every fit has the sentences made of labels too.
+    """
+    x, y = vectors(model, rows), np.asarray(targets)
+    made = np.arange(n_rows, len(rows))
+
+    def guess(train: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        known = np.concatenate([train, made])
+        return _logistic(x[known], y[known], known < n_rows, weights).predict(x[rest])
+
+    return guess
 
 
 def _reading_order(targets: list[int], n_rows: int, seed: int) -> tuple[list[int], int]:

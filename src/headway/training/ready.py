@@ -17,7 +17,7 @@ from headway.quantities import metric
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
-from headway.training.config import DEFAULT_TIME, TrainOptions, seconds
+from headway.training.config import TrainOptions, time_limit
 from headway.training.device import device_of
 from headway.training.measure import measured
 from headway.training.plan import Plan
@@ -77,7 +77,7 @@ def prepare(
         check_same_labels(earlier, recipe.facts, run)
     recipe.facts["warnings"] = [*found.warnings, *recipe.facts["warnings"]]
     say_data(recipe, progress, options, found.task)
-    limit = None if options.steps is not None else seconds(options.time or DEFAULT_TIME)
+    limit = time_limit(options)
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
         if earlier is not None:

@@ -21,20 +21,21 @@ def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dic
 
 FREE = (
     *("save_every", "log_every", "on_save_error", "tensorboard", "allow_changes", "shard", "workers"),
-    *("checkpoint_activations", "snapshots"),
+    *("checkpoint_activations", "snapshots", "more_time", "more_steps"),
 )
 """Options on which nothing that is learnt depends: a run goes on with whatever they are now."""
 CHANGEABLE = (
     *("time", "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "learning_rate"),
     *("weight_decay", "schedule", "warmup", "clip", "label_smoothing", "patience", "evaluations", "precision"),
-    *("threads", "device", "on_spike"),
+    *("threads", "device", "on_spike", "keep"),
 )
 """Options that a run may go on with otherwise than it began, with ``--allow-changes``."""
 
 
 def recorded(options: TrainOptions) -> dict[str, Any]:
     """The options as they are recorded, with the time that is meant when none is given."""
-    return {**asdict(options), "time": None if options.steps is not None else options.time or DEFAULT_TIME}
+    time = None if options.steps is not None else options.time or DEFAULT_TIME
+    return {**asdict(options), "time": time, "more_time": None, "more_steps": None}
 
 
 def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from headway.data.batches import on_device
@@ -21,11 +22,13 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.models.lora import count_parameters
 from headway.quantities import metric
+from headway.tasks.comparison import BEFORE, in_order, judged
 from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.cleaning import complete, keep_once
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
+from headway.training.continuing import BOUNDS, as_continued, entry, kept, went_on
 from headway.training.device import device_of
 from headway.training.evidence import known_of
 from headway.training.health import LEARNING
@@ -41,7 +44,7 @@ from headway.training.resume import changes, check_same_data, fingerprints, reco
 from headway.training.run_directory import Onlooker, RunDirectory, clock, machine, versions
 from headway.training.shard import put_together, recompute_activations, shard
 from headway.training.signs import Known
-from headway.training.state import State
+from headway.training.state import State, Training
 from headway.training.trainer import Interrupted, Job, train
 
 ADAPTING = 0.4
@@ -50,6 +53,8 @@ PREPARED = "prepared"
 """What the first of several ranks tells the others when they can take the run up."""
 RANK_SEED = 1_000_003
 """Between the seeds of two ranks, which drop other activations."""
+CROSS_VALIDATING = 0.1
+"""The share of the time that the cross-validation of a small table may take."""
 ADAPTING_EPOCHS = 10
 """The most passes over the texts that it takes (Gururangan et al. 2020 take up to 100)."""
 
@@ -77,8 +82,11 @@ def run_training(
         progress = Silent()
         ranks.wait_for(PREPARED)  # then it is like a run that is taken up
     earlier, changed = run.read(), []
+    options, once_more = as_continued(run, earlier, options)
     if earlier is not None:
         changed = changes(earlier, options, run)
+        if options.given(BOUNDS) and not validation:
+            validation = earlier.get("validation") or ()
     if options.threads:
         torch.set_num_threads(options.threads)
     keep_freed_memory()
@@ -92,16 +100,16 @@ def run_training(
     prints = fingerprints(source, held_out)
     if earlier is not None:
         check_same_data(earlier, prints, source, run)
-        if earlier.get("finished") and not changed:
+        if earlier.get("finished") and not changed and not once_more:
             progress.say(
-                f"{out}: this run is complete. More --time or --steps with --allow-changes goes on with it; "
-                "another directory with --out trains anew."
+                f"{out}: this run is complete. --more-time 5m continues it; name another directory with --out to start "
+                "over."
             )
             ranks.tell(PREPARED)
             return run
     run.create()
     run.warn = progress.warn
-    if options.adapt:
+    if options.adapt and not options.given(BOUNDS):
         _adapt(inputs, found, options, out, validation, started, progress)
     with run.locked():
         try:
@@ -137,6 +145,8 @@ def run_training(
                     started=clock(),
                     finished=False,
                 )
+            if once_more:
+                run.update(continued=[*run.facts.get("continued", []), entry(options)], finished=False)
         except BaseException:
             run.discard()
             raise
@@ -149,6 +159,9 @@ def run_training(
         whole, learning = count_parameters(prepared.model)
         if learning < whole:
             progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
+        if "cross_validation" not in run.facts:
+            most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
+            run.update(cross_validation=prepared.recipe.cross_validation(prepared.plan, prepared.model, most))
         left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
         if _fitted(run, prepared, left, progress):
             _finish_fitted(run, prepared, started, progress)
@@ -259,18 +272,21 @@ def _train(
         if ranks.first:
             complete(run.checkpoints, saved[1]["step"])
         ranks.wait()
-        if options.steps is not None and saved[1]["step"] > options.steps:
+        if options.steps is not None and saved[1]["step"] > options.steps and not options.given(BOUNDS):
             progress.warn(f"it is beyond --steps {options.steps:,} already, so nothing more is trained")
         if changed:
             run.log("changed", step=saved[1]["step"], options={name: getattr(options, name) for name in changed})
             _begin_pass(saved[1], prepared.feed, changed, progress)
+            went_on(saved[1])
     if changed:
         run.update(options=recorded(options), plan=plan.plain(), finished=False)
-    spent = saved[1]["seconds"] if saved is not None else 0.0
+    cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
+    since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = recipe.sampler(twin), recipe.closing(twin, prepared.limit)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
     after = evaluation_seconds(model, prepared.feed, prepared.task, sample) * 1.25
-    budget = _budget(options, prepared.limit, started, spent, after + (closing.seconds if closing else 0.0))
+    budget = _budget(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
+    of_baselines = recipe.baseline_units(plan)
 
     def keep_best() -> None:
         with out_of_memory("while the model was saved", plan):
@@ -285,7 +301,7 @@ def _train(
     )
     job.ranks, job.workers = ranks, options.workers
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
-    job.known = _known(prepared)
+    job.known, job.keep, job.cycle = _known(prepared), options.keep, cycle
     model.train()
     try:
         now = train(job, budget, progress, saved)
@@ -305,8 +321,7 @@ def _train(
         progress.phase("measuring")
         with out_of_memory("at the last measurements", plan):
             now.state.best_metrics |= _measured(run, closing)
-        run.update(baselines=recipe.baselines)  # on the very examples that were measured
-    _finish(run, now.state, started)
+    _finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
         keep_once(run, progress)
 
@@ -357,7 +372,9 @@ def _shower(progress: Silent) -> Callable[[float, float], None]:
 def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Silent) -> None:
     """Evaluate and save a model that was fitted without a loop."""
     device = next(prepared.model.parameters()).device
-    metrics = prepared.task.evaluate(prepared.model, on_device(prepared.feed.validation(), device))
+    each: list[np.ndarray] = []
+    metrics = prepared.task.evaluate(prepared.model, on_device(prepared.feed.validation(), device), each)
+    units = in_order(each, prepared.feed.validation_order())
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
     health = State().examined(metrics, 1.0, 0.0, _known(prepared))
@@ -370,14 +387,34 @@ def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progre
     if (closing := prepared.recipe.closing(prepared.model, None)) is not None:
         metrics |= _measured(run, closing)
     run.save_model(prepared.model, prepared.recipe.reader, prepared.recipe.labels)
-    _finish(run, State(best_metrics=metrics, seconds=time.monotonic() - started), started)
+    state = State(best_metrics=metrics, seconds=time.monotonic() - started)
+    now = Training(prepared.model, [], None, units={"best": torch.from_numpy(units)}, state=state)
+    _finish(run, now, prepared, None, prepared.recipe.baseline_units(prepared.plan), started)
 
 
-def _finish(run: RunDirectory, state: State, started: float) -> None:
+def _finish(
+    run: RunDirectory,
+    now: Training,
+    prepared: Prepared,
+    options: TrainOptions | None,
+    of_baselines: dict[str, np.ndarray],
+    started: float,
+) -> None:
+    """Record what the run came to, and its verdict; ``options`` are None for a model that was fitted without steps."""
+    state, recipe = now.state, prepared.recipe
     used = time.monotonic() - started
     run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
+    baselines, units = list(recipe.baselines), {name: value.numpy() for name, value in now.units.items()}
+    if state.start:
+        baselines.append({"name": BEFORE, **state.start})
+        of_baselines = {**of_baselines, BEFORE: units["start"]} if "start" in units else of_baselines
+    known = run.facts["task"], state.best_metrics, baselines
+    verdict = judged(*known, units=units.get("best"), of_baselines=of_baselines, unit=recipe.unit)
     run.update(
         finished=True,
+        baselines=baselines,
+        verdict=verdict,
+        kept=None if options is None else kept(now, options.keep, run.facts["task"], verdict["metric"]),
         metrics=state.best_metrics,
         best_step=state.best_step,
         steps=state.step,
@@ -405,13 +442,34 @@ def result(run: RunDirectory) -> dict[str, Any]:
         **{name: metrics[name] for name in OF_PAIRS if name in metrics},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
+        "verdict": facts.get("verdict"),
+        "kept": facts.get("kept"),
+        "cross_validation": facts.get("cross_validation"),
     }
 
 
-def _budget(options: TrainOptions, limit: float | None, started: float, spent: float, after: float) -> Budget:
-    """What bounds the run; ``after`` are the seconds that are needed when training is over."""
+def _begin_cycle(
+    run: RunDirectory, cycle: int, options: TrainOptions, state: dict[str, Any], progress: Silent
+) -> tuple[int, float]:
+    """The step at which the budget begins and the seconds that are spent of it, by the state of a checkpoint."""
+    spent = float(state.get("seconds", 0.0))
+    if not cycle or not state:
+        return 0, spent
+    if state.get("cycle", 0) == cycle:
+        return state["since"], spent - state["since_seconds"]
+    step, from_step = state["step"], state["best_step"]
+    bound = options.more_time or f"{options.more_steps:,} steps"
+    progress.say(f"{run.path}: continued for {bound} from the weights of step {from_step:,}; its rate rises again")
+    run.log("continued", step=step, **entry(options))
+    return step, 0.0
+
+
+def _budget(
+    options: TrainOptions, limit: float | None, started: float, since: int, spent: float, after: float
+) -> Budget:
+    """What bounds the run, from step ``since`` on; ``after`` are the seconds that are needed when training is over."""
     if limit is None:
-        return StepBudget(options.steps or 1)
+        return StepBudget(options.more_steps or options.steps or 1, since)
     budget = TimeBudget(limit, started, spent)
     budget.begin(spent)
     budget.keep(after + ENDING)

@@ -30,6 +30,20 @@ class State:
     best_loss: float = math.inf
     best_step: int = 0
     best_metrics: dict[str, Any] = field(default_factory=dict)
+    """step, cost and metrics of the weights that are kept"""
+    lowest: float = math.inf
+    """the lowest cost of any evaluation: other than ``best_loss`` where the last weights are kept"""
+    start: dict[str, Any] = field(default_factory=dict)
+    """metrics of the model that the run began from, before its first step, where it was measured"""
+    before: dict[str, Any] = field(default_factory=dict)
+    """step, cost and val_loss of the trained weights that the run went on from last; nothing where it had none"""
+    cycle: int = 0
+    """how often the run was continued"""
+    since: int = 0
+    """the step at which it was continued last, and the seconds it had taken until then"""
+    since_seconds: float = 0.0
+    measure_first: bool = False
+    """whether the weights are to be evaluated before the next step"""
     stale: int = 0
     bad_steps: int = 0
     train_loss: float = math.nan
@@ -52,7 +66,8 @@ class State:
     def of(cls, plain: dict[str, Any]) -> "State":
         """Back from JSON."""
         values = dict(plain)
-        for name in ("best_loss", "train_loss", "seconds"):
+        values.setdefault("lowest", values["best_loss"])
+        for name in ("best_loss", "lowest", "train_loss", "seconds"):
             values[name] = float(values[name])
         values["position"] = position_of(plain["position"])
         values["signs"] = Signs(**plain.get("signs", {}))
@@ -69,6 +84,9 @@ class Training:
     ranks: Ranks = field(default_factory=Ranks)
     best: dict[str, Tensor] = field(default_factory=dict)
     """the trained weights of the best evaluation so far, by name"""
+    units: dict[str, Tensor] = field(default_factory=dict)
+    """what each held-out unit came to (``Task.evaluate``) with the kept weights ("best"), before training ("start") and
+    before the run was continued ("before")"""
     state: State = field(default_factory=State)
 
     @property
@@ -82,6 +100,7 @@ class Training:
         tensors: dict[str, Tensor] = {f"model.{name}": kept(p, p.detach()) for name, p in learning.items()}
         tensors |= optimizer_tensors(self.model, self.optimizers)
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        tensors |= {f"units.{name}": value for name, value in self.units.items()}
         if self.average is not None:
             tensors |= {f"average.{name}": kept(learning[name], value) for name, value in self.average.state().items()}
         tensors |= random_states(self.device, self.ranks)
@@ -92,7 +111,10 @@ class Training:
         plain, learning = dict(plain), trained(self.model)
         for name, p in learning.items():
             put_back(p, tensors[f"model.{name}"])
-        self.best = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+        self.best, self.units = (
+            {name.removeprefix(part): value for name, value in tensors.items() if name.startswith(part)}
+            for part in ("best.", "units.")
+        )
         restore_optimizers(self.model, self.optimizers, tensors)
         steps = plain.pop("average_steps")
         if self.average is not None:
@@ -101,6 +123,41 @@ class Training:
             self.average.steps = steps
         set_random_states(self.device, tensors, self.ranks)
         self.state = State.of(plain)
+
+    def restart(self, cycle: int) -> None:
+        """Go on from the weights that are kept, with optimisers and an average that remember nothing."""
+        for name, p in trained(self.model).items() if self.best else ():
+            put_back(p, self.best[name])
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+        if self.average is not None:
+            self.average = WeightAverage(self.model, self.average.decay)
+        state = self.state
+        state.cycle, state.since, state.since_seconds = cycle, state.step, state.seconds
+        state.evaluations, state.stale, state.recent, state.measure_first = 0, 0, [], True
+
+    def note(self, cost: float, metrics: dict[str, Any], units: Tensor, *, last: bool) -> bool:
+        """Note an evaluation, and keep its weights if they are the best so far or the ``last``; whether that is so.
+
+        A loss that is no number is never kept.
+        """
+        state = self.state
+        improved, known = cost < state.lowest, bool(self.best)
+        state.lowest = min(cost, state.lowest)
+        state.stale = 0 if improved or state.measure_first else state.stale + 1
+        if state.measure_first:
+            state.before = {"step": state.best_step, "cost": cost, "val_loss": metrics["val_loss"]}
+            self.units["before"] = units
+            if not state.cycle:
+                state.start = {name: value for name, value in metrics.items() if isinstance(value, float)}
+                self.units["start"] = units
+        if not (improved or (last and math.isfinite(cost))):
+            return False
+        if not (state.measure_first and state.cycle and known):  # else they are those of the step that is kept already
+            state.best_step = state.step
+        state.best_loss, state.best_metrics, self.units["best"] = cost, metrics, units
+        self.keep_best()
+        return True
 
     def keep_best(self) -> None:
         """Keep a copy of the weights as they are now."""

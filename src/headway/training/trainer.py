@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -17,6 +18,7 @@ from headway.data.batches import on_device
 from headway.data.feed import Feed
 from headway.data.windows import Position
 from headway.quantities import metric
+from headway.tasks.comparison import in_order
 from headway.tasks.task import Task
 from headway.training.ahead import Ahead
 from headway.training.average import WeightAverage
@@ -70,6 +72,10 @@ class Job:
     save_every: float = 60.0
     """seconds between checkpoints"""
     on_save_error: str = "continue"
+    keep: str = "best"
+    """which weights the run ends with: those of its "best" evaluation, or the "last" ones"""
+    cycle: int = 0
+    """how often the run was continued: the budget is that of the last time; 0 for a run as it began"""
     known: Known = field(default_factory=Known)
     """what explains how the run is doing"""
 
@@ -81,6 +87,10 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
     now = Training(job.model, _optimizers(job.model, plan, ranks), average, ranks)
     if saved is not None:
         now.restore(*saved)
+        if now.state.cycle < job.cycle:
+            now.restart(job.cycle)
+    else:
+        now.state.cycle, now.state.measure_first = job.cycle, job.known.pretrained
     state, device = now.state, now.device
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = Watch(state, feed, job.run, progress, skip=plan.on_spike == "skip")
@@ -106,7 +116,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 stop.asked,
             )
             due = int(share * plan.evaluations + 1e-9)
-            if due > state.evaluations:
+            if due > state.evaluations or state.measure_first:
                 try:
                     _evaluate(job, now, share, stop, progress)
                     state.evaluations = due
@@ -155,15 +165,16 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
             if watch.allows(state.train_loss, norm, positions):
                 for optimizer in now.optimizers:
                     optimizer.step()
-                if average is not None:
-                    average.update()
+                if now.average is not None:
+                    now.average.update()
             for p in parameters:
                 p.grad = None
             state.step += 1
             state.seconds = time.monotonic() - began
             if state.seconds - shown >= 0.5 or state.step % plan.log_every == 0:
                 shown = state.seconds
-                left = state.seconds * (1 / max(_share(job, budget, state), 1e-9) - 1)
+                used = state.seconds - (state.since_seconds if job.cycle else 0.0)
+                left = used * (1 / max(_share(job, budget, state), 1e-9) - 1)
                 progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
             if state.step % plan.log_every == 0 or state.step == 1:
                 job.run.log(
@@ -202,28 +213,28 @@ def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.
 def _share(job: Job, budget: Budget, state: State) -> float:
     """The part of the run that is done: of its time or steps, or of its passes over the data if that is more."""
     share = budget.share(state.step)
-    return max(share, min(1.0, job.feed.epochs(state.position) / job.plan.epochs)) if job.plan.epochs else share
+    if job.cycle or not job.plan.epochs:
+        return share
+    return max(share, min(1.0, job.feed.epochs(state.position) / job.plan.epochs))
 
 
 def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silent) -> None:
-    """Evaluate in float32 and, when it is the best so far, keep the weights.  Raises Asked, with nothing changed."""
+    """Evaluate in float32, and keep the weights where they are to be kept.  Raises Asked, with nothing changed."""
     state, random = now.state, random_state(now.device)
     if now.average is not None:
         now.average.swap()
     job.model.eval()
+    each: list[np.ndarray] = []
     try:
         with out_of_memory(f"at the evaluation after step {state.step}"):
-            metrics = job.task.evaluate(job.model, stop.between(on_device(job.feed.validation(), now.device)))
+            metrics = job.task.evaluate(job.model, stop.between(on_device(job.feed.validation(), now.device)), each)
             text = job.sample() if job.sample is not None else None
         stop.poll()
         cost = job.task.cost(metrics)
-        better = cost < state.best_loss
-        if better:
-            state.best_loss, state.best_step, state.best_metrics, state.stale = cost, state.step, metrics, 0
-            now.keep_best()
+        units = torch.from_numpy(in_order(each, job.feed.validation_order()))
+        kept = now.note(cost, metrics, units, last=job.keep == "last")
+        if kept:
             _saved(job, job.keep_best, progress)
-        else:
-            state.stale += 1
         if job.snapshot is not None:
             _saved(job, partial(job.snapshot, state.step), progress)
     finally:
@@ -232,13 +243,16 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
             now.average.swap()
         set_random_state(now.device, random)
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
-    health = state.examined(metrics, share, job.feed.epochs(state.position), job.known)
+    first, state.measure_first = state.measure_first, False
+    health = Health()
+    if not first:  # nothing has been learnt yet by which the run could be judged
+        health = state.examined(metrics, share, job.feed.epochs(state.position), job.known)
     job.run.log(
         "evaluation",
         step=state.step,
         seconds=round(state.seconds, 3),
         tokens=state.tokens,
-        best=better,
+        best=kept,
         health=health.word,
         cause=health.cause,
         **numbers,
@@ -247,7 +261,8 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
     if text is not None:
         job.run.log("sample", step=state.step, text=text)
         progress.say(text)
-    _tell(health, state.signs, progress)
+    if not first:
+        _tell(health, state.signs, progress)
     progress.evaluated(share, cost)
 
 

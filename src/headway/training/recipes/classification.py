@@ -22,6 +22,7 @@ from headway.models.depth import first_blocks
 from headway.models.freeze import freeze
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification import Classification, balanced_weights
+from headway.tasks.comparison import FEW
 from headway.tasks.linear import classification_baselines
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
@@ -31,8 +32,9 @@ from headway.training.base import Base, prepared_base
 from headway.training.baselines import reference
 from headway.training.config import OF_THE_LOOP, TrainOptions
 from headway.training.contrastive import tune_vectors
+from headway.training.cross_validate import MOST_ROWS, cross_validated
 from headway.training.device import device_of
-from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, kept_blocks, with_label_rows
+from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, guess_by_vectors, kept_blocks, with_label_rows
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
@@ -107,7 +109,11 @@ class ClassificationRecipe(Recipe):
             **({} if merged is None else {"merged_labels": merged.plain(), "merged": said(merged, written)}),
             **vocabulary.facts,
         }
-        self.baselines = classification_baselines(train_texts, self.train_targets, texts, self.targets, self.labels)
+        few = len(texts) < FEW and len(train_texts) + len(texts) <= MOST_ROWS
+        self._few_texts = [*train_texts, *texts] if few else []
+        self._each: dict[str, np.ndarray] = {}
+        known = train_texts, self.train_targets, texts, self.targets, self.labels
+        self.baselines = classification_baselines(*known, self._each)
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = [len(ids) for ids in self.train]
@@ -185,6 +191,20 @@ class ClassificationRecipe(Recipe):
             return {SHOWN: telling_rows(model, rows, targets, self.validation_texts, self.labels)}
 
         return Closing(count * each, measure)
+
+    def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
+        if not self._few_texts:
+            return None
+        targets, others = [*self.train_targets, *self.targets], {}
+        if plan.frozen:
+            rows, classes = with_label_rows(self.tokenizer, self.labels, [*self.train, *self.validation], targets)
+            weights, encoder = self._class_weights(), model
+            guess = guess_by_vectors(encoder, rows, classes, len(targets), weights)  # type: ignore[arg-type]
+            others["pretrained vectors before tuning" if plan.contrastive else "pretrained vectors"] = guess
+        return cross_validated(self._few_texts, targets, others, seconds=seconds)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self._each
 
     def feed(self, plan: Plan) -> Feed:
         return RowFeed(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 from torch import nn
@@ -13,7 +12,7 @@ from headway.data.feed import Feed, RowFeed
 from headway.data.split import split_indices
 from headway.errors import InputError
 from headway.tasks.language_modeling import LanguageModeling
-from headway.tasks.ngram import unigram_baselines
+from headway.tasks.ngram import each_unigram, unigram_baselines
 from headway.tasks.task import Task
 from headway.text.chat import with_chat
 from headway.text.chat_ids import encode_chat, encode_prompt
@@ -43,6 +42,8 @@ class DialogueRecipe(LanguageModelRecipe):
     The template is the base's; without one it is the usual one, whose two tokens are added to the tokenizer.  Each
     conversation is a sequence of its own.  What is not a reply is read, and nothing is asked of it.
     """
+
+    unit = "conversations"
 
     def __init__(self, given: Ingredients):
         source, held_out = given.source, given.held_out
@@ -78,7 +79,10 @@ class DialogueRecipe(LanguageModelRecipe):
             "warnings": train.warnings(self.longest),
             **vocabulary.facts,
         }
-        self.baselines = _baselines(train, validation, self.tokenizer.vocab_size)
+        said = np.concatenate(_replies(train))
+        vocab_size, wanted = self.tokenizer.vocab_size, _replies(validation)
+        self.baselines = unigram_baselines(said, np.concatenate(wanted), vocab_size)
+        self._each = {"unigram": each_unigram(said, wanted, vocab_size)}
 
     def plan(self, seconds: float | None) -> Plan:
         n_tokens = sum(map(len, self.train_examples.ids))
@@ -89,6 +93,9 @@ class DialogueRecipe(LanguageModelRecipe):
         plan = fine_tune_text_plan(self.options, self.base.config, n_tokens, seconds)
         size = self.options.batch_tokens or max(plan.batch_tokens, self.longest)
         return replace(plan, length=self.longest, batch_tokens=size, max_examples=self.options.batch_size)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self._each
 
     def feed(self, plan: Plan) -> Feed:
         train, validation = self.train_examples, self.validation_examples
@@ -213,9 +220,6 @@ def _tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
     return train_tokenizer([*texts, "\n".join([*ROLES, ""])], kind, vocab, role="decoder")
 
 
-def _baselines(train: Examples, validation: Examples, vocab_size: int) -> list[dict[str, Any]]:
-    """Of the tokens of replies alone."""
-    said, wanted = (
-        np.array([t for targets in part.targets for t in targets if t != IGNORED]) for part in (train, validation)
-    )
-    return unigram_baselines(said, wanted, vocab_size)
+def _replies(part: Examples) -> list[np.ndarray]:
+    """The tokens of the replies of each conversation."""
+    return [np.array([t for t in targets if t != IGNORED], dtype=np.int64) for targets in part.targets]

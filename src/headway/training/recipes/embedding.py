@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from headway.data.columns import number
 from headway.data.detected import Detected
-from headway.data.feed import Feed, PairFeed, pair_batches, pair_lengths
+from headway.data.feed import Feed, PairFeed, pair_lengths
 from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError, shown
@@ -61,6 +62,8 @@ class EmbeddingRecipe(Recipe):
     (CoSENT).  A base keeps its own pooling; else token vectors are averaged.
     """
 
+    unit = "pairs"
+
     def __init__(self, given: Ingredients):
         table = given.source
         if not isinstance(table, Table):
@@ -101,12 +104,9 @@ class EmbeddingRecipe(Recipe):
             **vocabulary.facts,
         }
         texts = [*train.first, *train.second]
-        self.baselines = embedding_baselines(texts, held_out.first, held_out.second, held_out.scores)
-        if self.base is not None:
-            model: Any = self._with_head(self.base.model)
-            batches = pair_batches(self.validation, self.scores, BATCH_TOKENS)
-            before = Embedding(self.kind).evaluate(model.eval(), batches)  # type: ignore[arg-type]
-            self.baselines.append({"name": "the model before training", **before})
+        self._each: dict[str, np.ndarray] = {}
+        known = texts, held_out.first, held_out.second, held_out.scores
+        self.baselines = embedding_baselines(*known, each=self._each)
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = [length // 2 for length in pair_lengths(self.train)]
@@ -133,6 +133,9 @@ class EmbeddingRecipe(Recipe):
         if self.base is not None:
             return prepared_base(self._with_head(self.base.model), plan)
         return initialise(Encoder(plan.config, PoolingHead()), plan.seed)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self._each
 
     def feed(self, plan: Plan) -> Feed:
         return PairFeed(

@@ -40,6 +40,8 @@ beside them, the usual 0.02 tells nothing of where a patch stands until it has g
 class ImageRecipe(Recipe):
     """A ViT, from scratch or from a base, on pictures with a class each."""
 
+    unit = "pictures"
+
     def __init__(self, given: Ingredients):
         source, held_out = given.source, given.held_out
         if not isinstance(source, Pictures):
@@ -76,8 +78,9 @@ class ImageRecipe(Recipe):
             "held_in_memory": f"{(found.pixels.nbytes + (other is not found) * other.pixels.nbytes) / 1e6:,.1f} MB",
             "warnings": warnings,
         }
+        self._each: dict[str, np.ndarray] = {}
         args = self.train, self.train_targets, self.validation, self.targets, self.labels
-        self.baselines = picture_baselines(*args)
+        self.baselines = picture_baselines(*args, self._each)
 
     @property
     def reader(self) -> ImagePreprocessor:
@@ -95,6 +98,9 @@ class ImageRecipe(Recipe):
         head = ClassificationHead(plan.config, len(self.labels), pooling="first", dense=False)
         model = Encoder(plan.config, head, patches=plan.cut)
         return initialise(model, plan.seed, embedding_std=POSITION_STD)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self._each
 
     def feed(self, plan: Plan) -> ImageFeed:
         if plan.cut.image_size != self.how.size:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from headway.data.cache import cache_directory, cache_key, tokenised
@@ -14,7 +15,7 @@ from headway.data.streamed import Streamed
 from headway.data.tokens import TokenFile
 from headway.errors import InputError
 from headway.tasks.language_modeling import LanguageModeling
-from headway.tasks.ngram import ngram_baselines
+from headway.tasks.ngram import LossAlong, ngram_baselines
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -32,6 +33,8 @@ from headway.training.recipes.vocabulary import base_vocabulary
 
 class LanguageModelRecipe(Recipe):
     """A decoder, from scratch or from a base, on running text as one sequence of tokens."""
+
+    unit = "windows"
 
     def __init__(self, given: Ingredients):
         corpus, held_out = given.source, given.held_out
@@ -54,7 +57,8 @@ class LanguageModelRecipe(Recipe):
         n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in validation_text)
         self.bytes_per_token = n_bytes / max(1, len(self.validation))
         self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
-        self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size)
+        self.along = LossAlong(max(1, len(self.validation) - 1))
+        self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size, self.along)
         self.n_tokens = len(self.train)
 
     def plan(self, seconds: float | None) -> Plan:
@@ -77,6 +81,9 @@ class LanguageModelRecipe(Recipe):
 
     def task(self, plan: Plan) -> Task:
         return LanguageModeling(self.bytes_per_token, plan.label_smoothing)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self.along.windows(plan.length, plan.validation_every)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """A short continuation of a line end."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
+import numpy as np
 from torch import nn
 
 from headway.data.batches import Batch
@@ -18,7 +19,7 @@ from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Encoder
 from headway.tasks.masked_lm import MaskedLM, masked_baselines, word_starts
-from headway.tasks.ngram import token_counts
+from headway.tasks.ngram import token_counts, unigrams
 from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -45,6 +46,8 @@ class MaskedLMRecipe(Recipe):
     From scratch it has ModernBERT's layout, in the size that the rule for language models gives.  Documents follow each
     other with [SEP] between them; every window begins with [CLS] and ends with [SEP], as a text does later.
     """
+
+    unit = "windows"
 
     def __init__(self, given: Ingredients):
         corpus, held_out = given.source, given.held_out
@@ -108,6 +111,14 @@ class MaskedLMRecipe(Recipe):
 
     def task(self, plan: Plan) -> Task:
         return task_of(self.tokenizer, plan.mask_share, whole_words=plan.whole_words)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        task = task_of(self.tokenizer, plan.mask_share, whole_words=plan.whole_words)
+        ordinary = task.ordinary.numpy()
+        losses = np.zeros(self.tokenizer.vocab_size)
+        losses[ordinary] = -np.log(unigrams(token_counts(self.train, self.tokenizer.vocab_size)[ordinary]))
+        batches = held_out_batches(self.validation, self.tokenizer, plan.length, plan.validation_every)
+        return {"unigram": np.concatenate([task.losses_of(losses, batch) for batch in batches])}
 
     def _baselines(self) -> list[dict[str, object]]:
         """Measured on the very tokens that evaluation hides."""

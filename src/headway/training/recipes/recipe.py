@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from headway.data.corpus import Corpus
@@ -58,6 +59,8 @@ class Recipe(ABC):
     baselines: list[dict[str, Any]]
     labels: list[str]
     """the classes of a classifier in order, or nothing"""
+    unit: str = "rows"
+    """what is held out, as a verdict counts it"""
     new_head: bool = False
     """whether the base lacks the head that the task needs, so that it begins with one that knows nothing"""
 
@@ -94,6 +97,14 @@ class Recipe(ABC):
         ``show`` is told the share that is done and a loss.
         """
         return False
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        """What each held-out unit came to with each baseline, by its name, as ``Task.evaluate`` gives it of a model."""
+        return {}
+
+    def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
+        """Repeated cross-validation of what is cheap to repeat, where too few examples are held out to judge by."""
+        return None
 
     def sampler(self, model: nn.Module) -> Callable[[], str] | None:
         """What shows at each evaluation what the model can do now, or None."""

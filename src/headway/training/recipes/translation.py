@@ -21,8 +21,8 @@ from headway.hub.generation import TargetRules, target_rules
 from headway.models.heads import TokenHead
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
-from headway.tasks.ngram import unigram_baselines
+from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
+from headway.tasks.ngram import each_unigram, unigram_baselines
 from headway.tasks.task import Task
 from headway.tasks.translation import Translation
 from headway.text.bpe_dropout import BPEDropout
@@ -53,6 +53,8 @@ MOST_WRITTEN, PROBED = 1000, 8
 SHOWN = 3
 """Held-out sources whose targets are shown at each evaluation."""
 
+UNCHANGED = "the source, unchanged"
+
 IdPairs = list[tuple[list[int], list[int]]]
 
 
@@ -64,6 +66,7 @@ class TranslationRecipe(Recipe):
     """
 
     wiring: Wiring = "encoder-decoder"
+    unit = "pairs"
 
     def __init__(self, given: Ingredients):
         table, other = given.source, given.held_out
@@ -113,8 +116,10 @@ class TranslationRecipe(Recipe):
             warnings.append(MISSING)
         elif without_spaces(self.held_out.targets):
             warnings.append(WITHOUT_SPACES)
-        copied = {"name": "the source, unchanged", **unchanged}
-        self.baselines = [*unigram_baselines(written, wanted, self.tokenizer.target.vocab_size), copied]
+        copied = {"name": UNCHANGED, **unchanged}
+        size = self.tokenizer.target.vocab_size
+        self.baselines = [*unigram_baselines(written, wanted, size), copied]
+        self._each = {"unigram": each_unigram(written, [np.array(target) for _, target in self.validation], size)}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
@@ -135,6 +140,9 @@ class TranslationRecipe(Recipe):
         if self.base is not None:
             return prepared_base(self.base.model, plan)
         return built(plan, self.wiring)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self._each
 
     def feed(self, plan: Plan) -> Feed:
         recut = self._recut(plan.bpe_dropout, plan.seed) if plan.bpe_dropout else None
@@ -187,9 +195,11 @@ class TranslationRecipe(Recipe):
         def measure() -> dict[str, Any]:
             found = write_targets(writer, sources[:count], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
-            wanted = self.held_out.targets[:count]
-            self.baselines[-1] |= _bleu_of_copies(self.held_out.at(range(count)))
-            return {**bleu_scores(written, wanted), "written": count}
+            part = self.held_out.at(range(count))
+            next(line for line in self.baselines if line["name"] == UNCHANGED).update(_bleu_of_copies(part))
+            metrics = {**bleu_scores(written, part.targets), "written": count}
+            apart = chrf_intervals(written, part.sources, part.targets)
+            return {**metrics, "intervals": apart} if apart else metrics
 
         return Closing(count * each, measure)
 

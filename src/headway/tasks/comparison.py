@@ -1,0 +1,227 @@
+"""Is the model better than the simple thing, as far as its held-out part can tell?  Decided here, for every verb.
+
+Models that were measured on the same held-out units are compared unit by unit, since what is hard for one is hard for
+the other: accuracies by the paired intervals of ``intervals.of_paired_shares``, losses by the mean difference over the
+units (``intervals.of_mean``), rank correlations, macro F1 and chrF by the paired bootstrap.  Where it is not known how
+the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A difference counts only
+where zero is outside its interval of 95 %.
+
+Units are what ``Task.evaluate`` gives of each: arrays (N, 2).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.tasks import intervals
+
+HEADLINES = {
+    **dict.fromkeys(("classification", "image_classification"), ("accuracy",)),
+    "embedding": ("spearman", "accuracy"),
+    "translation": ("chrf", "bleu", "val_loss"),
+}
+"""By the task, the metrics by which models are compared: the first one that the model has.  All others: val_loss."""
+LOWER_IS_BETTER = frozenset({"val_loss", "bits_per_byte", "perplexity", "loss"})
+BEFORE = "the model before training"
+"""The name of the baseline that a run has which begins from a model of its own task."""
+FEW, FEW_UNITS = 30, 5
+"""Held-out examples for an accuracy, a correlation or chrF, and held-out units for a loss: of fewer nothing is said."""
+
+Figures = Mapping[str, Any]
+
+
+def judged(
+    task: str,
+    metrics: Figures,
+    baselines: Iterable[Figures],
+    *,
+    units: np.ndarray | None = None,
+    of_baselines: Mapping[str, np.ndarray] | None = None,
+    unit: str | None = None,
+) -> dict[str, Any]:
+    """What ``headway.json`` and ``--json`` say as ``verdict``.
+
+    ``metric``, its ``value`` and 95 % ``interval``, on so many ``units`` (a ``unit`` is a row, a window ...);
+    ``against`` (the best baseline, or None), its ``against_value``, by how much the model is better (``difference``,
+    above 0 where it is), the ``difference_interval``, and whether that is ``paired``; and the ``result``: better,
+    worse, undecided, too few, alone (no baseline) or unknown (no interval).
+    """
+    key = next((key for key in _headlines(task) if _is_number(metrics.get(key))), None)
+    if key is None:
+        return {"metric": None, "result": "unknown", "against": None}
+    kind = _kind(task, key)
+    value, n = float(metrics[key]), _count(key, metrics, units)
+    found: dict[str, Any] = {"metric": key, "value": value, "units": n, "unit": unit, "interval": None, "against": None}
+    found["interval"] = _own_interval(kind, key, metrics, units, n)
+    best = best_baseline(baselines, key)
+    if best is None:
+        return {**found, "result": "alone"}
+    other = float(best[key])
+    theirs = (of_baselines or {}).get(str(best.get("name")))
+    sign = -1 if key in LOWER_IS_BETTER else 1
+    apart, paired = _difference(kind, key, metrics, units, theirs, other, n)
+    found |= {"against": best.get("name"), "against_value": other, "difference": sign * (value - other)}
+    found |= {"difference_interval": apart, "paired": paired, "result": "unknown"}
+    if n is not None and n < (FEW_UNITS if kind == "loss" else FEW):
+        found["result"] = "too few"
+    elif apart is not None:
+        found["result"] = "better" if apart[0] > 0 else "worse" if apart[1] < 0 else "undecided"
+    if kind == "class" and found["result"] in ("better", "undecided"):
+        found["macro_f1"] = _macro_f1(metrics, baselines, units, of_baselines or {})
+    return found
+
+
+def gain(before: np.ndarray, after: np.ndarray, task: str, key: str) -> list[float] | None:
+    """By how much a model became better from one evaluation to another of the same units: the interval of that."""
+    return _paired(_kind(task, key), after, before)
+
+
+def best_baseline(baselines: Iterable[Figures], key: str) -> Figures | None:
+    """The baseline with the best finite value of ``key``, or None."""
+    known = [line for line in baselines if _is_number(line.get(key))]
+    sign = 1 if key in LOWER_IS_BETTER else -1
+    return min(known, key=lambda line: sign * line[key], default=None)
+
+
+def _headlines(task: str) -> tuple[str, ...]:
+    if task:
+        return HEADLINES.get(task, ("val_loss",))
+    return ("accuracy", "spearman", "chrf", "val_loss")
+
+
+def _kind(task: str, key: str) -> str:
+    """What the units of a metric hold: class, rank, cosine or loss; or text, of which there are none."""
+    if key == "val_loss":
+        return "loss"
+    if key == "accuracy":
+        return "rank" if task == "embedding" else "class"
+    return "cosine" if key == "spearman" else "text"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _count(key: str, metrics: Figures, units: np.ndarray | None) -> int | None:
+    """How many units a metric was measured on, as far as that is known."""
+    if key in ("chrf", "bleu"):
+        written = metrics.get("written")
+        return int(written) if _is_number(written) else None  # type: ignore[arg-type]
+    if units is not None:
+        return len(units)
+    return examples_of(metrics) if key == "accuracy" else None
+
+
+def examples_of(metrics: Figures) -> int | None:
+    """How many examples the confusion matrix or the table of the classes counts; None where neither is there."""
+    rows = metrics.get("confusion")
+    if isinstance(rows, list):
+        cells = [cell for row in rows if isinstance(row, list) for cell in row if _is_number(cell)]
+        if counted := int(sum(cells)):
+            return counted
+    classes = metrics.get("per_class")
+    lines = classes.values() if isinstance(classes, dict) else ()
+    counted = sum(int(line["support"]) for line in lines if isinstance(line, dict) and _is_number(line.get("support")))
+    return counted or None
+
+
+def _right(kind: str, units: np.ndarray) -> np.ndarray:
+    """Which units are right: of a predicted and a true class, or of a rank and 1."""
+    return units[:, 0] == units[:, 1]
+
+
+def _own_interval(kind: str, key: str, metrics: Figures, units: np.ndarray | None, n: int | None) -> list[float] | None:
+    """The interval of the model's own figure."""
+    if kind in ("class", "rank") and n and 0 <= float(metrics[key]) <= 1:
+        return list(intervals.wilson(float(metrics[key]) * n, n))
+    if kind == "loss" and units is not None and len(units) > 1:
+        return list(intervals.of_mean(units[:, 0], units[:, 1]))
+    if kind == "cosine" and units is not None and len(units) > 1:
+        return list(intervals.resampled(lambda at: _spearman(units[at]), len(units)))
+    return _texts(metrics, key).get("interval")
+
+
+def _difference(
+    kind: str,
+    key: str,
+    metrics: Figures,
+    units: np.ndarray | None,
+    theirs: np.ndarray | None,
+    other: float,
+    n: int | None,
+) -> tuple[list[float] | None, bool]:
+    """The interval of how much better the model is than a baseline, and whether the two are paired."""
+    if kind == "text":
+        return _texts(metrics, key).get("difference_interval"), True
+    if units is not None and theirs is None and kind == "loss":  # the same for every target, as evenly guessed
+        theirs = np.stack([other * units[:, 1], units[:, 1]], axis=1)
+    if units is not None and theirs is not None and len(units) == len(theirs) > 1:
+        return _paired(kind, units, theirs), True
+    shares = float(metrics[key]), other
+    if kind in ("class", "rank") and n and all(0 <= share <= 1 for share in shares):
+        return list(intervals.of_shares(shares[0], n, other, n)), False
+    return None, False
+
+
+def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | None:
+    """The interval of how much better ``units`` are than ``theirs``, which are of the same held-out part."""
+    if len(units) != len(theirs) or len(units) < 2:
+        return None
+    if kind in ("class", "rank"):
+        return list(intervals.of_paired_shares(_right(kind, units), _right(kind, theirs)))
+    if kind == "loss":
+        return list(intervals.of_mean(theirs[:, 0] - units[:, 0], units[:, 1]))
+    if kind == "cosine":
+        return list(intervals.resampled(lambda at: _spearman(units[at]) - _spearman(theirs[at]), len(units)))
+    return None
+
+
+def _texts(metrics: Figures, key: str) -> dict[str, Any]:
+    """What ``bleu.chrf_intervals`` found, of the metric that it is about."""
+    found = metrics.get("intervals")
+    return found if isinstance(found, dict) and key == "chrf" else {}
+
+
+def _spearman(units: np.ndarray) -> float:
+    from headway.tasks.embedding import spearman
+
+    return spearman(units[:, 0], units[:, 1])
+
+
+def _macro_f1(
+    metrics: Figures, baselines: Iterable[Figures], units: np.ndarray | None, of_baselines: Mapping[str, np.ndarray]
+) -> dict[str, Any] | None:
+    """The baseline that is better by macro F1, which weighs rare classes like common ones, where that is no chance."""
+    ours, best = metrics.get("macro_f1"), best_baseline(baselines, "macro_f1")
+    theirs = None if best is None else of_baselines.get(str(best.get("name")))
+    if not _is_number(ours) or best is None or units is None or theirs is None or len(units) != len(theirs):
+        return None
+    if float(best["macro_f1"]) <= float(ours):  # type: ignore[arg-type]
+        return None
+    n_classes = 1 + int(max(units.max(), theirs.max()))
+
+    def score(part: np.ndarray) -> float:
+        return mean_f1(part[:, 0].astype(np.int64), part[:, 1].astype(np.int64), n_classes)
+
+    low, high = intervals.resampled(lambda at: score(theirs[at]) - score(units[at]), len(units))
+    if low <= 0:
+        return None
+    return {"against": best["name"], "value": ours, "against_value": best["macro_f1"], "behind": [low, high]}
+
+
+def mean_f1(predicted: np.ndarray, true: np.ndarray, n_classes: int) -> float:
+    """Macro F1 over the classes that occur or are predicted."""
+    hits = np.bincount(true[predicted == true], minlength=n_classes)
+    both = np.bincount(predicted, minlength=n_classes) + np.bincount(true, minlength=n_classes)
+    return float((2 * hits[both > 0] / both[both > 0]).mean())
+
+
+def in_order(each: Sequence[np.ndarray], order: np.ndarray | None) -> np.ndarray:
+    """The units of all batches in their own order, (N, 2), where ``order`` has the number of each."""
+    found = np.concatenate(each)
+    if order is None:
+        return found
+    units = np.empty_like(found)
+    units[order] = found
+    return units

@@ -1,0 +1,96 @@
+"""A small table is judged by repeated stratified cross-validation of what is cheap to repeat.
+
+Of a few dozen rows so few are held out that they say nothing.  The baselines, and logistic regression on a pretrained
+model's vectors, take moments to fit, so every row can be held out in turn, again and again; a model that is trained or
+tuned step by step cannot be repeated so, and is not judged by it.  Intervals cover both the corrected resampled t of
+``intervals.of_folds`` and what so few rows allow at best (``wilson``, ``of_paired_shares``): sixteen rows are not
+certain because no fold has a mistake.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.data.labels import text_key
+from headway.tasks import intervals
+from headway.tasks.linear import linear_guess
+
+MOST_ROWS = 1000
+"""Rows of the largest table that is judged so."""
+FOLDS, REPEATS, LEAST_REPEATS = 5, 10, 2
+
+Guess = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""The classes that a model gives rows, by the numbers of the rows it is fitted on and of those it is to guess."""
+
+
+def cross_validated(
+    texts: Sequence[str], targets: Sequence[int], others: dict[str, Guess], *, seconds: float | None = None
+) -> dict[str, Any] | None:
+    """What headway.json says as ``cross_validation``: the baselines and ``others`` by name, accuracy and interval.
+
+    ``difference`` is that of the last of ``others``, or of the linear model, to the best of those before it.  At most
+    REPEATS repeats are made, fewer where ``seconds`` are over.  None where a class has a single text.
+    """
+    y = np.asarray(targets)
+    folds = min(FOLDS, min(len(set(map(text_key, group))) for group in _by_class(texts, y)))
+    if folds < 2:
+        return None
+    models: dict[str, Guess] = {
+        "majority class": lambda train, rest: np.full(len(rest), Counter(y[train].tolist()).most_common(1)[0][0]),
+        "linear model": lambda train, rest: linear_guess(
+            [texts[i] for i in train.tolist()], y[train].tolist(), [texts[i] for i in rest.tolist()]
+        ),
+        **others,
+    }
+    by_fold: dict[str, list[float]] = {name: [] for name in models}
+    by_row = {name: np.zeros(len(y)) for name in models}
+    began, repeats = time.monotonic(), 0
+    while repeats < REPEATS:
+        for train, rest in _split(texts, y, folds, repeats):
+            for name, guess in models.items():
+                right = guess(train, rest) == y[rest]
+                by_fold[name].append(float(right.mean()))
+                by_row[name][rest] += right
+        repeats += 1
+        if repeats >= LEAST_REPEATS and seconds is not None and time.monotonic() - began > seconds:
+            break
+    means = {name: float(by_row[name].mean()) / repeats for name in models}
+    lines = [
+        {
+            "name": name,
+            "accuracy": means[name],
+            "interval": _hull(intervals.of_folds(by_fold[name], folds), intervals.wilson(mean * len(y), len(y))),
+        }
+        for name, mean in means.items()
+    ]
+    *before, last = models
+    rival = max(before, key=lambda name: means[name])
+    apart = [one - other for one, other in zip(by_fold[last], by_fold[rival], strict=True)]
+    mostly = (by_row[name] > repeats / 2 for name in (last, rival))
+    found = _hull(intervals.of_folds(apart, folds), intervals.of_paired_shares(*mostly))
+    return {
+        "rows": len(y),
+        "folds": folds,
+        "repeats": repeats,
+        "models": lines,
+        "difference": {"of": last, "over": rival, "value": means[last] - means[rival], "interval": found},
+    }
+
+
+def _by_class(texts: Sequence[str], y: np.ndarray) -> list[list[str]]:
+    return [[texts[i] for i in np.flatnonzero(y == label).tolist()] for label in np.unique(y)]
+
+
+def _split(texts: Sequence[str], y: np.ndarray, folds: int, seed: int) -> Any:
+    """Rows to fit on and rows to guess, for each fold; every class in each, equal texts on one side."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    keys = [text_key(text) for text in texts]
+    return StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, keys)
+
+
+def _hull(one: intervals.Interval, other: intervals.Interval) -> list[float]:
+    return [min(one[0], other[0]), max(one[1], other[1])]
