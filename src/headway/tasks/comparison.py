@@ -77,6 +77,18 @@ def gain(before: np.ndarray, after: np.ndarray, task: str, key: str) -> list[flo
     return _paired(_kind(task, key), after, before)
 
 
+def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
+    """Whether the loss of the same units has fallen by more than the standard error of how far it fell.
+
+    The one-standard-error rule (Breiman et al. 1984, *Classification and Regression Trees*, 3.4.3): of what so few
+    units cannot tell apart, the simpler one is taken, which in training is the earlier one.
+    """
+    if len(after) != len(before) or len(after) < 2:
+        return True
+    fell, error = intervals.mean_and_error(before[:, 0] - after[:, 0], after[:, 1])
+    return fell > error
+
+
 def best_baseline(baselines: Iterable[Figures], key: str) -> Figures | None:
     """The baseline with the best finite value of ``key``, or None."""
     known = [line for line in baselines if _is_number(line.get(key))]

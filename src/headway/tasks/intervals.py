@@ -71,13 +71,19 @@ def of_mean(sums: np.ndarray, counts: np.ndarray) -> Interval:
     """
     from scipy.stats import t
 
+    mean, error = mean_and_error(sums, counts)
+    half = float(t.ppf(0.975, len(sums) - 1)) * error
+    return mean - half, mean + half
+
+
+def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
+    """Σ sums / Σ counts over N units, and its standard error (Cochran 1977, 6.3).  Raises ValueError for one unit."""
     n, total = len(sums), float(counts.sum())
     if n < 2:
         raise ValueError(f"{n} units have no interval; expected 2 or more")
     mean = float(sums.sum()) / total
     apart = sums - mean * counts
-    half = float(t.ppf(0.975, n - 1)) * math.sqrt(n / (n - 1) * float(apart @ apart)) / total
-    return mean - half, mean + half
+    return mean, math.sqrt(n / (n - 1) * float(apart @ apart)) / total
 
 
 def resampled(score: Callable[[np.ndarray], float], n: int, resamples: int = RESAMPLES) -> Interval:

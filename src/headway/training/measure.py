@@ -33,7 +33,8 @@ def measured(
         why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
     plan = replace(plan, shares=share_count(model, task, feed.next(Position())[0].places))
-    cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, sample)
+    cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, None)
+    shown = 0.0 if limit is None else _seconds_of(sample)
     if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))
         plan = replace(plan, validation_every=every)
@@ -42,7 +43,9 @@ def measured(
         value = f"one of every {every} windows of the held-out text"
         decisions.append(asdict(Decision("validation", value, why, "--time, --validation")))
     if limit is not None and plan.evaluations == 0:
-        plan = replace(plan, evaluations=int(min(20, max(1, EVALUATION_SHARE * limit / max(cost, 1e-3)))))
+        samples = _how_many(EVALUATION_SHARE, limit, cost + shown)
+        evaluations = max(samples, _how_many(EVALUATION_SHARE / 2, limit, cost))
+        plan = replace(plan, evaluations=evaluations, samples=samples)
     elif plan.evaluations == 0:
         plan = replace(plan, evaluations=10)
     return replace(plan, decisions=decisions)
@@ -56,9 +59,20 @@ def evaluation_seconds(model: nn.Module, feed: Feed, task: Task, sample: Callabl
     start = time.perf_counter()
     task.evaluate(model, [batch])
     cost = (time.perf_counter() - start) * feed.validation_batches()
-    if sample is not None:
-        start = time.perf_counter()
-        sample()
-        cost += time.perf_counter() - start
+    cost += _seconds_of(sample)
     model.train()
     return cost + 4 * sum(p.numel() for p in model.parameters()) / SAVED_IN_A_SECOND
+
+
+def _seconds_of(sample: Callable[[], str] | None) -> float:
+    """How long a sample takes."""
+    if sample is None:
+        return 0.0
+    start = time.perf_counter()
+    sample()
+    return time.perf_counter() - start
+
+
+def _how_many(share: float, limit: float, each: float) -> int:
+    """How many evaluations take this share of the time, from 1 to 20."""
+    return int(min(20, max(1, share * limit / max(each, 1e-3))))

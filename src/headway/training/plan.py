@@ -45,6 +45,8 @@ class Plan:
     precision: str
     """float32 or bfloat16; "auto" until it is measured"""
     seed: int
+    samples: int = 0
+    """how many of the evaluations show a sample; 0 for all"""
     epochs: int | None = None
     """passes over the data after which the run ends, if its time or steps have not ended it"""
     validation_every: int = 1

@@ -302,6 +302,7 @@ def _train(
     job.ranks, job.workers = ranks, options.workers
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
     job.known, job.keep, job.cycle = _known(prepared), options.keep, cycle
+    job.careful_below = recipe.careful_below
     model.train()
     try:
         now = train(job, budget, progress, saved)

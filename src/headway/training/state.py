@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from headway.data.lanes import position_of
 from headway.data.windows import Position
+from headway.tasks.comparison import clearly_lower
 from headway.training.average import WeightAverage
 from headway.training.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
 from headway.training.health import Health, judge
@@ -136,10 +137,11 @@ class Training:
         state.cycle, state.since, state.since_seconds = cycle, state.step, state.seconds
         state.evaluations, state.stale, state.recent, state.measure_first = 0, 0, [], True
 
-    def note(self, cost: float, metrics: dict[str, Any], units: Tensor, *, last: bool) -> bool:
+    def note(self, cost: float, metrics: dict[str, Any], units: Tensor, *, last: bool, careful: bool = False) -> bool:
         """Note an evaluation, and keep its weights if they are the best so far or the ``last``; whether that is so.
 
-        A loss that is no number is never kept.
+        ``careful`` asks for more than the lowest loss: for one that is clearly lower than that of the kept weights
+        (``comparison.clearly_lower``).  A loss that is no number is never kept.
         """
         state = self.state
         improved, known = cost < state.lowest, bool(self.best)
@@ -151,7 +153,10 @@ class Training:
             if not state.cycle:
                 state.start = {name: value for name, value in metrics.items() if isinstance(value, float)}
                 self.units["start"] = units
-        if not (improved or (last and math.isfinite(cost))):
+        better = cost < state.best_loss
+        if better and careful and "best" in self.units and not state.measure_first:
+            better = clearly_lower(units.numpy(), self.units["best"].numpy())
+        if not (better or (last and math.isfinite(cost))):
             return False
         if not (state.measure_first and state.cycle and known):  # else they are those of the step that is kept already
             state.best_step = state.step

@@ -74,6 +74,8 @@ class Job:
     on_save_error: str = "continue"
     keep: str = "best"
     """which weights the run ends with: those of its "best" evaluation, or the "last" ones"""
+    careful_below: int = 0
+    """with fewer held-out units, weights are kept only where they are clearly better than those that are kept"""
     cycle: int = 0
     """how often the run was continued: the budget is that of the last time; 0 for a run as it began"""
     known: Known = field(default_factory=Known)
@@ -228,11 +230,11 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
     try:
         with out_of_memory(f"at the evaluation after step {state.step}"):
             metrics = job.task.evaluate(job.model, stop.between(on_device(job.feed.validation(), now.device)), each)
-            text = job.sample() if job.sample is not None else None
+            text = job.sample() if job.sample is not None and _shows(job.plan, share) else None
         stop.poll()
         cost = job.task.cost(metrics)
         units = torch.from_numpy(in_order(each, job.feed.validation_order()))
-        kept = now.note(cost, metrics, units, last=job.keep == "last")
+        kept = now.note(cost, metrics, units, last=job.keep == "last", careful=len(units) < job.careful_below)
         if kept:
             _saved(job, job.keep_best, progress)
         if job.snapshot is not None:
@@ -264,6 +266,12 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
     if not first:
         _tell(health, state.signs, progress)
     progress.evaluated(share, cost)
+
+
+def _shows(plan: Plan, share: float) -> bool:
+    """Whether the evaluation at this share of the run shows a sample: all do, or some where samples are slow."""
+    number, samples = int(share * plan.evaluations + 1e-9), plan.samples or plan.evaluations
+    return number == 0 or number * samples // plan.evaluations > (number - 1) * samples // plan.evaluations
 
 
 def _tell(health: Health, signs: Signs, progress: Silent) -> None:

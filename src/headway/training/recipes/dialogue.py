@@ -32,6 +32,8 @@ from headway.training.recipes.recipe import Ingredients
 from headway.training.recipes.sample import sampled
 from headway.training.recipes.vocabulary import base_vocabulary
 
+FEW_HELD_OUT = 30
+"""Conversations: of fewer, what they say of a step or of a model is noisy."""
 LONGEST = 1024
 """Tokens: conversations are not read further than this unless ``--length`` says so."""
 
@@ -44,6 +46,7 @@ class DialogueRecipe(LanguageModelRecipe):
     """
 
     unit = "conversations"
+    careful_below = FEW_HELD_OUT
 
     def __init__(self, given: Ingredients):
         source, held_out = given.source, given.held_out
@@ -76,7 +79,7 @@ class DialogueRecipe(LanguageModelRecipe):
             "train": f"{len(train.ids):,} conversations with {train.n_targets:,} tokens of replies",
             "validation": f"{len(validation.ids):,} conversations with {validation.n_targets:,}{whence}",
             "conversations": len(source) + (0 if held_out is None else len(held_out)),
-            "warnings": train.warnings(self.longest),
+            "warnings": [*train.warnings(self.longest), *_few_warning(len(validation.ids))],
             **vocabulary.facts,
         }
         said = np.concatenate(_replies(train))
@@ -218,6 +221,17 @@ def _tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
     if vocab is None and kind == "bpe":
         vocab = bpe_size(sum(map(len, texts)))
     return train_tokenizer([*texts, "\n".join([*ROLES, ""])], kind, vocab, role="decoder")
+
+
+def _few_warning(count: int) -> list[str]:
+    """A line where which step is kept, and every figure, rests on few conversations."""
+    if count >= FEW_HELD_OUT:
+        return []
+    held_out = "1 conversation is" if count == 1 else f"{count} conversations are"
+    return [
+        f"only {held_out} held out, by which figures are rough: a later step is kept only where it is clearly better "
+        "(--validation FILE holds out others)"
+    ]
 
 
 def _replies(part: Examples) -> list[np.ndarray]:

@@ -61,6 +61,8 @@ class Recipe(ABC):
     """the classes of a classifier in order, or nothing"""
     unit: str = "rows"
     """what is held out, as a verdict counts it"""
+    careful_below: int = 0
+    """with fewer held-out units, weights are kept only where they are clearly better than those that are kept"""
     new_head: bool = False
     """whether the base lacks the head that the task needs, so that it begins with one that knows nothing"""
 
