@@ -347,13 +347,21 @@ def told(*rows: dict[str, Any], better: int = 1, **more: Any) -> str:
 
 
 def test_advice_names_the_best_and_its_equals():
-    assert told(row("a", 0.9), row("b", 0.8)).startswith("Take a: its accuracy of 0.9 is the best, ahead of b (0.8).")
-    assert told(row("a", 0.9), row("b", 0.8), better=-1).startswith("Take b")
     apart = told(row("a", 0.9, [0.89, 0.91]), row("b", 0.88, [0.87, 0.885]))
-    assert apart.startswith("Take a")
+    assert apart.startswith(
+        "Take a: its accuracy is the best, 0.9, 95 % interval 0.89 to 0.91, better than b (0.88, 95 % interval 0.87 to "
+        "0.885)."
+    )
+    assert told(row("a", 0.9, [0.89, 0.91]), row("b", 0.88, [0.87, 0.885]), better=-1).startswith("Take b")
     equal = told(row("a", 0.9, [0.85, 0.95]), row("b", 0.88, [0.84, 0.92], throughput=900.0, parameters=7))
-    assert "b may be as good: their intervals overlap" in equal
+    assert "b (0.88, 95 % interval 0.84 to 0.92) may be as good: their intervals overlap" in equal
     assert "b answers the most (900 a second) and b is the smallest (7 parameters)" in equal
+
+
+def test_without_an_interval_no_model_is_advised():
+    said = told(row("a", 0.9), row("b", 0.5), seeds=1)
+    assert said.startswith("a has the best accuracy, 0.9, but b (0.5) may be as good: one seed each gives no interval")
+    assert "Take" not in said
 
 
 def test_advice_on_speed_memory_lengths_and_what_was_not_done():
@@ -372,4 +380,4 @@ def test_advice_on_speed_memory_lengths_and_what_was_not_done():
     assert "windows" not in told(row("a", 0.9, longer=[{"length": 8, "loss": None}] * 3))
     far = [{"distance": 8, "accuracy": 1.0}, {"distance": 512, "accuracy": 0.06}]
     assert "a 100% at 8 tokens and 6% at 512." in told(row("a", 0.9, recall=far))
-    assert told(row("a", 0.9)) == "Take a: its accuracy of 0.9 is the best."
+    assert told(row("a", 0.9)) == "Take a: its accuracy is the best, 0.9."

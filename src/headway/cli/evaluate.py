@@ -33,13 +33,21 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
 
     found = evaluate(run, list(inputs), **columns)
     found = {"task": found["task"], "seconds": time.monotonic() - started, **found}
-    keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_PAIRS, *MORE) if key in found))
+    keys = ("task", "seconds", *METRICS, "examples", "verdict", *(key for key in (*OF_PAIRS, *MORE) if key in found))
     emit({key: found[key] for key in keys}, as_json, _lines(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
     numbers = [f"{key} {value:.4f}" for key, value in found.items() if isinstance(value, float) and key != "seconds"]
+    from headway.reports.verdict import comparison_in_words, interval
+
+    verdict = found["verdict"]
+    own = interval(verdict.get("interval"))
     lines = [f"{found['on']}: {found['examples']:,} examples", ", ".join(numbers)]
+    if own:
+        lines.append(f"{verdict['metric']}: {own}")
+    if verdict.get("against") is not None:
+        lines.append(" ".join(comparison_in_words(verdict, found["task"])))
     lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(

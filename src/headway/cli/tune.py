@@ -48,7 +48,9 @@ def command(
     was stopped; more --trials and --time go on with one that is complete.  Needs Optuna: pip install 'headway[tune]'.
     """
     from headway.cli.main import STARTED
+    from headway.reports.record import read_record
     from headway.reports.tuning_plots import plot_tuning
+    from headway.reports.verdict import kept_in_words, verdict
     from headway.science.tune import tune
     from headway.training.progress import shown_to
     from headway.training.trainer import Interrupted
@@ -70,7 +72,10 @@ def command(
     except (InputError, OSError) as error:  # matplotlib is missing, or the disk is full; the search is worth as much
         found["plots"] = []
         progress.warn(str(error))
-    emit(found, as_json, lines(found, (*inputs, *(word for path in validation for word in ("--validation", path)))))
+    record = read_record(place)
+    said = [verdict(record), *kept_in_words(record.info.get("kept"))]
+    words = (*inputs, *(word for path in validation for word in ("--validation", path)))
+    emit(found, as_json, lines(found, words, said))
 
 
 def _default_out(inputs: tuple[str, ...]) -> Path:
@@ -78,8 +83,8 @@ def _default_out(inputs: tuple[str, ...]) -> Path:
     return place.with_name(f"{place.name}-tuned")
 
 
-def lines(found: dict[str, Any], inputs: Sequence[str]) -> list[str]:
-    """What a person is told at the end: the best trials, how sure that is, and what was of importance.
+def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] = ()) -> list[str]:
+    """What a person is told at the end: the best trials, how sure that is, the verdict, and what was of importance.
 
     ``inputs`` are the words that name the data to train on.
     """
@@ -101,6 +106,7 @@ def lines(found: dict[str, Any], inputs: Sequence[str]) -> list[str]:
         f"{len(complete)} trials complete, {counts['pruned']} given up, {counts['failed']} failed, "
         f"{found['seconds']:.0f} s",
         *_how_sure(found),
+        *verdict,
     ]
     if found["importance"]:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in list(found["importance"].items())[:4])
@@ -113,16 +119,19 @@ def lines(found: dict[str, Any], inputs: Sequence[str]) -> list[str]:
 
 
 def _how_sure(found: dict[str, Any]) -> list[str]:
-    """How far the best is ahead, and on how little that may rest."""
+    """How much better the best is, and on how little that may rest."""
+    from headway.reports.verdict import interval
+
     best, noise, measure = found["best"], found["noise"], found["measure"]
     said = [f"measured on {noise['held_out']}"]
     if noise["accuracy_error"]:
         said.append(f"by which an accuracy is known to ± {noise['accuracy_error']:.3f} (one standard error)")
     if noise["second"] is not None:
         gap = noise["second"]["value"] - best["value"]
-        said.append(f"the next best, trial {noise['second']['trial']}, is {gap:.4f} behind in {measure}")
-    flattered = "the best of several is flattered by the part that chose it: measure it on other data with"
-    return ["; ".join(said), f"{flattered} `headway evaluate {found['out']} FILE`"]
+        between = interval(noise["second"].get("interval")) or "one run each gives no interval"
+        said.append(f"the next best, trial {noise['second']['trial']}, is {gap:.4f} worse in {measure} ({between})")
+    optimistic = "the held-out part chose the best trial, so its figures here are optimistic"
+    return ["; ".join(said), f"{optimistic}: measure it on other data with `headway evaluate {found['out']} FILE`"]
 
 
 def _words(options: dict[str, Any]) -> str:

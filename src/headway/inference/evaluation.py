@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.data.files import kind
 from headway.data.read import input_paths
 from headway.errors import InputError
@@ -15,10 +17,13 @@ from headway.inference.generator import Generator
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
 from headway.inference.translator import Translator
+from headway.tasks.comparison import judged
 from headway.tasks.task import METRICS
 from headway.training.config import TrainOptions
 from headway.training.prepare import are_aligned, read_input, without_columns
 
+SAME = 1e-4
+"""Two measurements of one model on the same data differ by less."""
 READING = ("text_column", "label_column", "second_column", "encoding", "delimiter", "on_bad_row")
 """Options of the training run that say how its files are read."""
 
@@ -57,9 +62,24 @@ def evaluate(
     if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
         warnings.warn(f"{source.name}: has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
-    metrics = measure(pipe, Given(source, found, facts, options, same, whole))
+    given_data = Given(source, found, facts, options, same, whole)
+    metrics = measure(pipe, given_data)
+    verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{source.name}, the held-out part" if same else source.name
-    return {"task": pipe.task, "on": on, **{name: metrics.get(name) for name in METRICS}, **metrics}
+    every = {name: metrics.get(name) for name in METRICS}
+    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
+
+
+def _verdict(task: str, metrics: dict[str, Any], given: Given) -> dict[str, Any]:
+    """The verdict on a model: that of its run where the same was measured, else against what was measured with it."""
+    before = given.facts.get("verdict") or {}
+    key = before.get("metric")
+    if given.same and key in metrics and abs(metrics[key] - before["value"]) < SAME:
+        return before
+    baselines = given.facts.get("baselines", []) if given.same and not given.baselines else given.baselines
+    units = np.concatenate(given.each) if given.each else None
+    unit = before.get("unit")
+    return judged(task, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
 
 
 def reading_options(facts: dict[str, Any], files: Sequence[str], task: str, *, stream: bool = False) -> TrainOptions:

@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from headway.data.batches import length_batches
 from headway.data.corpus import Corpus
 from headway.data.decode import Decoded, decoded
 from headway.data.detected import Detected
@@ -30,11 +31,13 @@ from headway.inference.mask_filler import MaskFiller
 from headway.inference.together import tokens_at_once
 from headway.inference.translator import Translator
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, without_spaces
+from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
 from headway.tasks.classification import Classification
+from headway.tasks.comparison import in_order
 from headway.tasks.embedding import Embedding
 from headway.tasks.image_classification import ImageClassification
 from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.linear import classification_baselines
 from headway.tasks.translation import Translation
 from headway.training.config import TrainOptions
 from headway.training.prepare import are_aligned, read_input, without_columns
@@ -45,7 +48,17 @@ from headway.training.recipes.image_classification import check_known, split_pic
 from headway.training.recipes.language_modeling import Chunks, encode_text, held_out_part
 from headway.training.recipes.masked_lm import MASK_SHARE, encode_documents, held_out_batches, task_of
 from headway.training.recipes.prefix import joined, prefix_task
-from headway.training.recipes.translation import columns_of, fitting, id_pairs, split_text_pairs
+from headway.training.recipes.translation import (
+    UNCHANGED,
+    columns_of,
+    copied_scores,
+    fitting,
+    id_pairs,
+    split_text_pairs,
+)
+
+MOST_FITTED = 20_000
+"""Training rows on which a linear model is fitted again to be compared with on other data."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,11 @@ class Given:
     """whether these are the files that the run was trained on, of which the held-out part is meant"""
     whole: bool = False
     """whether all of it is measured, also where training measured some windows alone"""
+    each: list[np.ndarray] = field(default_factory=list)
+    """is given what each unit came to (``Task.evaluate``), in any order; of classes, in their own"""
+    baselines: list[dict[str, Any]] = field(default_factory=list)
+    """is given the baselines that were measured on the same, and ``of_baselines`` what each unit came to with them"""
+    of_baselines: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def before(self) -> dict[str, Any]:
@@ -124,7 +142,7 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: Given) -> dict[
     if not found.ids:
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
     metrics = dialogue_task(tokenizer, found).evaluate(
-        pipe.model, row_batches(found.ids, found.targets, tokens_at_once(pipe.model.config))
+        pipe.model, row_batches(found.ids, found.targets, tokens_at_once(pipe.model.config)), given.each
     )
     return {**metrics, "examples": found.n_targets}
 
@@ -137,7 +155,7 @@ def _text_metrics(pipe: Generator, given: Given) -> dict[str, Any]:
     n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
     task = LanguageModeling(bytes_per_token=n_bytes / max(1, len(tokens)))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
-    return {**task.evaluate(pipe.model, text_batches(tokens, length, 32, every)), "examples": count}
+    return {**task.evaluate(pipe.model, text_batches(tokens, length, 32, every), given.each), "examples": count}
 
 
 def _masked_metrics(pipe: MaskFiller, given: Given) -> dict[str, Any]:
@@ -150,7 +168,7 @@ def _masked_metrics(pipe: MaskFiller, given: Given) -> dict[str, Any]:
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
     every = given.every
     examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
-    metrics = task.evaluate(pipe.model, held_out_batches(tokens, pipe.tokenizer, length, every))
+    metrics = task.evaluate(pipe.model, held_out_batches(tokens, pipe.tokenizer, length, every), given.each)
     return {**metrics, "examples": examples}
 
 
@@ -162,7 +180,7 @@ def _pair_metrics(pipe: Embedder, given: Given) -> dict[str, Any]:
     longest = int(given.plan.get("length", pipe.max_length))
     rows = token_pairs(pairs, pipe.tokenizer, min(longest, pipe.max_length))
     batches = pair_batches(rows, pairs.scores or [1.0] * len(pairs), tokens_at_once(pipe.model.config))
-    metrics = Embedding("pairs" if pairs.scores is None else "scores").evaluate(pipe.pooled, batches)
+    metrics = Embedding("pairs" if pairs.scores is None else "scores").evaluate(pipe.pooled, batches, given.each)
     return {**metrics, "examples": len(pairs)}
 
 
@@ -187,15 +205,19 @@ def _translation_metrics(pipe: Translator, given: Given) -> dict[str, Any]:
         batches = target_batches(
             [source for source, _ in rows], [target for _, target in rows], tokens_at_once(pipe.model.config)
         )
-        metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches)
+        metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches, given.each)
     else:
         metrics = prefix_task(rows, pipe.tokenizer).evaluate(
-            pipe.model, row_batches(*joined(rows), tokens_at_once(pipe.model.config))
+            pipe.model, row_batches(*joined(rows), tokens_at_once(pipe.model.config)), given.each
         )
-    scores = bleu_scores(pipe(fit.sources), fit.targets)
+    written = pipe(fit.sources)
+    scores = bleu_scores(written, fit.targets)
     if not scores:
         warnings.warn(MISSING, stacklevel=3)
-    elif without_spaces(fit.targets):
+    else:
+        scores |= {"written": len(fit), "intervals": chrf_intervals(written, fit.sources, fit.targets)}
+        given.baselines.append({"name": UNCHANGED, **copied_scores(fit)})
+    if scores and without_spaces(fit.targets):
         warnings.warn(WITHOUT_SPACES, stacklevel=3)
     return {**metrics, **scores, "examples": len(fit)}
 
@@ -236,7 +258,7 @@ def _image_metrics(pipe: ImageClassifier, given: Given) -> dict[str, Any]:
     each = pipe.model.config.max_length
     size = max(1, tokens_at_once(pipe.model.config) // each)
     batches = image_batches(found.pixels[list(index)], targets, pipe.preprocessor, size, each)
-    return {**ImageClassification(pipe.labels).evaluate(pipe.model, batches), "examples": len(index)}
+    return {**ImageClassification(pipe.labels).evaluate(pipe.model, batches, given.each), "examples": len(index)}
 
 
 def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: Given) -> None:
@@ -270,8 +292,9 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
     texts, names = rows.texts, rows.labels
     if given.same:
         texts, names = held_out_rows(rows, split_seed(given.before))
-    else:
-        _warn_of_leaks(texts, given)
+    known = None if given.same else _trained_rows(given)
+    if known is not None:
+        _warn_of_leaks(known[0], texts)
     strange = sorted(set(names) - set(pipe.labels))
     if strange:
         raise InputError(
@@ -281,15 +304,22 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
     number = {label: i for i, label in enumerate(pipe.labels)}
     encoded = pipe.tokenizer.encode_batch(texts, special=True)
     ids = shortened(encoded, _length(pipe, given), pipe.tokenizer)
-    batches = row_batches(ids, [number[name] for name in names], tokens_at_once(pipe.model.config))
-    return {**Classification(pipe.labels).evaluate(pipe.model, batches), "examples": len(texts)}
+    targets, most = [number[name] for name in names], tokens_at_once(pipe.model.config)
+    each: list[np.ndarray] = []
+    metrics = Classification(pipe.labels).evaluate(pipe.model, row_batches(ids, targets, most), each)
+    order = np.concatenate(length_batches([len(row) for row in ids], most, 0, 0))
+    given.each.append(in_order(each, order))
+    if known is not None and len(known[0]) <= MOST_FITTED and set(known[1]) <= set(number):
+        learnt = known[0], [number[label] for label in known[1]]
+        given.baselines.extend(classification_baselines(*learnt, texts, targets, pipe.labels, given.of_baselines))
+    return {**metrics, "examples": len(texts)}
 
 
-def _warn_of_leaks(texts: list[str], given: Given) -> None:
-    """Warn when rows to be measured were trained on."""
+def _trained_rows(given: Given) -> tuple[list[str], list[str]] | None:
+    """Texts and labels that a classifier was trained on, as far as they are still there."""
     trained = _training_table(given)
     if trained is None:
-        return
+        return None
     data = given.facts["data"]
     policy = given.before.get("on_bad_row") or "error"
     rows = labelled(
@@ -297,7 +327,12 @@ def _warn_of_leaks(texts: list[str], given: Given) -> None:
     )
     held_out = [] if given.facts.get("validation") else held_out_rows(rows, split_seed(given.before))[0]
     apart = set(leaks(held_out, rows.texts))
-    known = [text for i, text in enumerate(rows.texts) if i not in apart]
+    kept = [i for i in range(len(rows.texts)) if i not in apart]
+    return [rows.texts[i] for i in kept], [rows.labels[i] for i in kept]
+
+
+def _warn_of_leaks(known: list[str], texts: list[str]) -> None:
+    """Warn when rows to be measured were trained on."""
     if both := leaks(known, texts):
         warnings.warn(
             f"{len(both):,} of {len(texts):,} rows also occur in the training data: scores on them are too high",

@@ -4,8 +4,6 @@ from typing import Any
 
 HELD_OUT = "the held-out part"
 """What is measured on without a file for it."""
-CLOSE = 0.01
-"""Without intervals, two models whose quality differs by less than this share of it are counted as equal."""
 
 
 def advice(result: dict[str, Any], *, better: int) -> list[str]:
@@ -18,12 +16,12 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
     best, metric = rows[0], result["metric"].replace("_", " ")
     equals = [row for row in rows[1:] if _equal(best, row)]
     if not equals:
-        second = f", ahead of {rows[1]['model']} ({rows[1]['mean']:.4g})" if rows[1:] else ""
-        said.append(f"Take {best['model']}: its {metric} of {best['mean']:.4g} is the best{second}.")
+        second = f", better than {rows[1]['model']} ({_figure(rows[1])})" if rows[1:] else ""
+        said.append(f"Take {best['model']}: its {metric} is the best, {_figure(best)}{second}.")
     else:
-        names = ", ".join(row["model"] for row in equals)
-        why = "their intervals overlap" if best["interval"] else "one seed each does not tell them apart"
-        said.append(f"{best['model']} has the best {metric}, {best['mean']:.4g}, but {names} may be as good: {why}.")
+        names = ", ".join(f"{row['model']} ({_figure(row)})" for row in equals)
+        why = "their intervals overlap" if best["interval"] else "one seed each gives no interval to tell them apart"
+        said.append(f"{best['model']} has the best {metric}, {_figure(best)}, but {names} may be as good: {why}.")
         fastest = max([best, *equals], key=lambda row: row["throughput"])
         smallest = min([best, *equals], key=lambda row: row["parameters"])
         said.append(
@@ -54,10 +52,16 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
 
 
 def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two rows cannot be told apart."""
+    """Whether two rows cannot be told apart: without intervals none can."""
     if one["interval"] and other["interval"]:
         return one["interval"][0] <= other["interval"][1] and other["interval"][0] <= one["interval"][1]
-    return abs(one["mean"] - other["mean"]) < CLOSE * abs(one["mean"])
+    return True
+
+
+def _figure(row: dict[str, Any]) -> str:
+    """A row's value with its interval."""
+    ends = row["interval"]
+    return f"{row['mean']:.4g}" + (f", 95 % interval {ends[0]:.4g} to {ends[1]:.4g}" if ends else "")
 
 
 def _lengths(rows: list[dict[str, Any]]) -> list[str]:

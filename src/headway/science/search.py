@@ -27,6 +27,8 @@ NOT_SEARCHED = {
     "contrastive": "a linear classifier has nothing to search",
     "shard": "trials are trained by one process",
     "allow_changes": "the trials of a search must be alike",
+    "more_time": "more --trials and --time go on with a search",
+    "more_steps": "more --trials go on with a search",
 }
 """Options of training that a search does not take, and what to do."""
 

@@ -11,7 +11,8 @@ from headway.errors import InputError
 from headway.inference.evaluation import evaluate
 from headway.science.copies import copy_run
 from headway.storage import write_json
-from headway.training.config import DEFAULT_TIME, TrainOptions, seconds
+from headway.training.config import DEFAULT_TIME, TrainOptions, flag, seconds
+from headway.training.continuing import BOUNDS
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
 from headway.training.resume import changes, check_same_data, fingerprints, recorded
@@ -47,6 +48,8 @@ def run_seeds(
         check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source, run)
         progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
         return run
+    if bounds := options.given(BOUNDS):
+        raise InputError(f"--{flag(bounds[0])} continues one run: continue each of {out}/seed-... by itself.")
     names = [f"seed-{options.seed + i}" for i in range(options.seeds)]
     split = options.seed if options.split_seed is None else options.split_seed
     time = None if options.steps is not None else f"{seconds(options.time or DEFAULT_TIME) / options.seeds:.3f}s"
@@ -76,5 +79,10 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     write_json(run.path / "headway.json", facts)
     run.facts = facts
     together = evaluate(run.path)
-    run.update(metrics={key: value for key, value in together.items() if key not in ("task", "on", "examples")})
+    named = ("task", "on", "examples", "verdict")
+    run.update(
+        metrics={key: value for key, value in together.items() if key not in named},
+        verdict=together["verdict"],
+        kept=None,
+    )
     return run

@@ -23,6 +23,7 @@ from headway.errors import InputError, RunFailed
 from headway.science.copies import copy_run
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
+from headway.tasks.intervals import of_shares
 from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.config import TrainOptions, check_for_task, seconds
 from headway.training.memory import out_of_memory
@@ -308,13 +309,21 @@ class _Tuning:
             "preset": None if preset is None else {"trial": preset.number, "value": preset.value},
             "noise": {
                 "held_out": self.search.held_out,
-                "second": None if second is None else {"trial": second.number, "value": second.value},
+                "second": None if second is None else _second(second, accuracy, rows),
                 "accuracy_error": math.sqrt(accuracy * (1 - accuracy) / rows) if accuracy and rows else None,
             },
             "importance": self.record.importance(list(self.search.space)),
             "space": self.search.plain()["space"],
             "trials": [one.plain() for one in attempts],
         }
+
+
+def _second(second: Attempt, accuracy: float | None, rows: int | None) -> dict[str, Any]:
+    """The next best trial, and the interval of how much more often the best is right."""
+    other = second.metrics.get("accuracy")
+    known = accuracy is not None and other is not None and rows
+    apart = list(of_shares(float(accuracy), rows, float(other), rows)) if known else None  # type: ignore[arg-type]
+    return {"trial": second.number, "value": second.value, "interval": apart}
 
 
 def _rows(facts: dict[str, Any]) -> int | None:

@@ -111,7 +111,7 @@ class TranslationRecipe(Recipe):
         written, wanted = (
             np.array([token for _, target in part for token in target]) for part in (self.train, self.validation)
         )
-        unchanged = _bleu_of_copies(self.held_out)
+        unchanged = copied_scores(self.held_out)
         if not unchanged:
             warnings.append(MISSING)
         elif without_spaces(self.held_out.targets):
@@ -196,7 +196,7 @@ class TranslationRecipe(Recipe):
             found = write_targets(writer, sources[:count], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
             part = self.held_out.at(range(count))
-            next(line for line in self.baselines if line["name"] == UNCHANGED).update(_bleu_of_copies(part))
+            next(line for line in self.baselines if line["name"] == UNCHANGED).update(copied_scores(part))
             metrics = {**bleu_scores(written, part.targets), "written": count}
             apart = chrf_intervals(written, part.sources, part.targets)
             return {**metrics, "intervals": apart} if apart else metrics
@@ -204,7 +204,7 @@ class TranslationRecipe(Recipe):
         return Closing(count * each, measure)
 
 
-def _bleu_of_copies(pairs: TextPairs) -> dict[str, Any]:
+def copied_scores(pairs: TextPairs) -> dict[str, Any]:
     """BLEU and chrF of the sources as they are, without the signatures."""
     found = bleu_scores(pairs.sources, pairs.targets)
     return {name: value for name, value in found.items() if name != "signatures"}
