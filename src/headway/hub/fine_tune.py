@@ -5,7 +5,7 @@ the norm of its masked-token head; all else is drawn anew from a normal distribu
 BERT was (Devlin et al. 2018), and biases start at zero.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -44,6 +44,14 @@ def for_classification(model: Classified, n_classes: int, *, dropout: float = 0.
         head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
         family.reuse(model, head)
     return _forget_labels(_with_head(model, head))
+
+
+def classifies(model: nn.Module, labels: Sequence[str]) -> bool:
+    """Whether a model that was loaded is a classifier of these very classes, by the names in its directory."""
+    named = getattr(model, "kept", {}).get(CONFIG, {}).get(LABELS[0])
+    known = [named.get(str(i), named.get(i)) for i in range(len(named))] if isinstance(named, dict) else []
+    head = getattr(model, "head", None)
+    return isinstance(head, ClassificationHead) and not head.normalise and known == list(labels)
 
 
 def leave_pooler(model: Encoder) -> None:

@@ -70,7 +70,7 @@ def cross_validated(
     rival = max(before, key=lambda name: means[name])
     apart = [one - other for one, other in zip(by_fold[last], by_fold[rival], strict=True)]
     mostly = (by_row[name] > repeats / 2 for name in (last, rival))
-    found = _hull(intervals.of_folds(apart, folds), intervals.of_paired_shares(*mostly))
+    found = _hull(intervals.of_folds(apart, folds), intervals.of_paired_shares(*mostly), -1.0)
     return {
         "rows": len(y),
         "folds": folds,
@@ -92,5 +92,6 @@ def _split(texts: Sequence[str], y: np.ndarray, folds: int, seed: int) -> Any:
     return StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, keys)
 
 
-def _hull(one: intervals.Interval, other: intervals.Interval) -> list[float]:
-    return [min(one[0], other[0]), max(one[1], other[1])]
+def _hull(one: intervals.Interval, other: intervals.Interval, least: float = 0.0) -> list[float]:
+    """What covers both intervals, from ``least`` to 1."""
+    return [max(least, min(one[0], other[0])), min(1.0, max(one[1], other[1]))]

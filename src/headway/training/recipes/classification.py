@@ -16,7 +16,7 @@ from headway.data.labels import Labelled, check_labels, label_counts, labelled, 
 from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.hub.fine_tune import for_classification, leave_pooler
+from headway.hub.fine_tune import classifies, for_classification, leave_pooler
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.freeze import freeze
@@ -82,6 +82,7 @@ class ClassificationRecipe(Recipe):
             train_texts, train_labels = _pick(rows, train_index)
             texts, names = held_out_rows(rows, split_seed(asdict(self.options)))
         self.labels, self.validation_texts = rows.classes, texts
+        self.new_head = self.base is None or not classifies(self.base.model, self.labels)
         number = {label: i for i, label in enumerate(self.labels)}
         self.train_targets = [number[label] for label in train_labels]
         self.targets = [number[label] for label in names]
@@ -138,6 +139,8 @@ class ClassificationRecipe(Recipe):
             model = first_blocks(base, config.n_layers)
             model.stack.requires_grad_(plan.contrastive)
             return freeze(model, 0)
+        if not self.new_head:  # it goes on with its own
+            return prepared_base(base, plan)
         model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
         return prepared_base(model, plan)
 

@@ -41,6 +41,7 @@ class ImageRecipe(Recipe):
     """A ViT, from scratch or from a base, on pictures with a class each."""
 
     unit = "pictures"
+    new_head = True
 
     def __init__(self, given: Ingredients):
         source, held_out = given.source, given.held_out
