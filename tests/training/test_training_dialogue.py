@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -361,3 +362,38 @@ def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(
     one, other = (json.loads((place / "headway.json").read_text()) for place in (talk_run, tmp_path))
     assert (one["metrics"], one["train_loss"]) == (other["metrics"], other["train_loss"])
     assert (talk_run / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
+def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path: Path, capfd: pytest.CaptureFixture):
+    """Replies that nothing tells are learnt by a run that soon overfits: what it began from is measured beside it."""
+    choose = random.Random(5)
+    rows = [say(*(" ".join(choose.choices(WORDS, k=6)) for _ in range(4))) for _ in range(60)]
+    data, base = write(tmp_path / "few.jsonl", rows), make_base("llama", tmp_path / "base")
+    options = {"steps": 60, "learning_rate": 0.02, "batch_tokens": 512, "threads": 1, "precision": "float32"}
+    found = headway.train(data, out=tmp_path / "run", from_model=str(base), evaluations=12, **options)
+    told = capfd.readouterr().err
+    assert "only 6 conversations are held out" in told and "--validation FILE" in told
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    evaluations = [line for line in lines if line["event"] == "evaluation"]
+    assert evaluations[0]["step"] == 0 and evaluations[0]["best"], "the base is measured before the first step"
+    before = next(line for line in found["baselines"] if line["name"] == "the model before training")
+    assert before["val_loss"] == evaluations[0]["val_loss"]
+    verdict, kept = found["verdict"], found["kept"]
+    best = min((line for line in found["baselines"]), key=lambda line: line["val_loss"])
+    assert verdict["against"] == best["name"] and verdict["paired"]
+    assert (verdict["units"], verdict["unit"]) == (6, "conversations") and verdict["difference_interval"]
+    assert kept["since"] == 0 and kept["gained"] and kept["gain"][0] > 0 and kept["step"] < 60
+    assert kept["last"]["val_loss"] > kept["val_loss"], "it overfits"
+    losses = {line["step"]: line["val_loss"] for line in evaluations}
+    assert losses[kept["step"]] == found["val_loss"]
+
+
+def test_a_later_step_is_kept_only_where_few_conversations_tell_it_apart():
+    from headway.tasks.comparison import clearly_lower
+
+    before = np.array([[20.0, 10], [33.0, 11], [12.0, 7], [50.0, 23], [9.0, 5], [31.0, 13]])
+    slight, clear = before.copy(), before.copy()
+    slight[:, 0] += [-2.0, 1.7, -0.4, 2.1, -1.9, 0.1]  # lower in all by 0.4 of 155, and higher in three of six
+    clear[:, 0] -= [0.5, 0.7, 0.3, 1.1, 0.2, 0.6]
+    assert slight[:, 0].sum() < before[:, 0].sum() and not clearly_lower(slight, before)
+    assert clearly_lower(clear, before) and not clearly_lower(before, clear)

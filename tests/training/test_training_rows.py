@@ -393,3 +393,18 @@ def test_a_classifier_of_several_labels_for_one_text_is_refused(rows: Path, base
     path.write_text(json.dumps({**config, "problem_type": "multi_label_classification"}), encoding="utf-8")
     with pytest.raises(InputError, match="problem_type is 'multi_label_classification'"):
         headway.load(tmp_path / "run")
+
+
+def test_from_a_classifier_of_the_same_classes_its_head_is_kept_and_it_never_ends_worse(
+    base: Path, rows: Path, tmp_path: Path
+):
+    options = {"threads": 1, "precision": "float32", "quiet": True}
+    first = headway.train(rows, from_model=str(base), out=tmp_path / "a", steps=25, learning_rate=3e-3, **options)
+    assert [line["name"] for line in first["baselines"]][:1] == ["majority class"] and len(first["baselines"]) == 2
+    harmful = {"steps": 6, "learning_rate": 5.0, "evaluations": 3, **options}
+    second = headway.train(rows, from_model=str(tmp_path / "a"), out=tmp_path / "b", **harmful)
+    before = second["baselines"][-1]
+    assert before["name"] == "the model before training" and before["accuracy"] == pytest.approx(first["accuracy"])
+    assert second["accuracy"] >= first["accuracy"] and second["kept"]["before"] == pytest.approx(
+        first["val_loss"], abs=1e-5
+    )
