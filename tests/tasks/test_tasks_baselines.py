@@ -1,4 +1,4 @@
-"""What a model must be ahead of, computed by hand."""
+"""The baselines that a model must beat, computed by hand."""
 
 import math
 import tracemalloc

@@ -365,7 +365,7 @@ def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(
 
 
 def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path: Path, capfd: pytest.CaptureFixture):
-    """Replies that nothing tells are learnt by a run that soon overfits: what it began from is measured beside it."""
+    """Replies that nothing tells are learnt by a run that soon overfits: its base is measured too."""
     choose = random.Random(5)
     rows = [say(*(" ".join(choose.choices(WORDS, k=6)) for _ in range(4))) for _ in range(60)]
     data, base = write(tmp_path / "few.jsonl", rows), make_base("llama", tmp_path / "base")

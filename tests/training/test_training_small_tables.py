@@ -12,6 +12,7 @@ from bases import WORDS, make_base
 
 import headway
 from headway.cli.main import main
+from headway.training import cross_validate
 from headway.training.cross_validate import cross_validated
 
 TINY = {"d_model": 16, "layers": 1, "heads": 2, "threads": 1, "precision": "float32", "steps": 4}
@@ -20,6 +21,12 @@ TINY = {"d_model": 16, "layers": 1, "heads": 2, "threads": 1, "precision": "floa
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_base("bert", tmp_path_factory.mktemp("base") / "bert")
+
+
+@pytest.fixture(autouse=True)
+def few_repeats(monkeypatch: pytest.MonkeyPatch):
+    """Three repeats say what ten do."""
+    monkeypatch.setattr(cross_validate, "REPEATS", 3)
 
 
 def table(path: Path, count: int, *, told: bool) -> Path:

@@ -14,7 +14,7 @@ Point = tuple[float, float]
 """A place on a chart: step and value."""
 
 NOT_METRICS = frozenset({"event", "step", "seconds", "tokens", "health", "cause"})
-"""What else an evaluation's line says."""
+"""The other keys of an evaluation's line."""
 
 LIFE = frozenset({"start", "resume", "interrupted", "end"})
 

@@ -27,7 +27,7 @@ class Task(Protocol):
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
     ) -> dict[str, Any]:
-        """``val_loss`` and what else is reported, over all batches.
+        """``val_loss`` and the other metrics that are reported, over all batches.
 
         ``each`` is given an array for each batch, float64 (units, 2), with what every held-out unit of it came to:
         (predicted, true) class of a row, (sum of the loss, number of targets) of a window, a conversation or a pair of

@@ -38,8 +38,9 @@ def cross_validated(
     folds = min(FOLDS, min(len(set(map(text_key, group))) for group in _by_class(texts, y)))
     if folds < 2:
         return None
+    most = Counter(y.tolist()).most_common(1)[0][0]  # of all rows: of equal classes the rest of a fold has the fewer
     models: dict[str, Guess] = {
-        "majority class": lambda train, rest: np.full(len(rest), Counter(y[train].tolist()).most_common(1)[0][0]),
+        "majority class": lambda train, rest: np.full(len(rest), most),
         "linear model": lambda train, rest: linear_guess(
             [texts[i] for i in train.tolist()], y[train].tolist(), [texts[i] for i in rest.tolist()]
         ),
