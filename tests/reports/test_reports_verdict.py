@@ -199,6 +199,8 @@ def test_the_kept_step_is_named_with_what_came_after_it():
         "The weights of step 34 are kept; the validation loss rose after it, from 2.100 to 3.300 at step 400."
     )
     assert "no later evaluation was better, up to the last at step 400" in kept(34, 2.1, (400, 2.0))
+    near = kept(34, 2.1, (400, 2.09), lowest={"step": 400, "val_loss": 2.09})
+    assert near.endswith("; the validation loss of step 400, 2.090, is not clearly lower than its 2.100.")
     lowest = {"lowest": {"step": 34, "val_loss": 2.1}, "by": "last"}
     assert kept(400, 3.3, (400, 3.3), **lowest) == (
         "The weights of step 400 are kept, the last ones (--keep last); the validation loss was lowest at step 34: "

@@ -93,10 +93,15 @@ def kept_in_words(kept: object) -> list[str]:
             said += f"; the validation loss was lowest at step {low:,.0f}: {decimal(low_loss)} against {decimal(loss)}"
     elif end is not None and end_loss is not None and end > step:
         low, low_loss = number(lowest.get("step")), number(lowest.get("val_loss"))
-        if low is not None and low_loss is not None and low > step and low_loss < loss:
-            said += f"; {decimal(low_loss)} at step {low:,.0f} is not clearly lower than {decimal(loss)}"
+        lower = low is not None and low_loss is not None and low > step and low_loss < loss
+        if lower:
+            said += f"; the validation loss of step {low:,.0f}, {decimal(low_loss)}, is not clearly lower than its "
+            said += decimal(loss)
         rose = f"the validation loss rose after it, from {decimal(loss)} to {decimal(end_loss)}"
-        said += f"; {rose if end_loss > loss else 'no later evaluation was better, up to the last'} at step {end:,.0f}"
+        if end_loss > loss:
+            said += f"; {rose} at step {end:,.0f}"
+        elif not lower:
+            said += f"; no later evaluation was better, up to the last at step {end:,.0f}"
     return [f"{said}.", *_gained(found, since, loss)]
 
 
