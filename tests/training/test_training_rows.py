@@ -14,6 +14,7 @@ import headway
 from headway.cli.explain import explain
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
+from headway.hub.fine_tune import for_classification
 from headway.inference.export import export
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
@@ -152,15 +153,15 @@ def test_few_rows_become_a_linear_classifier_by_itself(way: dict, base: Path, ro
     assert found["steps"] == 0 and any("linear classifier" in entry["value"] for entry in facts["decisions"])
     again = headway.load(out)
     assert set(again("a lovely mat")["scores"]) == {"negative", "positive"}
-    assert load_model(out).config.n_layers == kept_blocks(3) == 2
+    assert load_model(out).config.n_layers == kept_blocks(3) + 1 == 3, "the last takes the mean"
     from headway.inference.evaluation import evaluate
 
     assert evaluate(out)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
-    kinds = [entry["type"].rpartition(".")[2] for entry in json.loads((out / "modules.json").read_text())]
-    assert kinds == ["Transformer", "Pooling", "Normalize", "Dense"]
+    assert json.loads((out / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
+    assert not (out / "modules.json").exists()
     if way:  # the blocks that stay are those of the base
         ours, theirs = load_model(out).stack.state_dict(), load_model(base).stack.state_dict()
-        assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+        assert all(torch.equal(value, theirs[name]) for name, value in ours.items() if "blocks.2." not in name)
 
 
 @pytest.mark.parametrize(("needed", "frozen"), [(5.0, False), (60.0, True), (1e4, False)])
@@ -182,25 +183,25 @@ def test_many_rows_and_little_time_become_one_too(
 def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):
     from sklearn.linear_model import LogisticRegression
 
-    from headway.training.frozen import fit_frozen, frozen_head, vectors
+    from headway.training.frozen import fit_frozen, vectors
 
-    model, words = load_model(base), Tokenizer.load(base)
-    model.head = frozen_head(model, 3)
+    model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
     ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
     targets = [0, 1, 2, 0, 1, 2]
     assert fit_frozen(model, ids, targets, len(ids)) == len(ids)
-    expected = LogisticRegression(C=3.0, max_iter=1000).fit(vectors(model, ids), targets)
+    x = vectors(model, ids)
+    x = x / np.linalg.norm(x, axis=1).mean()
+    expected = LogisticRegression(C=3.0, max_iter=1000).fit(x, targets)
     with torch.no_grad():
         found = torch.cat([model(torch.tensor([row])).softmax(-1) for row in ids])
-    np.testing.assert_allclose(found.numpy(), expected.predict_proba(vectors(model, ids)), atol=1e-5)
+    np.testing.assert_allclose(found.numpy(), expected.predict_proba(x), atol=1e-5)
 
 
 def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monkeypatch: pytest.MonkeyPatch):
     from headway.training import frozen
 
     monkeypatch.setattr(frozen, "TOGETHER", 1)
-    model, words = load_model(base), Tokenizer.load(base)
-    model.head = frozen.frozen_head(model, 3)
+    model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
     ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
     assert frozen.fit_frozen(model, ids, [0, 1, 2, 0, 1, 2], len(ids), seconds=0.0) == 3
     assert frozen.fit_frozen(model, ids, [0, 1, 2, 0, 1, 2], len(ids), seconds=60.0) == 6
@@ -208,15 +209,14 @@ def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monk
 
 def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
     from headway.tasks.classification import balanced_weights
-    from headway.training.frozen import fit_frozen, frozen_head
+    from headway.training.frozen import fit_frozen
 
     words = Tokenizer.load(base)
     ids = words.encode_batch([*["the cat sat"] * 30, "old dogs ran", "the cat ran"])
     targets = [*[0] * 30, 1, 1]
     rare = []
     for weights in (None, balanced_weights(targets, 2)):
-        model = load_model(base)
-        model.head = frozen_head(model, 2)
+        model = for_classification(load_model(base), 2, mean=True)
         fit_frozen(model, ids, targets, len(ids), weights=weights)
         with torch.no_grad():
             rare.append(model(torch.tensor([ids[-1]])).softmax(-1)[0, 1].item())
@@ -240,7 +240,7 @@ def test_only_what_is_fitted_counts_as_trained(base: Path, rows: Path, tmp_path:
     facts = [json.loads((tmp_path / way / "headway.json").read_text()) for way in ("frozen", "contrastive")]
     frozen, contrastive = (one["trained_parameters"] for one in facts)
     head = load_model(tmp_path / "frozen").head
-    assert frozen == sum(p.numel() for p in head.parameters()) < contrastive < facts[1]["parameters"]
+    assert frozen == sum(p.numel() for p in head.out.parameters()) < contrastive < facts[1]["parameters"]
 
 
 def test_options_that_say_nothing(rows: Path, tmp_path: Path):
@@ -250,13 +250,14 @@ def test_options_that_say_nothing(rows: Path, tmp_path: Path):
         headway.train(rows, from_model="x", frozen=True, seeds=2, out=tmp_path / "run")
 
 
-def test_a_whole_model_is_tuned_from_a_base_and_saved_as_a_sentence_classifier(base: Path, rows: Path, tmp_path: Path):
+def test_a_whole_model_is_tuned_from_a_base_and_saved_as_its_familys_classifier(base: Path, rows: Path, tmp_path: Path):
     found = headway.train(rows, from_model=str(base), steps=12, out=tmp_path, **QUICK)
     plan = json.loads((tmp_path / "headway.json").read_text(encoding="utf-8"))["plan"]
     assert plan["base"] == str(base) and plan["layer_decay"] == 0.9 and not plan["frozen"]
     ours, theirs = load_model(tmp_path), load_model(base)
-    assert ours.head.dense is None and ours.head.pooling == "mean" and not ours.head.normalise
-    moved = [not torch.equal(a, b) for a, b in zip(ours.stack.parameters(), theirs.stack.parameters(), strict=True)]
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
+    assert plan["model"]["n_layers"] == ours.config.n_layers == theirs.config.n_layers + 1
+    moved = [not torch.equal(a, b) for a, b in zip(ours.stack.parameters(), theirs.stack.parameters(), strict=False)]
     assert sum(moved) > len(moved) / 2
     from headway.inference.evaluation import evaluate
 
@@ -267,7 +268,7 @@ def test_texts_are_learnt_before_their_labels(base: Path, rows: Path, tmp_path: 
     headway.train(rows, from_model=str(base), steps=3, adapt=True, out=tmp_path, **QUICK)
     first = json.loads((tmp_path / "adapted" / "headway.json").read_text(encoding="utf-8"))
     assert first["task"] == "masked_lm" and first["finished"]
-    assert load_model(tmp_path).head.pooling == "mean", "the head is that of the base, not of what was learnt between"
+    assert load_model(tmp_path).config.n_layers == 4, "the head is that of the base, not of what was learnt between"
 
 
 def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
@@ -356,7 +357,7 @@ def test_the_refusal_says_why_it_is_this_task(base: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("options", [{"frozen": True}, {"contrastive": True}, {"steps": 4}], ids=str)
-def test_a_sentence_classifier_with_its_pooler_is_exported(options: dict, base: Path, rows: Path, tmp_path: Path):
+def test_a_classifier_is_exported_with_or_without_a_pooler(options: dict, base: Path, rows: Path, tmp_path: Path):
     model = load_model(base)
     model.pooler = Pooler(model.config)
     save_model(model, tmp_path / "base")
@@ -365,9 +366,8 @@ def test_a_sentence_classifier_with_its_pooler_is_exported(options: dict, base: 
         headway.train(rows, from_model=str(begins), out=tmp_path / name, **options, **QUICK)
         written = export(tmp_path / name, tmp_path / f"export-{name}")
         assert written.parity.passed, written.parity.problem
-    kept = load_model(tmp_path / "with").pooler
-    assert kept is not None and torch.equal(kept.dense.weight, model.pooler.dense.weight)
-    assert load_model(tmp_path / "without").pooler is None
+        config = json.loads((tmp_path / f"export-{name}" / "config.json").read_text(encoding="utf-8"))
+        assert config["architectures"] == ["BertForSequenceClassification"]
 
 
 def test_tuning_of_vectors_ends_with_its_time(base: Path, rows: Path, tmp_path: Path):

@@ -1,7 +1,7 @@
 """A published model made ready for another task: its stack as it is, and the head that its family has for the task.
 
 What a head takes over is the family's: BERT's classifier begins with its pooler, ModernBERT's with the dense layer and
-the norm of its masked-token head; all else is drawn anew from a normal distribution with standard deviation 0.02, as
+the norm of its masked-token head; all else is drawn from a normal distribution with standard deviation 0.02, as
 BERT was (Devlin et al. 2018), and biases start at zero.
 """
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headway.hub.directory import family_of
 from headway.hub.families.family import Family
 from headway.hub.kept import CONFIG, GENERATION, LABELS
+from headway.hub.mean_layer import needs_layer, read_mean
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Decoder, Encoder
 
@@ -22,27 +23,26 @@ Classified = TypeVar("Classified", Encoder, Decoder)
 STANDARD_DEVIATION = 0.02
 
 
-def for_classification(model: Classified, n_classes: int, *, dropout: float = 0.0, seed: int = 0) -> Classified:
+def for_classification(
+    model: Classified, n_classes: int, *, dropout: float = 0.0, seed: int = 0, mean: bool | None = None
+) -> Classified:
     """Put a classifier of the family's own shape on an encoder or a decoder of any class, in place, and return it.
 
-    It may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  A sentence
-    encoder, whose vectors were trained to be pooled, is classified by one matrix on its pooled vectors; a decoder by
-    one matrix on the last token's, the only one that has seen the whole text.  ``dropout`` is the head's alone; names
-    of classes that came with the model are forgotten.  Raises ValueError where no family can express the model, or
-    where the family has no classifier.
+    It may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  With ``mean`` an
+    encoder is classified by the mean of its vectors (``hub.mean_layer``), which may add a block to it; by default where
+    its head says that they are pooled so (a sentence encoder's).  A decoder is classified by the last token's vector,
+    the only one that has seen the whole text.  ``dropout`` is the head's alone; names of classes that came with the
+    model are forgotten.  Raises ValueError where no family can express the model, or where the family has no
+    classifier, or none that can read a mean.
     """
+    head = _drawn(lambda: classifier_of(model, n_classes, dropout), seed)
     if isinstance(model, Decoder):
-        family = family_of(model)[0]
-        head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
         getattr(model, "kept", {}).pop(GENERATION, None)
-        return _forget_labels(_with_head(model, head))
-    family = encoder_family(model)
-    if isinstance(model.head, PoolingHead) and model.head.pooling == "mean":
-        head = _drawn(lambda: ClassificationHead(model.config, n_classes, dense=False, dropout=dropout), seed)
-        leave_pooler(model)
+    elif pools_mean(model) if mean is None else mean:
+        read_mean(model, head)
+        model.pooler = None
     else:
-        head = _drawn(lambda: family.classification_head(model.config, n_classes, dropout), seed)
-        family.reuse(model, head)
+        encoder_family(model).reuse(model, head)
     return _forget_labels(_with_head(model, head))
 
 
@@ -54,10 +54,23 @@ def classifies(model: nn.Module, labels: Sequence[str]) -> bool:
     return isinstance(head, ClassificationHead) and not head.normalise and known == list(labels)
 
 
-def leave_pooler(model: Encoder) -> None:
-    """Keep a pooler that the new head does not read as it is: it is saved again, since other programs expect one."""
-    if model.pooler is not None:
-        model.pooler.requires_grad_(False)
+def classifier_of(model: Encoder | Decoder, n_classes: int, dropout: float = 0.0) -> ClassificationHead:
+    """A new classifier of the shape that the model's family has.  Raises ValueError where there is none."""
+    family = encoder_family(model) if isinstance(model, Encoder) else family_of(model)[0]
+    return family.classification_head(model.config, n_classes, dropout)
+
+
+def adds_layer(model: Encoder | Decoder, *, mean: bool | None = None) -> bool:
+    """Whether ``for_classification`` adds a block to a model.  Raises ValueError as it does."""
+    if isinstance(model, Decoder) or not (pools_mean(model) if mean is None else mean):
+        return False
+    with torch.device("meta"):
+        return needs_layer(model.config, classifier_of(model, 2))
+
+
+def pools_mean(model: Encoder) -> bool:
+    """Whether an encoder's head says that its vectors are pooled by their mean, as a sentence encoder's does."""
+    return isinstance(model.head, PoolingHead) and model.head.pooling == "mean"
 
 
 def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:

@@ -1,5 +1,7 @@
 """A model cut off after its first blocks: the vectors in the middle of an encoder often serve other tasks best."""
 
+from dataclasses import replace
+
 from torch import nn
 
 from headway.models.transformer import Encoder
@@ -14,7 +16,10 @@ def first_blocks(model: Encoder, n_blocks: int) -> Encoder:
     if not 1 <= n_blocks <= config.n_layers:
         raise ValueError(f"{n_blocks} blocks cannot be kept: the model has {config.n_layers}")
     window = config.window[:n_blocks] if isinstance(config.window, tuple) else config.window
-    model.config = model.stack.config = config.but(n_layers=n_blocks, window=window)
+    positions = config.positions
+    if isinstance(window, tuple) and not any(window):  # the blocks with windows are gone, and their positions with them
+        window, positions = None, replace(config.position, window_base=None)
+    model.config = model.stack.config = config.but(n_layers=n_blocks, window=window, positions=positions)
     model.stack.blocks = nn.ModuleList(list(model.stack.blocks)[:n_blocks])
     model.stack.windows, model.stack.bases = model.stack.windows[:n_blocks], model.stack.bases[:n_blocks]
     return model

@@ -139,11 +139,15 @@ class ClassificationHead(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, C)."""
+        return self.out(self.dropout(self.vector(x, mask)))
+
+    def vector(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What the last matrix reads: (B, T, D) -> (B, D)."""
         x = pool(x, mask, self.pooling)
         x = nn.functional.normalize(x, dim=-1) if self.normalise else x
         if self.dense is not None:
             x = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
-        return self.out(self.dropout(x))
+        return x
 
 
 class PoolingHead(nn.Module):

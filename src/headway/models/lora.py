@@ -17,21 +17,24 @@ def add_lora(model: nn.Module, rank: int, *, seed: int = 0, first: int = 0) -> n
     """Give every linear layer of the blocks an update of that rank, and freeze all else; in place.
 
     The matrices of attention (queries, keys, values, outputs) and of the feed-forward layer have one each; where some
-    are stacked in one layer, each has its own (``nn.lora``).  The first ``first`` blocks have none.  A head stays
-    trained in full, but for a language model's matrix and for any that is the token embedding.  ``merged`` gives back a
-    plain model.  Raises ValueError for a rank that is larger than a matrix, and for more blocks than there are.
+    are stacked in one layer, each has its own (``nn.lora``).  The first ``first`` blocks have none, and what was frozen
+    before stays so.  A head stays trained in full, but for a language model's matrix and for any that is the token
+    embedding.  ``merged`` gives back a plain model.  Raises ValueError for a rank that is larger than a matrix, and for
+    more blocks than there are.
     """
     generator = torch.Generator().manual_seed(seed)
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     head = getattr(model, "head", None)
+    trained = {id(p) for p in model.parameters() if p.requires_grad}
     model.requires_grad_(False)
     if head is not None and not isinstance(head, TokenHead):
-        head.requires_grad_(True)
+        for p in (p for p in head.parameters() if id(p) in trained):
+            p.requires_grad_(True)
     for stack in stacks:
         if first > len(stack.blocks):
             raise ValueError(f"{first} blocks cannot be frozen: the model has {len(stack.blocks)}")
         stack.embedding.requires_grad_(False)  # a tied head's matrix with it
-        for block in list(stack.blocks)[first:]:
+        for block in [one for one in list(stack.blocks)[first:] if any(id(p) in trained for p in one.parameters())]:
             for part in [part for part in block.modules() if isinstance(part, Attention | FeedForward)]:
                 for name, linear in list(part.named_children()):
                     if isinstance(linear, nn.Linear):

@@ -226,7 +226,7 @@ class Stack(nn.Module):
         super().__init__()
         self.config, self.causal = config, causal
         self.embedding: Embeddings | PatchEmbedding = Embeddings(config) if embedding is None else embedding
-        self.blocks = nn.ModuleList(_block(config, layer, d_source) for layer in range(config.n_layers))
+        self.blocks = nn.ModuleList(block(config, layer, d_source) for layer in range(config.n_layers))
         self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()
         position = config.position
         self.windows = [config.layer_window(layer) for layer in range(config.n_layers)]
@@ -322,7 +322,7 @@ def shares_embedding(decoder: TransformerConfig, encoder: TransformerConfig) -> 
     return (decoder.vocab_size, decoder.d_model) == (encoder.vocab_size, encoder.d_model)
 
 
-def _block(config: TransformerConfig, layer: int, d_source: int | None) -> Block:
+def block(config: TransformerConfig, layer: int, d_source: int | None) -> Block:
     """One block as the configuration wants it."""
 
     def attention(source: int | None, window: int | None) -> Attention:

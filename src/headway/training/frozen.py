@@ -1,10 +1,10 @@
 """A linear classifier on the vectors of a pretrained encoder that stays as it is: for few labelled rows.
 
-The vectors are those after two thirds of the blocks, pooled by their mean and brought to length 1: the last blocks of a
-published encoder serve what it was trained for, the middle ones serve other tasks better.  Where the labels are words,
-they are examples too: a few plain sentences with the label in them ("this is positive") join the rows.  The classifier
-is multinomial logistic regression.  Rows by rows this is done in seconds, and the model on disk is a directory that
-sentence-transformers reads.
+The vectors are those after two thirds of the blocks, pooled by their mean and brought to one length: the last blocks of
+a published encoder serve what it was trained for, the middle ones serve other tasks better.  Where the labels are
+words, they are examples too: a few plain sentences with the label in them ("this is positive") join the rows.  The
+classifier is multinomial logistic regression, fitted on exactly what the last matrix of the family's own classifier
+reads (``hub.mean_layer``).
 """
 
 import re
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import length_batches, pad
-from headway.models.heads import ClassificationHead, pool
+from headway.hub.mean_layer import shift_of
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 
@@ -40,11 +40,6 @@ def kept_blocks(n_layers: int) -> int:
     return max(1, round(n_layers * DEPTH))
 
 
-def frozen_head(model: Encoder, n_classes: int) -> ClassificationHead:
-    """The classifier to be fitted: one matrix on mean vectors of length 1."""
-    return ClassificationHead(model.config, n_classes, dense=False, normalise=True)
-
-
 def with_label_rows(
     tokenizer: Tokenizer, labels: Sequence[str], rows: list[list[int]], targets: list[int]
 ) -> tuple[list[list[int]], list[int]]:
@@ -63,7 +58,7 @@ def fit_frozen(
     weights: Tensor | None = None,
     seconds: float | None = None,
 ) -> int:
-    """Fit the classifier of a model with a ``frozen_head``, in place.
+    """Fit the last matrix of a classifier that reads the mean of a model's vectors, in place.
 
     ``rows`` are ids and ``targets`` classes; the first ``n_rows`` are data, the others made of labels.  ``weights``
     (C,) are what a row of each class counts.  Rows are read in an order that the seed draws, until ``seconds`` are
@@ -77,15 +72,25 @@ def fit_frozen(
         parts.append(vectors(model, [rows[i] for i in part]))
         read += len(part)
     known = np.array(order[:read])
-    fitted = _logistic(np.concatenate(parts), np.asarray(targets)[known], known < n_rows, weights)
-    matrix, bias = fitted.coef_, fitted.intercept_
+    head: Any = model.head
+    x, length = _readings(model, np.concatenate(parts))
+    fitted = _logistic(x, np.asarray(targets)[known], known < n_rows, weights)
+    matrix = fitted.coef_ / length
+    bias = fitted.intercept_ - shift_of(head) * matrix.sum(axis=1)
     if len(matrix) == 1:  # one logit for both classes: half of it for each gives the same probabilities
         matrix, bias = np.concatenate([-matrix, matrix]) / 2, np.concatenate([-bias, bias]) / 2
-    head: Any = model.head
     with torch.no_grad():
         head.out.weight.copy_(torch.from_numpy(matrix))
         head.out.bias.copy_(torch.from_numpy(bias))
     return int((known < n_rows).sum())
+
+
+def _readings(model: Encoder, read: np.ndarray) -> tuple[np.ndarray, float]:
+    """What the last matrix reads (N, D), without its head's shift and of length 1 on average, and that length."""
+    head: Any = model.head
+    x = read - shift_of(head)
+    length = float(np.linalg.norm(x, axis=1).mean())
+    return x / length, length
 
 
 def _logistic(x: np.ndarray, y: np.ndarray, is_data: np.ndarray, weights: Tensor | None) -> Any:
@@ -105,7 +110,7 @@ def guess_by_vectors(
 
     ``rows`` and ``targets`` are those of ``fit_frozen``; every fit has the sentences made of labels too.
     """
-    x, y = vectors(model, rows), np.asarray(targets)
+    (x, _), y = _readings(model, vectors(model, rows)), np.asarray(targets)
     made = np.arange(n_rows, len(rows))
 
     def guess(train: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -134,13 +139,13 @@ def label_texts(labels: Sequence[str]) -> tuple[list[str], list[int]]:
 
 @torch.no_grad()
 def vectors(model: Encoder, rows: list[list[int]], batch_tokens: int = 2048) -> np.ndarray:
-    """The normalised mean vector of each row of ids: (N, D) float32."""
+    """What the last matrix of a classifier reads of each row of ids: (N, D) float32."""
     model.eval()
+    head: Any = model.head
     device = next(model.parameters()).device
     found = np.zeros((len(rows), model.config.d_model), dtype=np.float32)
     for index in length_batches([len(row) for row in rows], batch_tokens, 0, 0):
         ids, mask = pad([rows[i] for i in index])
         ids, mask = ids.to(device), mask.to(device)
-        x = pool(model.stack(ids, mask), mask, "mean")  # (B, D)
-        found[index] = torch.nn.functional.normalize(x, dim=-1).cpu().numpy()
+        found[index] = head.vector(model.stack(ids, mask), mask).cpu().numpy()
     return found

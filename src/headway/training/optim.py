@@ -199,11 +199,13 @@ def _large_tables(model: nn.Module) -> set[int]:
 
 
 def _depths(model: nn.Module) -> dict[int, int]:
-    """How many steps below the top each parameter of a stack is: the last block 0, the embeddings the most."""
+    """How many steps below the top each parameter of a stack is: the last trained block 0, the embeddings the most."""
     depths: dict[int, int] = {}
     for stack in _stacks(model):
+        trained = [i for i, block in enumerate(stack.blocks) if any(p.requires_grad for p in block.parameters())]
+        top = trained[-1] if trained else len(stack.blocks) - 1
         for p in stack.embedding.parameters():
-            depths[id(p)] = len(stack.blocks)
+            depths[id(p)] = top + 1
         for i, block in enumerate(stack.blocks):
-            depths |= {id(p): len(stack.blocks) - 1 - i for p in block.parameters()}
+            depths |= {id(p): max(0, top - i) for p in block.parameters()}
     return depths

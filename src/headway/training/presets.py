@@ -311,7 +311,7 @@ def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: lis
     """What every plan from a pretrained model has in common."""
     config = config.but(dropout=options.dropout if options.dropout is not None else config.dropout)
     size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
-    first = Decision("model", f"that of {options.from_model}: {size}", "--from", "--from")
+    first = Decision("model", f"from {options.from_model}: {size}", "--from", "--from")
     return Plan(
         **as_asked(options),
         model=asdict(config),

@@ -4,7 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from headway.data.labels import Labelled, check_labels, label_counts, labelled, 
 from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.hub.fine_tune import classifies, for_classification, leave_pooler
+from headway.hub.fine_tune import adds_layer, classifies, for_classification
+from headway.hub.mean_layer import longer
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.freeze import freeze
@@ -34,8 +35,8 @@ from headway.training.config import OF_THE_LOOP, TrainOptions
 from headway.training.contrastive import tune_vectors
 from headway.training.cross_validate import MOST_ROWS, cross_validated
 from headway.training.device import device_of
-from headway.training.frozen import FEW_ROWS, fit_frozen, frozen_head, guess_by_vectors, kept_blocks, with_label_rows
-from headway.training.plan import Plan
+from headway.training.frozen import FEW_ROWS, fit_frozen, guess_by_vectors, kept_blocks, with_label_rows
+from headway.training.plan import Decision, Plan
 from headway.training.prepare import HELD_OUT
 from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
 from headway.training.recipes.lengths import usual_longest
@@ -118,12 +119,17 @@ class ClassificationRecipe(Recipe):
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = [len(ids) for ids in self.train]
+        model: Any = None if self.base is None else self.base.model
         if self.base is not None and (why := self._why_frozen(self.base.config, seconds)):
             depth = kept_blocks(self.base.config.n_layers)
             contrastive = self.options.contrastive or not self.options.frozen
-            return frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
+            plan = frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
+            return _with_mean_layer(plan, longer(plan.config)) if adds_layer(model, mean=True) else plan
         if self.base is not None:
-            return fine_tune_classifier_plan(self.options, self.base.config, lengths, self.longest, seconds)
+            grows = self.new_head and adds_layer(model)
+            config = longer(self.base.config) if grows else self.base.config
+            plan = fine_tune_classifier_plan(self.options, config, lengths, self.longest, seconds)
+            return _with_mean_layer(plan, plan.config) if grows else plan
         options, classes = reference(self.options), len(self.labels)
         plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, classes, self.longest)
         return architecture(plan, self.options, "encoder", classes)
@@ -133,16 +139,22 @@ class ClassificationRecipe(Recipe):
         if self.base is None:
             return built(plan, "encoder", classes)
         base: Any = self.base.model
+        model: Any
         if plan.frozen:
-            leave_pooler(base)
-            base.head = frozen_head(base, classes)
-            model = first_blocks(base, config.n_layers)
-            model.stack.requires_grad_(plan.contrastive)
-            return freeze(model, 0)
-        if not self.new_head:  # it goes on with its own
-            return prepared_base(base, plan)
-        model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
-        return prepared_base(model, plan)
+            kept = first_blocks(base, kept_blocks(base.config.n_layers))
+            kept.stack.requires_grad_(plan.contrastive)
+            freeze(kept, 0)
+            model = for_classification(kept, classes, dropout=config.dropout, seed=plan.seed, mean=True)
+        elif not self.new_head:
+            model = base  # it goes on with its own
+        else:
+            model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
+        if model.config.n_layers != config.n_layers:
+            raise InputError(
+                f"this run was begun by an earlier version, with a classifier of another shape ({config.n_layers} "
+                f"layers, now {model.config.n_layers}). What it saved can be used; start over with another --out."
+            )
+        return model if plan.frozen else prepared_base(model, plan)
 
     def _why_frozen(self, config: TransformerConfig, seconds: float | None) -> str:
         """The reason for a linear classifier alone, or nothing."""
@@ -231,6 +243,13 @@ class ClassificationRecipe(Recipe):
             r_drop=plan.r_drop,
             by_accuracy=self.base is not None,
         )
+
+
+def _with_mean_layer(plan: Plan, config: TransformerConfig) -> Plan:
+    """A plan whose model, of this configuration, has a last layer for the mean of the vectors; the plan says so."""
+    value = "its family's own, on the mean of the token vectors, for which one layer is added"
+    decision = Decision("classifier", value, f"the vectors of {plan.base} are averaged", "--from")
+    return replace(plan, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
 
 
 def checked_length(options: TrainOptions, base: Base) -> int:

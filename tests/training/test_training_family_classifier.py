@@ -1,0 +1,107 @@
+"""Classifiers from a sentence encoder of every family: what was trained is what `transformers` reads and answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from bases import BERT, V, tokenizer
+
+import headway
+from headway.hub.directory import load_model, save_model
+from headway.hub.mean_layer import SPREAD
+from headway.inference.evaluation import evaluate
+from headway.models.heads import PoolingHead
+
+DISTIL = {"dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 3, "max_position_embeddings": 61, "vocab_size": V}
+MODERN = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
+FAMILIES = {"Bert": BERT, "Roberta": BERT, "XLMRoberta": BERT, "DistilBert": DISTIL, "ModernBert": {**BERT, **MODERN}}
+WAYS = {
+    "all of it": {"steps": 5, "evaluations": 1, "learning_rate": 3e-3},
+    "frozen": {"frozen": True},
+    "contrastive": {"contrastive": True},
+}
+QUICK = {"threads": 1, "precision": "float32", "quiet": True}
+TEXTS = [f"{a} {b} {c}" for a in ("the old", "a red") for b in ("cat", "dog", "door") for c in ("sat", "on a mat", "")]
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A sentence encoder of every family, in the layout of sentence-transformers, with weights drawn at random."""
+    places = {}
+    for family, values in FAMILIES.items():
+        words = tokenizer("wordpiece", "encoder")
+        cls = getattr(transformers, f"{family}Model")
+        model = cls(cls.config_class(**{**values, "pad_token_id": words.pad}))
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.dim() > 1:
+                    p.copy_(0.2 * torch.randn(p.shape, generator=generator))
+        places[family] = tmp_path_factory.mktemp(family)
+        model.save_pretrained(places[family])
+        ours = load_model(places[family])
+        ours.head = PoolingHead("mean")
+        save_model(ours, places[family])
+        words.save(places[family], max_length=57)
+        assert (places[family] / "modules.json").exists()
+    return places
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_pipeline_of_transformers_answers_as_the_run_does(
+    family: str, way: str, bases: dict[str, Path], rows: Path, tmp_path: Path
+):
+    found = headway.train(rows, from_model=str(bases[family]), out=tmp_path, **WAYS[way], **QUICK)
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [f"{family}ForSequenceClassification"]
+    assert not (tmp_path / "modules.json").exists()
+    auto = transformers.AutoModelForSequenceClassification
+    _, report = auto.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+    theirs = transformers.pipeline("text-classification", str(tmp_path), device="cpu")(TEXTS, batch_size=4)
+    ours = headway.load(tmp_path)(TEXTS)
+    assert [one["label"] for one in ours] == [one["label"] for one in theirs]
+    assert [one["score"] for one in ours] == pytest.approx([one["score"] for one in theirs], abs=1e-4)
+    assert len({round(one["score"], 4) for one in ours}) > 5, "too alike to show anything"
+    assert evaluate(tmp_path)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_the_last_matrix_reads_is_the_normalised_mean(
+    family: str, bases: dict[str, Path], rows: Path, tmp_path: Path
+):
+    headway.train(rows, from_model=str(bases[family]), steps=1, out=tmp_path, **QUICK)
+    model, bare = (load_model(path).requires_grad_(False) for path in (tmp_path, bases[family]))
+    bare.head = None
+    ids = torch.tensor([[5, 6, 7, 8, 9], [10, 11, 12, 0, 0]])
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    model.stack.blocks[: len(bare.stack.blocks)].load_state_dict(bare.stack.blocks.state_dict())
+    model.stack.embedding.load_state_dict(bare.stack.embedding.state_dict())
+    read = model.head.vector(model.stack(ids, mask), mask)
+    x = bare(ids, mask)
+    means = torch.stack([x[0].mean(dim=0), x[1, :3].mean(dim=0)])
+    expected = torch.nn.functional.layer_norm(means, means.shape[-1:])
+    read = torch.nn.functional.layer_norm(read, read.shape[-1:])
+    assert torch.cosine_similarity(read, expected).min() > 0.99
+    assert model.head.vector(model.stack(ids, mask), mask).std(dim=-1).min() > 0.5 * SPREAD
+
+
+def test_a_classifier_of_another_shape_is_not_gone_on_with(bases: dict[str, Path], rows: Path, tmp_path: Path):
+    """As an earlier version began it: one matrix on the mean, in as many layers as the encoder has."""
+    options = {"from_model": str(bases["Bert"]), "out": tmp_path, "steps": 4, **QUICK}
+    headway.train(rows, **options)
+    path = tmp_path / "headway.json"
+    facts = json.loads(path.read_text())
+    facts["plan"]["model"]["n_layers"] -= 1
+    path.write_text(json.dumps({**facts, "finished": False}))
+    with pytest.raises(headway.InputError, match="begun by an earlier version, with a classifier of another shape"):
+        headway.train(rows, **options)
+
+
+def test_low_rank_updates_leave_the_layer_of_the_mean_as_it_is(bases: dict[str, Path], rows: Path, tmp_path: Path):
+    headway.train(rows, from_model=str(bases["Bert"]), lora=2, steps=4, out=tmp_path, **QUICK)
+    last = load_model(tmp_path).stack.blocks[-1]
+    assert not last.feedforward.layer.up.weight.any() and not last.attention.layer.qkv.weight[:48].any()
+    assert torch.equal(last.attention.layer.qkv.weight[48:], torch.eye(24))
