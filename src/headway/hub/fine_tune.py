@@ -24,21 +24,20 @@ STANDARD_DEVIATION = 0.02
 
 
 def for_classification(
-    model: Classified, n_classes: int, *, dropout: float = 0.0, seed: int = 0, mean: bool | None = None
+    model: Classified, n_classes: int, *, dropout: float = 0.0, seed: int = 0, mean: bool = False
 ) -> Classified:
     """Put a classifier of the family's own shape on an encoder or a decoder of any class, in place, and return it.
 
     It may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  With ``mean`` an
-    encoder is classified by the mean of its vectors (``hub.mean_layer``), which may add a block to it; by default where
-    its head says that they are pooled so (a sentence encoder's).  A decoder is classified by the last token's vector,
-    the only one that has seen the whole text.  ``dropout`` is the head's alone; names of classes that came with the
-    model are forgotten.  Raises ValueError where no family can express the model, or where the family has no
-    classifier, or none that can read a mean.
+    encoder is classified by the normalised mean of its vectors (``hub.mean_layer``), which may add a block to it, and
+    of its head only the last matrix is trained.  A decoder is classified by the last token's vector, the only one that
+    has seen the whole text.  ``dropout`` is the head's alone; names of classes that came with the model are forgotten.
+    Raises ValueError where no family can express the model, or where the family has no such classifier.
     """
     head = _drawn(lambda: classifier_of(model, n_classes, dropout), seed)
     if isinstance(model, Decoder):
         getattr(model, "kept", {}).pop(GENERATION, None)
-    elif pools_mean(model) if mean is None else mean:
+    elif mean:
         read_mean(model, head)
         model.pooler = None
     else:
@@ -60,17 +59,15 @@ def classifier_of(model: Encoder | Decoder, n_classes: int, dropout: float = 0.0
     return family.classification_head(model.config, n_classes, dropout)
 
 
-def adds_layer(model: Encoder | Decoder, *, mean: bool | None = None) -> bool:
-    """Whether ``for_classification`` adds a block to a model.  Raises ValueError as it does."""
-    if isinstance(model, Decoder) or not (pools_mean(model) if mean is None else mean):
-        return False
+def adds_layer(model: Encoder) -> bool:
+    """Whether ``for_classification`` with ``mean`` adds a block to an encoder.  Raises ValueError as it does."""
     with torch.device("meta"):
         return needs_layer(model.config, classifier_of(model, 2))
 
 
-def pools_mean(model: Encoder) -> bool:
-    """Whether an encoder's head says that its vectors are pooled by their mean, as a sentence encoder's does."""
-    return isinstance(model.head, PoolingHead) and model.head.pooling == "mean"
+def pools_mean(model: Encoder | Decoder) -> bool:
+    """Whether a model's head says that its vectors are pooled by their mean, as a sentence encoder's does."""
+    return isinstance(model, Encoder) and isinstance(model.head, PoolingHead) and model.head.pooling == "mean"
 
 
 def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:

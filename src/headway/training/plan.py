@@ -78,6 +78,8 @@ class Plan:
     """whether only a linear classifier is fitted, in closed form, on vectors that stay as they are"""
     contrastive: bool = False
     """whether the vectors are tuned by pairs of rows before that"""
+    mean: bool = False
+    """whether a classifier from a base reads the mean of its vectors (``hub.mean_layer``)"""
     mask_share: float = 0.0
     """masked_lm: the share of tokens to be predicted"""
     whole_words: bool = False

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from headway.data.lanes import position_of
 from headway.data.windows import Position
+from headway.errors import InputError
 from headway.tasks.comparison import clearly_lower
 from headway.training.average import WeightAverage
 from headway.training.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
@@ -108,8 +109,14 @@ class Training:
         return tensors, {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
 
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
-        """Put everything back as it was when it was saved."""
+        """Put everything back as it was when it was saved.  Raises InputError where other parameters were trained."""
         plain, learning = dict(plain), trained(self.model)
+        other = {name.removeprefix("model.") for name in tensors if name.startswith("model.")} ^ set(learning)
+        if other:
+            raise InputError(
+                f"the checkpoint is of a model of another shape ({min(other)} is in one of them alone): an earlier "
+                "version began this run. What it saved can be used; start over with another --out."
+            )
         for name, p in learning.items():
             put_back(p, tensors[f"model.{name}"])
         self.best, self.units = (

@@ -16,7 +16,7 @@ from headway.data.labels import Labelled, check_labels, label_counts, labelled, 
 from headway.data.split import split_indices
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.hub.fine_tune import adds_layer, classifies, for_classification
+from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
 from headway.hub.mean_layer import longer
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
@@ -124,12 +124,14 @@ class ClassificationRecipe(Recipe):
             depth = kept_blocks(self.base.config.n_layers)
             contrastive = self.options.contrastive or not self.options.frozen
             plan = frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
-            return _with_mean_layer(plan, longer(plan.config)) if adds_layer(model, mean=True) else plan
+            grows = adds_layer(model, mean=True)
+            return _reading_mean(plan, longer(plan.config) if grows else plan.config, grows=grows)
         if self.base is not None:
-            grows = self.new_head and adds_layer(model)
+            mean = self.new_head and pools_mean(model)
+            grows = mean and adds_layer(model)
             config = longer(self.base.config) if grows else self.base.config
             plan = fine_tune_classifier_plan(self.options, config, lengths, self.longest, seconds)
-            return _with_mean_layer(plan, plan.config) if grows else plan
+            return _reading_mean(plan, plan.config, grows=grows) if mean else plan
         options, classes = reference(self.options), len(self.labels)
         plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, classes, self.longest)
         return architecture(plan, self.options, "encoder", classes)
@@ -139,21 +141,13 @@ class ClassificationRecipe(Recipe):
         if self.base is None:
             return built(plan, "encoder", classes)
         base: Any = self.base.model
-        model: Any
         if plan.frozen:
-            kept = first_blocks(base, kept_blocks(base.config.n_layers))
-            kept.stack.requires_grad_(plan.contrastive)
-            freeze(kept, 0)
-            model = for_classification(kept, classes, dropout=config.dropout, seed=plan.seed, mean=True)
+            first_blocks(base, kept_blocks(base.config.n_layers))
+            base.stack.requires_grad_(plan.contrastive)
+            freeze(base, 0)
         elif not self.new_head:
-            model = base  # it goes on with its own
-        else:
-            model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed)
-        if model.config.n_layers != config.n_layers:
-            raise InputError(
-                f"this run was begun by an earlier version, with a classifier of another shape ({config.n_layers} "
-                f"layers, now {model.config.n_layers}). What it saved can be used; start over with another --out."
-            )
+            return prepared_base(base, plan)  # it goes on with its own
+        model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed, mean=plan.mean)
         return model if plan.frozen else prepared_base(model, plan)
 
     def _why_frozen(self, config: TransformerConfig, seconds: float | None) -> str:
@@ -245,11 +239,12 @@ class ClassificationRecipe(Recipe):
         )
 
 
-def _with_mean_layer(plan: Plan, config: TransformerConfig) -> Plan:
-    """A plan whose model, of this configuration, has a last layer for the mean of the vectors; the plan says so."""
-    value = "its family's own, on the mean of the token vectors, for which one layer is added"
+def _reading_mean(plan: Plan, config: TransformerConfig, *, grows: bool) -> Plan:
+    """A plan whose classifier reads the mean of the vectors, in a model of this configuration; the plan says so."""
+    value = "its family's own, on the mean of the token vectors"
+    value += f"; layer {config.n_layers} is new and takes it" if grows else ""
     decision = Decision("classifier", value, f"the vectors of {plan.base} are averaged", "--from")
-    return replace(plan, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
+    return replace(plan, mean=True, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
 
 
 def checked_length(options: TrainOptions, base: Base) -> int:
