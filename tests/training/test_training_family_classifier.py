@@ -15,7 +15,7 @@ from headway.hub.fine_tune import for_classification
 from headway.hub.mean_layer import SPREAD
 from headway.inference.evaluation import evaluate
 from headway.models.depth import first_blocks
-from headway.models.heads import PoolingHead
+from headway.models.heads import ClassificationHead, PoolingHead
 from headway.training.frozen import kept_blocks
 from headway.training.optim import optimizers
 from headway.training.state import Training
@@ -109,3 +109,15 @@ def test_low_rank_updates_leave_the_layer_of_the_mean_as_it_is(bases: dict[str, 
     last = load_model(tmp_path).stack.blocks[-1]
     assert not last.feedforward.layer.up.weight.any() and not last.attention.layer.qkv.weight[:48].any()
     assert torch.equal(last.attention.layer.qkv.weight[48:], torch.eye(24))
+
+
+def test_a_run_in_the_earlier_layout_is_loaded_and_measured(bases: dict[str, Path], rows: Path, tmp_path: Path):
+    """One matrix on mean vectors, in the layout of sentence-transformers."""
+    headway.train(rows, from_model=str(bases["Bert"]), frozen=True, out=tmp_path, **QUICK)
+    labels = json.loads((tmp_path / "config.json").read_text())["id2label"]
+    earlier = load_model(bases["Bert"])
+    earlier.head = ClassificationHead(earlier.config, 2, dense=False, normalise=True)
+    save_model(earlier, tmp_path, id2label=labels)
+    assert (tmp_path / "modules.json").exists()
+    assert set(headway.load(tmp_path)("the old cat")["scores"]) == set(labels.values())
+    assert 0 < evaluate(tmp_path)["val_loss"] < 5
