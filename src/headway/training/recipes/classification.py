@@ -124,7 +124,7 @@ class ClassificationRecipe(Recipe):
             depth = kept_blocks(self.base.config.n_layers)
             contrastive = self.options.contrastive or not self.options.frozen
             plan = frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
-            grows = adds_layer(model, mean=True)
+            grows = adds_layer(model)
             return _reading_mean(plan, longer(plan.config) if grows else plan.config, grows=grows)
         if self.base is not None:
             mean = self.new_head and pools_mean(model)
