@@ -51,6 +51,7 @@ def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: 
     except ValueError as error:
         raise InputError(f"{stored.source}: {one_line(error)}") from None
     _put(weights, model)
+    family.settle(model)
     return model
 
 
@@ -133,8 +134,10 @@ def _our_weights(stored: Mapping[str, Tensor], family: Family, theirs: dict[str,
     With tensors that have no numbers it finds out whether it will raise.
     """
     weights = dict(stored)
+    device = next((tensor.device for tensor in stored.values()), None)
     for name, shape in family.zeros(theirs).items():
-        weights.setdefault(name, torch.zeros(shape))
+        if name not in weights:
+            weights[name] = torch.zeros(shape, device=device)
     for copy, name in family.copies(theirs).items():
         weights = _without_copy(weights, copy, name)
     weights = _without_copies(weights, family, theirs, model)

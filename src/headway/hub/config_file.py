@@ -18,6 +18,8 @@ WIDTH = re.compile(
 )
 """The keys, of all families, that say how wide a part is."""
 MAX_NUMBER = 2**53
+TOKEN = re.compile(r".*_token_ids?")
+"""The keys that hold the id of a token, or several."""
 CODE = {
     "auto_map": "it names Python code of the directory, which is not run",
     "custom_pipelines": "it names Python code of the directory, which is not run",
@@ -40,6 +42,9 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def _check(value: Any, key: str, path: Path) -> None:
+    several = isinstance(value, list) and key != "pad_token_id"
+    if TOKEN.fullmatch(key) and not (value is None or type(value) is int or several):
+        raise InputError(f"{path}: {key}: found {shown(value)}, expected the id of a token, or null")
     if isinstance(value, dict):
         for name, entry in value.items():
             if name in CODE and entry:

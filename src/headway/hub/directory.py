@@ -64,6 +64,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     if changed:
         raise ValueError(f"entries of config.json would change {', '.join(changed)} of the model")
     weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
+    weights = family.stored(weights, theirs, model_config(model))
     if architecture(theirs, family.classes) == family.bare:
         weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
     try:

@@ -13,6 +13,8 @@ from headway.hub.families.family import Family, Json
 from headway.strict_json import read_object
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
+WRITING_IDS = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
+"""What a text begins and ends with, in ``generation_config.json`` and in older versions' ``config.json``."""
 LABELS = ("id2label", "label2id")
 KEPT = re.compile(
     r".*_token_ids?|bad_words_ids|id2label|label2id|problem_type|task_specific_params|tokenizer_class|prefix"
@@ -43,6 +45,9 @@ def entries_to_write(model: nn.Module, theirs: Json, entries: Json) -> dict[str,
         if len(config.get(key) or ()) != len(theirs.get(key) or ()):
             config.pop(key, None)
     generation = kept.get(GENERATION, {})
+    if generation:  # transformers then reads the ids there alone, and we in both
+        known = {**theirs, **config}
+        generation = {**{key: known[key] for key in WRITING_IDS if known.get(key) is not None}, **generation}
     return {
         CONFIG: {**config, **entries},
         GENERATION: {**generation, **{key: value for key, value in entries.items() if key in generation}},

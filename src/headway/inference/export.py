@@ -17,6 +17,7 @@ from headway.errors import InputError
 from headway.hub.directory import has_family, load_model, model_config, save_model
 from headway.hub.download import locate
 from headway.hub.preprocessor import FILE as PREPROCESSOR
+from headway.inference.load import Pipeline, pipeline_of
 from headway.inference.parity import Parity, compare
 from headway.models.baselines import BaselineConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead
@@ -71,7 +72,8 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
             beside.mkdir(parents=True)
         with _as_input_error(place):
             _write(model, tokenizer, directory, beside)
-        found = Export(place, task, compare(model, tokenizer, beside), best_member(directory))
+        parity = compare(model, tokenizer, beside, _pipeline(model, directory))
+        found = Export(place, task, parity, best_member(directory))
         if found.made:
             with _as_input_error(place):
                 write_json(beside / RECORD, _record(str(source), found, beside))
@@ -114,6 +116,14 @@ def task_of(model: nn.Module) -> str:
     if isinstance(model, Decoder):
         return "language_modeling"
     return "masked_lm" if isinstance(head, MaskedTokenHead) else "embedding"
+
+
+def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:
+    """What answers with the model here; None where it answers no task, or has not all that answering takes."""
+    try:
+        return pipeline_of(model, directory, alone=True)
+    except InputError:
+        return None
 
 
 def _write(model: nn.Module, tokenizer: Tokenizer | None, source: Path, to: Path) -> None:

@@ -40,7 +40,14 @@ def load(path: str | Path) -> Pipeline:
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
     if not (directory / "config.json").exists():
         raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
-    model = load_model(directory)
+    return pipeline_of(load_model(directory), directory)
+
+
+def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline:
+    """The pipeline of a model that was loaded from ``directory``.
+
+    ``alone`` leaves out the other members of a run with several seeds.  Raises InputError as ``load`` does.
+    """
     if getattr(model, "patches", None) is not None:
         return _image_classifier(model, directory)
     if isinstance(model, EncoderDecoder) and isinstance(model.head, TokenHead):
@@ -56,7 +63,7 @@ def load(path: str | Path) -> Pipeline:
     if isinstance(model, Encoder | Decoder) and isinstance(model.head, ClassificationHead):
         _check_one_label(directory)
         labels = _labels(directory, model.head.out.out_features)
-        members = _members(directory)
+        members = [] if alone else _members(directory)
         return Classifier(Ensemble([load_model(path) for path in members]) if members else model, tokenizer, labels)
     if isinstance(model, Encoder) and isinstance(model.head, MaskedTokenHead):
         return MaskFiller(model, tokenizer)

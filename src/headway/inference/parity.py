@@ -9,8 +9,8 @@ Letters: B batch, T length, S source length, D width, V vocabulary, C classes.
 import contextlib
 import random
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from logging import CRITICAL
 from pathlib import Path
 from typing import Any
@@ -20,27 +20,15 @@ from torch import Tensor, nn
 
 from headway.hub.directory import read_json
 from headway.hub.sentence_transformers import without_modules
+from headway.inference.door_answers import BOUND, NEW, Asked
+from headway.inference.doors import door_of, other_reader
 from headway.models.transformer import EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
-BOUND = 1e-4
-"""The largest difference between logits in float32."""
 INPUTS, BATCH, LONGEST = 32, 8, 48
 """How many random inputs are read, how many at a time, and their tokens at most."""
-LINES = 1000
-AUTO = {
-    "ForCausalLM": "AutoModelForCausalLM",
-    "LMHeadModel": "AutoModelForCausalLM",
-    "ForMaskedLM": "AutoModelForMaskedLM",
-    "ForSequenceClassification": "AutoModelForSequenceClassification",
-    "ForImageClassification": "AutoModelForImageClassification",
-    "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
-    "MTModel": "AutoModelForSeq2SeqLM",
-    "EncoderModel": "AutoModelForTextEncoding",
-    "Model": "AutoModel",
-}
-"""The end of an architecture's name -> the class of ``transformers`` that loads it; the first that fits."""
-
+LINES, TEXTS = 1000, 32
+"""How many lines are turned into ids, and how many texts are answered."""
 WORDS = (
     *("the", "fox", "isn't", "12:30", "3.14", "x=1;", "(ok)", "<b>", "---", "$5", "a_b", "HTTP/2", "naïve", "Ünïcödé"),
     *("İstanbul", "straße", "ÅNGSTRÖM", "Ελληνικά", "ΣΊΣΥΦΟΣ", "Привет,", "мир!", "שלום", "العربية", "فارسی", "हिन्दी"),
@@ -49,10 +37,6 @@ WORDS = (
 )  # fmt: skip
 EMOJI = ("🙂", "👍🏽", "👩‍👩‍👧", "🏳️‍🌈", "🇩🇪", "☕️", "⚽", "\u200d", "\ufe0f")
 SPACES = (" ", " ", " ", " ", "", "  ", "\t", "\u00a0", "\u2009", "\u3000", "\u200b", "\ufeff", "\u2028", "\r", "    ")
-
-
-UNUSED = "pooler."
-"""Weights that a bare model of BERT's kind draws when they are missing; what is compared does not go through them."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +51,10 @@ class Parity:
     """what differs, or why nothing was compared"""
     version: str | None = None
     """of ``transformers``; None: it could not be asked"""
+    door: str | None = None
+    """how the directory was opened, as a user writes it"""
+    texts: int = 0
+    """how many texts were answered by both"""
 
     @property
     def checked(self) -> bool:
@@ -79,45 +67,67 @@ class Parity:
         return self.problem is None and self.checked
 
 
-def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path) -> Parity:
-    """Load a directory with ``transformers`` and compare: 32 random inputs, and 1,000 lines where there is a tokenizer.
+def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path, pipe: Any = None) -> Parity:
+    """Open a directory by the door of its task, and compare with the model that was saved there.
 
-    Nothing is fetched.  Where ``transformers`` is missing, or too old for the family, ``checked`` is false.
+    Compared are the logits for 32 random inputs, where there is a tokenizer its ids for 1,000 lines, and where ``pipe``
+    is given (the pipeline that answers with the model here) the answers to ``TEXTS`` texts.  Nothing is fetched.
+    Where ``transformers`` is missing, or too old for the family, ``checked`` is false.
     """
-    with _offline() as transformers:
+    with offline() as transformers:
         if transformers is None:
             return Parity(problem="transformers is not installed")
         try:
-            return _compare(transformers, model, tokenizer, Path(directory))
-        except ImportError as error:  # a tokenizer may need more than transformers itself
-            return Parity(problem=f"transformers cannot load it: {_one_line(error)}")
+            return _compare(transformers, model, tokenizer, Path(directory), pipe)
+        except ImportError as error:  # a door may need more than transformers itself
+            return Parity(problem=f"it cannot be opened: {_one_line(error)}")
 
 
-def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, directory: Path) -> Parity:
+def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, directory: Path, pipe: Any) -> Parity:
     version = transformers.__version__
     entries = read_json(directory / "config.json")
     if entries.get("model_type") not in transformers.CONFIG_MAPPING:
         return Parity(problem=f"transformers {version} does not know models of type {entries.get('model_type')!r}")
+    architecture = entries["architectures"][0]
+    door = door_of(pipe, model, architecture)
+    found = Parity(version=version, door=door.words)
     try:
-        theirs = _load(transformers, directory, entries["architectures"][0])
-        difference = max_difference(without_modules(model)[0], theirs)
+        with warnings.catch_warnings(action="ignore"):
+            opened = door.open(transformers, directory, architecture)
+            difference = max_difference(without_modules(model)[0], opened.model)
     except ImportError:
         raise
     except Exception as error:  # whatever it is, other programs cannot use the directory
-        return Parity(problem=f"transformers {version} cannot use it: {_one_line(error)}", version=version)
-    problem = None if difference <= BOUND else f"the answers differ by {difference:.3g}, more than {BOUND:g}"
-    if tokenizer is None:
-        return Parity(difference, None, problem, version)
+        other = other_reader(model, getattr(pipe, "labels", []))
+        problem = f"{door.words} of transformers {version} cannot use it: {_one_line(error)}"
+        return replace(found, problem=f"{problem}; {other}" if other else problem)
+    problems = []
+    if not difference <= BOUND:
+        problems.append(f"the answers differ by {difference:.3g}, more than {BOUND:g}")
+    texts: Sequence[str] = ()
     try:
-        line = different_line(tokenizer, transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True))
+        if tokenizer is not None:
+            other = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
+            line = different_line(tokenizer, other)
+            found = replace(found, tokens_equal=line is None)
+            problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
+        if door.compare is not None and not problems:
+            texts = () if tokenizer is None else own_texts(tokenizer, _room(model))
+            value, differs = door.compare(Asked(pipe, model, directory, texts), opened.answers)
+            difference = max(difference, value, key=lambda each: (each != each, each))
+            if differs or not value <= BOUND:
+                problems.append(f"{door.words} {differs or f'gives scores that differ by {value:.3g}'}")
     except ImportError:
         raise
     except Exception as error:
-        return Parity(difference, None, f"transformers {version} cannot use its tokenizer: {_one_line(error)}", version)
-    if line is not None:
-        problem = f"{problem}; " if problem else ""
-        problem += f"the tokenizers give different ids for {line[:60]!r}"
-    return Parity(difference, line is None, problem, version)
+        problems.append(f"{door.words} of transformers {version} cannot use it: {_one_line(error)}")
+    return replace(found, max_difference=difference, texts=len(texts), problem="; ".join(problems) or None)
+
+
+def _room(model: Any) -> int:
+    """The tokens of a text that a model reads whole, with ``NEW`` that it writes and some that stand around it."""
+    configs = [model.config, getattr(model, "encoder_config", model.config)]
+    return max(1, min(LONGEST, *(config.max_length for config in configs)) - NEW - 4)
 
 
 @torch.no_grad()
@@ -173,6 +183,22 @@ def lines(tokenizer: Tokenizer, count: int = LINES, seed: int = 0) -> list[str]:
     return found
 
 
+def own_texts(tokenizer: Tokenizer, longest: int, count: int = TEXTS, seed: int = 0) -> list[str]:
+    """Texts of a tokenizer's own tokens, ``longest`` of them at most; none spells a special token."""
+    draw = random.Random(seed)
+    known = [number for number, token in enumerate(tokenizer.tokens) if token and number not in tokenizer.special_ids]
+    specials = [tokenizer.tokens[number] for number in tokenizer.special_ids]
+    found: list[str] = []
+    for _ in range(50 * count):
+        text = " ".join(tokenizer.decode(draw.choices(known, k=draw.randint(1, longest))).split())
+        fits = text and len(tokenizer.encode(text)) <= longest and not text.startswith(">>")
+        if fits and not any(token and token in text for token in specials):
+            found.append(text)
+        if len(found) == count:
+            break
+    return found
+
+
 def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Tensor]:
     """What both say to one batch, where there are tokens."""
     patches = getattr(ours, "patches", None)
@@ -207,21 +233,8 @@ def _of(answer: Any) -> Tensor:
     return (answer.logits if "logits" in answer else answer.last_hidden_state).float()
 
 
-def _load(transformers: Any, directory: Path, architecture: str) -> Any:
-    """The model that other programs get.  Raises RuntimeError when it is another, or not all of it is in the files."""
-    auto = getattr(transformers, next(auto for end, auto in AUTO.items() if architecture.endswith(end)))
-    theirs, report = auto.from_pretrained(directory, local_files_only=True, output_loading_info=True)
-    report["missing_keys"] = [key for key in report["missing_keys"] if not key.startswith(UNUSED)]
-    if type(theirs).__name__ != architecture:
-        raise RuntimeError(f"{auto.__name__} makes a {type(theirs).__name__} of it, expected {architecture}")
-    for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if report[problem]:
-            raise RuntimeError(f"{problem.replace('_', ' ')}: {', '.join(map(str, sorted(report[problem])[:3]))}")
-    return theirs.float().eval()
-
-
 @contextlib.contextmanager
-def _offline() -> Iterator[Any]:
+def offline() -> Iterator[Any]:
     """``transformers``, for a time silent and without a network; None where it is missing."""
     try:
         from huggingface_hub import constants

@@ -8,7 +8,7 @@ import re
 from typing import Any, ClassVar
 
 from headway.hub.families.encoder import EncoderFamily
-from headway.hub.families.family import Json, architecture, pick, refuse
+from headway.hub.families.family import Json, architecture, pick
 from headway.hub.table import Row, layers, row, stacked
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler
@@ -34,6 +34,7 @@ class Bert(EncoderFamily):
     classifier = "BertForSequenceClassification"
     prefix = "bert."
     pools_classes = True
+    bare_pools = True
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", 30522),
         "hidden_size": ("d_model", 768),
@@ -62,7 +63,6 @@ class Bert(EncoderFamily):
     TOKEN_BIAS: ClassVar = "cls.predictions.bias"
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
-        refuse(theirs, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
         if theirs.get("type_vocab_size") == 0:
             raise ValueError("type_vocab_size is 0, but must be at least 1")
         return {}

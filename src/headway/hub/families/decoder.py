@@ -21,6 +21,7 @@ class DecoderFamily(Family):
     mask.
     """
 
+    ONLY: ClassVar[Json] = {**Family.ONLY, "is_causal": True, "is_encoder_decoder": False, "add_cross_attention": False}
     classifier: ClassVar[str | None] = None
     SPECIAL: ClassVar[Json] = {}
     """ids of special tokens that transformers assumes where ``config.json`` leaves them out"""

@@ -4,7 +4,8 @@ import re
 from collections.abc import Set
 from typing import ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from headway.hub.families.family import Family, Json, architecture, check_head, class_count, class_names, pick
 from headway.models.config import TransformerConfig
@@ -15,6 +16,10 @@ from headway.models.transformer import Encoder
 class EncoderFamily(Family):
     """A family of such classes, with the heads that ``classification_head`` and ``masked_token_head`` make."""
 
+    ONLY: ClassVar[Json] = {
+        **{**Family.ONLY, "is_causal": False, "is_encoder_decoder": False, "add_cross_attention": False},
+        **{"position_embedding_type": "absolute", "is_decoder": False},
+    }
     reads_images: ClassVar[bool] = False
     masked: ClassVar[str | None] = None
     """the class with a masked-token head"""
@@ -28,6 +33,8 @@ class EncoderFamily(Family):
     """what the pooler ends with; None where the configuration says"""
     pools_classes: ClassVar[bool] = False
     """whether the classifier begins with the pooler, which otherwise it leaves out"""
+    bare_pools: ClassVar[bool] = False
+    """whether the bare class has a pooler, which ``transformers`` draws at random where the files have none"""
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
         kind, config = architecture(theirs, self.classes), self.config(theirs)
@@ -65,6 +72,21 @@ class EncoderFamily(Family):
             classes = class_names(model.head.out.out_features)
             return {"architectures": [self.classifier], **dropout, **classes}
         return {"architectures": [self.bare if model.head is None else self.masked], **dropout}
+
+    def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
+        """With a pooler for the class that has one, all zeros if the model has none; without it for the others."""
+        kind, name, width = architecture(theirs, self.classes), f"{self.prefix}pooler.dense", config.d_model
+        if kind == self.bare:
+            empty = {f"{name}.weight": torch.zeros(width, width), f"{name}.bias": torch.zeros(width)}
+            return {**(empty if self.bare_pools else {}), **weights}
+        if kind == self.classifier and self.pools_classes:
+            return weights
+        return {key: tensor for key, tensor in weights.items() if not key.startswith(f"{name}.")}
+
+    def settle(self, model: nn.Module) -> None:
+        pooler = getattr(model, "pooler", None)
+        if pooler is not None and not any(p.any() for p in pooler.parameters()):
+            model.pooler = None  # type: ignore[assignment]
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
         """What is ignored, and a pooler that a classifier's file holds and its class leaves out."""

@@ -36,6 +36,7 @@ class EncoderDecoderFamily(Family):
         "scale_embedding": ("embedding_scale", False),
         "tie_word_embeddings": ("tied", True),
     }
+    ONLY: ClassVar = {**Family.ONLY, "is_causal": True}
     FIXED: ClassVar = {
         "norm": "layernorm",
         "norm_parameters": "both",

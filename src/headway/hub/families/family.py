@@ -10,7 +10,7 @@ from collections.abc import Set
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.hub.table import Row
 from headway.models.config import TransformerConfig
@@ -48,6 +48,8 @@ class Family(ABC):
     """their key -> our field of the same value, and what ``transformers`` assumes where the key is left out"""
     FIXED: ClassVar[dict[str, Any]] = {}
     """our fields that have one value in this family"""
+    ONLY: ClassVar[Json] = {"pruned_heads": {}, "quantization_config": None, "tie_encoder_decoder": False}
+    """their key -> the only value that is supported where it is said"""
     ignored: ClassVar[tuple[str, ...]] = ()
     """patterns (regular expressions) of stored names that hold nothing a model needs: computed tables, old masks"""
     renamed: ClassVar[dict[str, str]] = {}
@@ -55,6 +57,7 @@ class Family(ABC):
 
     def config(self, theirs: Json) -> TransformerConfig:
         """Our configuration (of the decoder, where there are two) for theirs.  Raises ValueError for what we lack."""
+        refuse(theirs, **self.ONLY)
         fields = {ours: same(theirs, key, ours, default) for key, (ours, default) in self.SAME.items()}
         return TransformerConfig(**{**self.FIXED, **fields, **self.quirks(theirs)})
 
@@ -103,6 +106,13 @@ class Family(ABC):
     def zeros(self, theirs: Json) -> dict[str, tuple[int, ...]]:
         """Names that files may leave out -> their shapes; such a tensor is then zero."""
         return {}
+
+    def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
+        """The weights of a model, by their names, as the class that ``theirs`` names has them: no more and no fewer."""
+        return weights
+
+    def settle(self, model: nn.Module) -> None:  # noqa: B027  # most families add nothing
+        """Take out of a model that was read what ``stored`` added to its files."""
 
     def special(self, theirs: Json) -> Json:
         """The ids of special tokens that are assumed where ``config.json`` leaves them out."""
@@ -165,6 +175,14 @@ def pick(theirs: Json, name: str, kind: type, default: Any = None) -> Any:
     return float(value) if kind is float else value  # type: ignore
 
 
+def at_least(theirs: Json, name: str, least: int, default: int | None = None) -> int:
+    """A whole number of ``config.json`` from ``least`` on.  Raises ValueError naming the key."""
+    value: int = pick(theirs, name, int, default)
+    if value < least:
+        raise ValueError(f"{name} is {value}, but must be at least {least}")
+    return value
+
+
 def choice(theirs: Json, name: str, known: dict[str, str], default: str) -> str:
     """Our word for theirs, by a table.  Raises ValueError naming the key when the table lacks it."""
     value = pick(theirs, name, str, default)
@@ -202,15 +220,21 @@ def check_head(family: Family, model: Encoder) -> None:
 def refuse(theirs: Json, **wanted: Any) -> None:
     """Raise ValueError for a key with a value other than the only one that is supported; left out is fine."""
     for name, value in wanted.items():
-        if name in theirs and theirs[name] != value and theirs[name] is not None:
-            raise ValueError(f"{name} {theirs[name]!r} is not supported, only {value!r}")
+        found = theirs.get(name)
+        if found is not None and (found != value or isinstance(found, bool) != isinstance(value, bool)):
+            raise ValueError(f"{name} {found!r} is not supported, only {value!r}")
+
+
+def check_head_width(theirs: Json, width: int, heads: int) -> None:
+    """Raise ValueError for a head_dim other than the width divided by the heads, in a family that has no other."""
+    if heads > 0 and width % heads == 0:
+        refuse(theirs, head_dim=width // heads)
 
 
 def architecture(theirs: Json, known: tuple[str, ...]) -> str:
     """The class that ``config.json`` names (the first of ``known`` if none); another one raises ValueError."""
-    names = theirs.get("architectures") or [known[0]]
-    if not isinstance(names, list) or names[0] not in known:
-        found = names[0] if isinstance(names, list) else names
+    names = pick(theirs, "architectures", list, [known[0]]) or [known[0]]
+    if (found := names[0]) not in known:
         raise ValueError(f"architecture {found!r} is not one of {', '.join(known)}")
     return names[0]
 
@@ -218,8 +242,9 @@ def architecture(theirs: Json, known: tuple[str, ...]) -> str:
 def class_count(theirs: Json) -> int:
     """How many classes a classifier has; transformers assumes 2."""
     labels = theirs.get("id2label")
-    count = len(labels) if isinstance(labels, dict) and labels else theirs.get("num_labels", 2)
-    return pick({"num_labels": count}, "num_labels", int)
+    if labels is not None and not isinstance(labels, dict):
+        raise ValueError(f"id2label is {str(labels)[:60]!r}, expected an object of numbers and names")
+    return len(labels) if labels else pick(theirs, "num_labels", int, 2)
 
 
 def class_names(count: int) -> Json:
@@ -228,10 +253,7 @@ def class_names(count: int) -> Json:
     return {"id2label": labels, "label2id": {name: int(i) for i, name in labels.items()}}
 
 
-def rope_base(theirs: Json, parameters: Json | None, default: float) -> float:
-    """The rotary base of ``rope_parameters`` (or of the older ``rope_theta``); other kinds of rope raise ValueError."""
-    parameters = parameters or {}
-    kind = parameters.get("rope_type", "default")
-    if kind != "default":
-        raise ValueError(f"rope_type {kind!r} is not supported, only 'default'")
-    return float(parameters.get("rope_theta") or theirs.get("rope_theta") or default)
+def rope_base(base: float, parameters: Json) -> float:
+    """The rotary base of one entry of ``rope_parameters``, else ``base``.  Other kinds of rope raise ValueError."""
+    refuse(parameters, rope_type="default", partial_rotary_factor=1.0)
+    return pick(parameters, "rope_theta", float, base)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headway.hub.families.decoder import DecoderFamily
-from headway.hub.families.family import Json, pick, refuse
+from headway.hub.families.family import Json, pick
 from headway.hub.table import Part, Row, layers, row, transposed
 from headway.models.config import TransformerConfig
 
@@ -47,7 +47,6 @@ class GPT2(DecoderFamily):
     ignored = (r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",)
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
-        refuse(theirs, add_cross_attention=False)
         return {"d_ff": theirs.get("n_inner")}
 
     def entries(self, config: TransformerConfig) -> Json:

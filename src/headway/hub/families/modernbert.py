@@ -14,11 +14,12 @@ from headway.hub.families.family import (
     Family,
     Json,
     architecture,
+    at_least,
+    check_head_width,
     choice,
     class_count,
     class_names,
     pick,
-    refuse,
     rope_base,
     word,
 )
@@ -28,6 +29,8 @@ from headway.models.heads import ClassificationHead, MaskedTokenHead, make_norm
 from headway.models.transformer import Encoder
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+POOLING = {"cls": "first", "mean": "mean"}
+KINDS = ("full_attention", "sliding_attention")
 BIASES = {"attention_bias": ("qkv", "out"), "mlp_bias": ("ff",), "decoder_bias": ("head",)}
 
 
@@ -38,6 +41,10 @@ class ModernBert(Family):
     classes = ("ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification")
     bare = "ModernBertModel"
     prefix = "model."
+    ONLY: ClassVar = {
+        **{**Family.ONLY, "is_causal": False, "is_encoder_decoder": False, "rope_scaling": None},
+        **{"is_decoder": False, "add_cross_attention": False},
+    }
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", None),
         "hidden_size": ("d_model", None),
@@ -58,30 +65,26 @@ class ModernBert(Family):
     }
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
-        every = pick(theirs, "global_attn_every_n_layers", int, 3)
-        n_layers = pick(theirs, "num_hidden_layers", int)
-        kinds = theirs.get("layer_types") or [
-            "sliding_attention" if i % every else "full_attention" for i in range(n_layers)
-        ]
-        unknown = sorted(set(kinds) - {"full_attention", "sliding_attention"})
-        if unknown or len(kinds) != n_layers:
-            found = ", ".join(unknown) or f"{len(kinds)} entries"
-            raise ValueError(f"layer_types has {found}, expected full_attention or sliding_attention, {n_layers} times")
-        refuse(theirs, rope_scaling=None)
-        near = pick(theirs, "local_attention", int, 128) // 2 + 1
+        kinds = _kinds(theirs)
+        width, heads = pick(theirs, "hidden_size", int), pick(theirs, "num_attention_heads", int)
+        check_head_width(theirs, width, heads)
+        near = at_least(theirs, "local_attention", 1, 128) // 2 + 1
         windows = tuple(near if kind == "sliding_attention" else None for kind in kinds)
-        bias = [name for key, names in BIASES.items() if theirs.get(key, key == "decoder_bias") for name in names]
+        bias = [
+            name for key, names in BIASES.items() if pick(theirs, key, bool, key == "decoder_bias") for name in names
+        ]
         return {
             "positions": _positions(theirs, kinds),
-            "norm_parameters": "both" if theirs.get("norm_bias", False) else "weight",
+            "norm_parameters": "both" if pick(theirs, "norm_bias", bool, False) else "weight",
             "bias": tuple(name for name in TransformerConfig.BIASES if name in bias),
             "window": windows if any(windows) else None,
         }
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
         kind, config = architecture(theirs, self.classes), self.config(theirs)
-        model, dense_bias = Encoder(config), bool(theirs.get("classifier_bias", False))
+        model, dense_bias = Encoder(config), pick(theirs, "classifier_bias", bool, False)
         activation = choice(theirs, "classifier_activation", ACTIVATIONS, "gelu")
+        pooling: Any = choice(theirs, "classifier_pooling", POOLING, "cls")
         if kind == "ModernBertForMaskedLM":
             tokens = model.stack.embedding.tokens
             model.head = MaskedTokenHead(config, tokens, activation=activation, dense_bias=dense_bias)
@@ -89,7 +92,7 @@ class ModernBert(Family):
             model.head = ClassificationHead(
                 config,
                 class_count(theirs),
-                pooling="mean" if theirs.get("classifier_pooling", "cls") == "mean" else "first",
+                pooling=pooling,
                 activation=activation,
                 norm=lambda: make_norm(config),
                 dense_bias=dense_bias,
@@ -147,11 +150,25 @@ class ModernBert(Family):
         )
 
 
+def _kinds(theirs: Json) -> list[str]:
+    """What each layer attends to.  Raises ValueError for other kinds, and for more or fewer than there are layers."""
+    n_layers = at_least(theirs, "num_hidden_layers", 1)
+    every = at_least(theirs, "global_attn_every_n_layers", 1, 3)
+    kinds = pick(theirs, "layer_types", list, [KINDS[bool(i % every)] for i in range(n_layers)])
+    unknown = [str(kind) for kind in kinds if kind not in KINDS]
+    if unknown or len(kinds) != n_layers:
+        found = ", ".join(sorted(set(unknown))) or f"{len(kinds)} entries"
+        raise ValueError(f"layer_types has {found}, expected {' or '.join(KINDS)}, {n_layers} times")
+    return kinds
+
+
 def _positions(theirs: Json, kinds: list[str]) -> Positions:
     """Rotary, with a base of their own for the layers that attend to a window."""
-    rope = theirs.get("rope_parameters") or {}
+    rope = pick(theirs, "rope_parameters", dict, {})
+    if unknown := sorted(set(rope) - set(KINDS)):
+        raise ValueError(f"rope_parameters has {', '.join(unknown)}, expected one entry for each of {', '.join(KINDS)}")
     bases = {
-        kind: rope_base({"rope_theta": theirs.get(f"{where}_rope_theta", default)}, rope.get(kind), default)
+        kind: rope_base(pick(theirs, f"{where}_rope_theta", float, default), pick(rope, kind, dict, {}))
         for kind, where, default in (
             ("full_attention", "global", 160000.0),
             ("sliding_attention", "local", 10000.0),

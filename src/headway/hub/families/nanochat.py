@@ -4,12 +4,13 @@ Quirks: it turns queries and keys the other way round, which is our rotation wit
 normalises after turning, which without weights is the same as before; its embeddings are normalised.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from headway.hub.families.decoder import DecoderFamily
-from headway.hub.families.family import Json, refuse
+from headway.hub.families.family import Json, pick
 from headway.hub.families.rope import read_rope, write_rope
 from headway.hub.table import Part, Row, layers, row
 from headway.models.config import TransformerConfig
@@ -27,12 +28,14 @@ class NanoChat(DecoderFamily):
     classes = ("NanoChatForCausalLM", "NanoChatModel")
     bare = "NanoChatModel"
     prefix = "model."
+    ONLY: ClassVar = {**DecoderFamily.ONLY, "attention_bias": False}
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", None),
         "hidden_size": ("d_model", None),
         "num_hidden_layers": ("n_layers", None),
         "num_attention_heads": ("n_heads", None),
         "num_key_value_heads": ("n_kv_heads", None),
+        "head_dim": ("d_head", None),
         "intermediate_size": ("d_ff", None),
         "max_position_embeddings": ("max_length", None),
         "hidden_act": ("activation", "relu2"),
@@ -51,8 +54,14 @@ class NanoChat(DecoderFamily):
     SPECIAL: ClassVar = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
-        refuse(theirs, attention_bias=False)
-        return {"positions": read_rope(theirs), "logit_softcap": theirs.get("final_logit_softcapping", 15.0)}
+        positions = read_rope(theirs)
+        if positions.scaling is not None:  # the norm that follows the rotation undoes a factor of cosines and sines
+            positions = replace(positions, scaling=replace(positions.scaling, size=1.0))
+        softcap = theirs.get("final_logit_softcapping", 15.0)
+        return {
+            "positions": positions,
+            "logit_softcap": None if softcap is None else pick(theirs, "final_logit_softcapping", float, 15.0),
+        }
 
     def entries(self, config: TransformerConfig) -> Json:
         return {

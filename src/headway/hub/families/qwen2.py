@@ -42,8 +42,8 @@ def read_windows(theirs: Json) -> tuple[int | None, ...] | None:
     n_layers = pick(theirs, "num_hidden_layers", int, 32)
     near = pick(theirs, "sliding_window", int, 4096) if pick(theirs, "use_sliding_window", bool, False) else None
     first = n_layers if near is None else pick(theirs, "max_window_layers", int, 28)
-    kinds = theirs.get("layer_types") or [KINDS[layer >= first] for layer in range(n_layers)]
-    if not isinstance(kinds, list) or not set(kinds) <= set(KINDS):
+    kinds = pick(theirs, "layer_types", list, [KINDS[layer >= first] for layer in range(n_layers)])
+    if any(kind not in KINDS for kind in kinds):
         raise ValueError(f"layer_types {kinds!r} is not supported, only a list of {' and '.join(KINDS)}")
     if near is None and KINDS[1] in kinds:
         raise ValueError(f"layer_types has {KINDS[1]}, but use_sliding_window is not true")

@@ -13,7 +13,8 @@ from headway.models.config import Positions, RopeScaling
 
 def read_rope(theirs: Json) -> Positions:
     """Our positions for theirs.  Raises ValueError for a kind of scaling that we lack, and for one for each layer."""
-    said: Any = theirs.get("rope_scaling") or theirs.get("rope_parameters") or {}
+    said: Any = theirs.get("rope_parameters") if theirs.get("rope_scaling") is None else theirs["rope_scaling"]
+    said = {} if said is None else said
     if not isinstance(said, dict) or any(isinstance(value, dict) for value in said.values()):
         raise ValueError(f"rope_parameters {said!r} is not supported, only one set of values for all layers")
     kind = said.get("rope_type") or said.get("type") or "default"
@@ -21,7 +22,7 @@ def read_rope(theirs: Json) -> Positions:
         raise ValueError(f"rope_type {kind!r} is not supported, only default, {', '.join(RopeScaling.KINDS)}")
     for entries in (theirs, said):
         refuse(entries, partial_rotary_factor=1.0)
-    base = pick(said, "rope_theta", float, theirs.get("rope_theta") or 10000.0)
+    base = pick(said, "rope_theta", float, pick(theirs, "rope_theta", float, 10000.0))
     return Positions("rotary", base=base, scaling=None if kind == "default" else _scaling(kind, said, theirs))
 
 

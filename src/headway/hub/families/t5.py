@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from headway.hub.families.encoder_decoder import TARGET_IDS
-from headway.hub.families.family import ACTIVATIONS, Family, Json, architecture, choice, pick, word
+from headway.hub.families.family import ACTIVATIONS, Family, Json, architecture, choice, pick, refuse, word
 from headway.hub.table import Part, Row, layers, row, scaled
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import VectorHead
@@ -38,6 +38,7 @@ class T5Family(Family):
         "layer_norm_epsilon": ("norm_eps", 1e-6),
         "dropout_rate": ("dropout", 0.1),
     }
+    ONLY: ClassVar = {**Family.ONLY, "is_causal": True}
     FIXED: ClassVar = {"norm": "rmsnorm", "norm_order": "pre", "norm_parameters": "weight", "bias": ()}
     ignored = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
 
@@ -45,7 +46,9 @@ class T5Family(Family):
         number = pick(theirs, "num_layers", int, 6)
         if architecture(theirs, self.classes) != "T5EncoderModel":
             number = pick(theirs, "num_decoder_layers", int, number)
-        gated = pick(theirs, "feed_forward_proj", str, "relu").startswith("gated-")
+        said = pick(theirs, "feed_forward_proj", str, "relu")
+        gated = said.startswith("gated-")
+        _check_activation(theirs, said)
         return {
             "n_layers": number,
             "gated": gated,
@@ -128,8 +131,18 @@ class T5Family(Family):
 
 def _scales(theirs: Json) -> bool:
     """Whether the head reads vectors divided by √D: said by transformers 5, and before that where the head is tied."""
-    tied = pick(theirs, "tie_word_embeddings", bool, True)
-    return pick(theirs, "scale_decoder_outputs", bool, tied)
+    if "scale_decoder_outputs" in theirs:
+        return pick(theirs, "scale_decoder_outputs", bool, False)
+    return pick(theirs, "tie_word_embeddings", bool, True)
+
+
+def _check_activation(theirs: Json, said: str) -> None:
+    """Raise ValueError where the two entries that ``feed_forward_proj`` stands for say something else: they prevail."""
+    name = "gelu_new" if said == "gated-gelu" else said.rpartition("-")[2]
+    found = pick(theirs, "dense_act_fn", str, name)
+    if ACTIVATIONS.get(found, found) != ACTIVATIONS.get(name, name):
+        raise ValueError(f"dense_act_fn is {found!r}, but feed_forward_proj {said!r} means {name!r}")
+    refuse(theirs, is_gated_act=said.startswith("gated-"))
 
 
 def _stack(ours: str, theirs: str, last: int, gated: bool) -> list[Row]:

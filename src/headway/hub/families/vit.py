@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from headway.hub.families.encoder import EncoderFamily
-from headway.hub.families.family import ACTIVATIONS, Json, choice, pick, refuse, word
+from headway.hub.families.family import ACTIVATIONS, Json, check_head_width, choice, pick, refuse, word
 from headway.hub.table import Part, Row, layers, row, stacked
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler
@@ -27,6 +27,7 @@ class ViT(EncoderFamily):
     reads_images = True
     head_dropout = (None, 0.0)
     pooler_activation = None
+    bare_pools = True
     SAME: ClassVar = {
         "hidden_size": ("d_model", 768),
         "num_hidden_layers": ("n_layers", 12),
@@ -47,7 +48,9 @@ class ViT(EncoderFamily):
     ignored = (r"vit\.embeddings\.mask_token",)
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
-        refuse(theirs, pooler_output_size=pick(theirs, "hidden_size", int, 768))
+        config_width = pick(theirs, "hidden_size", int, 768)
+        refuse(theirs, pooler_output_size=config_width)
+        check_head_width(theirs, config_width, pick(theirs, "num_attention_heads", int, 12))
         bias = ("qkv", "out", "ff") if pick(theirs, "qkv_bias", bool, True) else ("out", "ff")
         return {"max_length": patches(theirs).tokens, "bias": bias}
 
