@@ -5,7 +5,7 @@ DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 TESTERS ?= 2
 
-.PHONY: demo test lint bench faults memory fuzz clean
+.PHONY: demo test lint bench doors faults memory fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -34,6 +34,9 @@ bench: .venv/installed  ## what README reports; DATA is the folder with the data
 
 faults: .venv/installed  ## kill runs 200 times at random and save 500 times: benchmarks/results/faults.json
 	$(BIN)/python benchmarks/faults.py
+
+doors: .venv/installed  ## open exports of every task and family in a new process: benchmarks/results/doors.json
+	$(BIN)/python benchmarks/doors.py
 
 memory: .venv/installed  ## peak memory on 20 and on 400 MB of text: benchmarks/results/memory.json
 	$(BIN)/python benchmarks/memory.py

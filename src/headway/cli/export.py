@@ -28,13 +28,15 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) as a directory of its own.
 
     It holds config.json, model.safetensors, the tokenizer's files, generation_config.json and the names of labels;
-    checkpoints, log and report stay behind.  Where transformers is installed, what was written is loaded with it and
-    compared: the answers to 32 random inputs, and the token ids of 1,000 lines in many scripts.  When they differ,
-    nothing is left there and the exit status is 1.
+    checkpoints, log and report stay behind.  Where transformers is installed, what was written is opened as its users
+    open it, by pipeline(TASK, DIR), by the class of its task or by SentenceTransformer, and compared: the names of
+    all weights, the logits of 32 random inputs, the labels or tokens and the scores of some texts, and the token ids of
+    1,000 lines in many scripts.  When anything differs, nothing is left there and the exit status is 1.
     """
     started = time.monotonic()
+    from headway.inference.door_answers import BOUND
     from headway.inference.export import export
-    from headway.inference.parity import BOUND, INPUTS, LINES
+    from headway.inference.parity import INPUTS, LINES
 
     with interruptible():
         found = export(run, out or default_out(run), allow_pickle=allow_pickle)
@@ -46,6 +48,7 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
         "max_difference": parity.max_difference,
         "checked": parity.checked,
         "tokens_equal": parity.tokens_equal,
+        "door": parity.door,
     }
     lines = [f"saved in {found.out}"] if found.made else []
     if found.made and found.member:
@@ -53,13 +56,15 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
         lines.append(f"of the classifiers that answer together in {run}, {found.member} alone, the best")
     if parity.passed:
         same = "" if parity.tokens_equal is None else f", the same ids for {LINES:,} lines"
+        texts = f" and the answers to {parity.texts} texts" if parity.texts else ""
         lines.append(
-            f"read by transformers {parity.version}: max_difference {parity.max_difference:.2g} over {INPUTS} random "
-            f"inputs (at most {BOUND:g}){same}"
+            f"read through {parity.door} with transformers {parity.version}: no weight missing or left over, "
+            f"max_difference {parity.max_difference:.2g} over {INPUTS} random inputs{texts} (at most {BOUND:g}){same}"
         )
     elif not parity.checked:
         lines.append(
-            f"not checked: {parity.problem}; to check, `pip install --upgrade transformers` and run this command again"
+            f"not checked: {parity.problem}; to check, `pip install --upgrade {parity.needs}` and run this command "
+            "again"
         )
     elif parity.max_difference is not None:
         lines.append(f"max_difference {parity.max_difference:.3g}")

@@ -74,8 +74,8 @@ def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:
     """Put a masked-token head of the family's own shape on an encoder, in place, and return the encoder.
 
     One that is there is kept, its matrix with it; a new one is tied to the token embedding.  (B, T) ids then give
-    (B, T, V) logits.  A pooler stays, for a classifier to begin with later.  Raises ValueError where no family can
-    express the encoder, and for one that reads images.
+    (B, T, V) logits.  A pooler stays, for a classifier to begin with later; the files of such a model have none.
+    Raises ValueError where no family can express the encoder, and for one that reads images.
     """
     family = encoder_family(model)
     if isinstance(model.head, MaskedTokenHead):

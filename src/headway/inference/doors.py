@@ -62,6 +62,8 @@ class Door:
     """-> the model of ``transformers`` in that"""
     compare: Callable[[Asked, Any], tuple[float, str | None]] | None = None
     """(the largest difference of scores, what else differs); None: there are no answers but the model's own"""
+    texts: int = 32
+    """how many texts are answered"""
 
     def open(self, transformers: Any, directory: Path, architecture: str | None = None) -> Opened:
         """Open a directory.  Raises Unread unless every weight is read from it and none is left over."""
@@ -88,11 +90,11 @@ def check_whole(cls: Any, directory: Path) -> None:
         raise Unread("; ".join(problems))
 
 
-def _pipeline(task: str, compare: Callable[[Asked, Any], tuple[float, str | None]]) -> Door:
+def _pipeline(task: str, compare: Callable[[Asked, Any], tuple[float, str | None]], texts: int = 32) -> Door:
     def open_with(transformers: Any, directory: Path) -> Any:
         return transformers.pipeline(task, str(directory), device="cpu")
 
-    return Door(f'pipeline("{task}", DIR)', open_with, lambda pipe: pipe.model, compare)
+    return Door(f'pipeline("{task}", DIR)', open_with, lambda pipe: pipe.model, compare, texts)
 
 
 def _sentence_transformer(transformers: Any, directory: Path) -> Any:
@@ -105,7 +107,7 @@ def _class(name: str, compare: Callable[[Asked, Any], tuple[float, str | None]] 
     def open_with(transformers: Any, directory: Path) -> Any:
         return getattr(transformers, name).from_pretrained(directory, local_files_only=True).eval()
 
-    return Door(f"{name}.from_pretrained(DIR)", open_with, lambda model: model, compare)
+    return Door(f"{name}.from_pretrained(DIR)", open_with, lambda model: model, compare, texts=8)
 
 
 SENTENCE_TRANSFORMER = Door(
@@ -113,7 +115,7 @@ SENTENCE_TRANSFORMER = Door(
 )
 DOORS: dict[str, Door] = {
     "classification": _pipeline("text-classification", classes),
-    "language_modeling": _pipeline("text-generation", continuations),
+    "language_modeling": _pipeline("text-generation", continuations, texts=8),
     "masked_lm": _pipeline("fill-mask", fillings),
     "embedding": SENTENCE_TRANSFORMER,
     "token vectors": _pipeline("feature-extraction", tokens),
@@ -126,7 +128,7 @@ DOORS: dict[str, Door] = {
 def door_of(pipe: Any, model: nn.Module, architecture: str) -> Door:
     """The door of a model: ``pipe`` is the pipeline that answers with it here, None where there is none.
 
-    ``architecture`` is what its ``config.json`` names.  Raises StopIteration for one of no known kind.
+    ``architecture`` is what its ``config.json`` names.
     """
     task = getattr(pipe, "task", None)
     if task == "translation" and isinstance(model, Decoder):
@@ -146,5 +148,5 @@ def other_reader(model: nn.Module, labels: list[str]) -> str | None:
     names = ", ".join(labels[:5]) + (", ..." if len(labels) > 5 else "")
     return (
         "its classifier is in the layout of sentence-transformers; this line reads it, and gives a logit for each of "
-        f"{names}: SentenceTransformer(DIR).encode(TEXTS)"
+        f"{names}: SentenceTransformer(RUN).encode(TEXTS)"
     )

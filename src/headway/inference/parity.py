@@ -1,6 +1,6 @@
-"""A saved model beside itself in ``transformers``: the same answers for random inputs, the same ids for hard texts.
+"""A saved model and its copy in other programs: the same answers, and the same ids for hard texts.
 
-    found = compare(model, tokenizer, directory)    # the model as it was, and the directory it was saved to
+    found = compare(model, tokenizer, directory, pipe)   # the model as it was, and the directory it was saved to
     found.passed, found.max_difference, found.tokens_equal, found.problem
 
 Letters: B batch, T length, S source length, D width, V vocabulary, C classes.
@@ -27,8 +27,8 @@ from headway.text.tokenizer import Tokenizer
 
 INPUTS, BATCH, LONGEST = 32, 8, 48
 """How many random inputs are read, how many at a time, and their tokens at most."""
-LINES, TEXTS = 1000, 32
-"""How many lines are turned into ids, and how many texts are answered."""
+LINES = 1000
+"""How many lines are turned into ids."""
 WORDS = (
     *("the", "fox", "isn't", "12:30", "3.14", "x=1;", "(ok)", "<b>", "---", "$5", "a_b", "HTTP/2", "naïve", "Ünïcödé"),
     *("İstanbul", "straße", "ÅNGSTRÖM", "Ελληνικά", "ΣΊΣΥΦΟΣ", "Привет,", "мир!", "שלום", "العربية", "فارسی", "हिन्दी"),
@@ -51,6 +51,8 @@ class Parity:
     """what differs, or why nothing was compared"""
     version: str | None = None
     """of ``transformers``; None: it could not be asked"""
+    needs: str = "transformers"
+    """the package to install, or to bring up to date, where it could not be asked"""
     door: str | None = None
     """how the directory was opened, as a user writes it"""
     texts: int = 0
@@ -71,7 +73,7 @@ def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path
     """Open a directory by the door of its task, and compare with the model that was saved there.
 
     Compared are the logits for 32 random inputs, where there is a tokenizer its ids for 1,000 lines, and where ``pipe``
-    is given (the pipeline that answers with the model here) the answers to ``TEXTS`` texts.  Nothing is fetched.
+    is given (the pipeline that answers with the model here) the answers to some texts.  Nothing is fetched.
     Where ``transformers`` is missing, or too old for the family, ``checked`` is false.
     """
     with offline() as transformers:
@@ -80,7 +82,8 @@ def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path
         try:
             return _compare(transformers, model, tokenizer, Path(directory), pipe)
         except ImportError as error:  # a door may need more than transformers itself
-            return Parity(problem=f"it cannot be opened: {_one_line(error)}")
+            needs = (error.name or "transformers").partition(".")[0].replace("_", "-")
+            return Parity(problem=f"it cannot be opened here: {_one_line(error)}", needs=needs)
 
 
 def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, directory: Path, pipe: Any) -> Parity:
@@ -99,7 +102,7 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
         raise
     except Exception as error:  # whatever it is, other programs cannot use the directory
         other = other_reader(model, getattr(pipe, "labels", []))
-        problem = f"{door.words} of transformers {version} cannot use it: {_one_line(error)}"
+        problem = f"{door.words} with transformers {version} cannot use it: {_one_line(error)}"
         return replace(found, problem=f"{problem}; {other}" if other else problem)
     problems = []
     if not difference <= BOUND:
@@ -112,7 +115,7 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
             found = replace(found, tokens_equal=line is None)
             problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
         if door.compare is not None and not problems:
-            texts = () if tokenizer is None else own_texts(tokenizer, _room(model))
+            texts = () if tokenizer is None else own_texts(tokenizer, _room(model), door.texts)
             value, differs = door.compare(Asked(pipe, model, directory, texts), opened.answers)
             difference = max(difference, value, key=lambda each: (each != each, each))
             if differs or not value <= BOUND:
@@ -120,7 +123,7 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
     except ImportError:
         raise
     except Exception as error:
-        problems.append(f"{door.words} of transformers {version} cannot use it: {_one_line(error)}")
+        problems.append(f"{door.words} with transformers {version} cannot use it: {_one_line(error)}")
     return replace(found, max_difference=difference, texts=len(texts), problem="; ".join(problems) or None)
 
 
@@ -183,7 +186,7 @@ def lines(tokenizer: Tokenizer, count: int = LINES, seed: int = 0) -> list[str]:
     return found
 
 
-def own_texts(tokenizer: Tokenizer, longest: int, count: int = TEXTS, seed: int = 0) -> list[str]:
+def own_texts(tokenizer: Tokenizer, longest: int, count: int, seed: int = 0) -> list[str]:
     """Texts of a tokenizer's own tokens, ``longest`` of them at most; none spells a special token."""
     draw = random.Random(seed)
     known = [number for number, token in enumerate(tokenizer.tokens) if token and number not in tokenizer.special_ids]
