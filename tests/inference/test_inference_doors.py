@@ -136,7 +136,11 @@ SPOILT: dict[str, tuple[str, Callable[[Path], None], str]] = {
         edit("config.json", id2label={"0": "bee", "1": "ant", "2": "cow"}, label2id={"bee": 0, "ant": 1, "cow": 2}),
         "here",
     ),
-    "labels without names": ("classes", edit("config.json", id2label=None, label2id=None), "its labels are LABEL_0"),
+    "labels without names": (
+        "classes",
+        edit("config.json", id2label={str(i): f"LABEL_{i}" for i in range(3)}, label2id={}),
+        "its labels are LABEL_0",
+    ),
     "another way to make scores": (
         "classes",
         edit("config.json", problem_type="multi_label_classification"),
