@@ -48,8 +48,9 @@ def ask(job):
         return opened.encode(inputs, show_progress_bar=False).tolist(), opened[0].auto_model
     if door == "AutoModelForSeq2SeqLM":
         model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
-        made = [model.generate(**tokenizer(text, return_tensors="pt"), **GREEDY)[0] for text in inputs]
-        return [tokenizer.decode(ids, skip_special_tokens=True) for ids in made], model
+        words = {**GREEDY, "forced_eos_token_id": None}
+        made = [model.generate(tokenizer(text, return_tensors="pt")["input_ids"], **words)[0] for text in inputs]
+        return [ids.tolist() for ids in made], model
     if door in ("AutoModel", "AutoModelForTextEncoding"):
         cls = {"AutoModel": AutoModel, "AutoModelForTextEncoding": AutoModelForTextEncoding}[door]
         model = cls.from_pretrained(directory)

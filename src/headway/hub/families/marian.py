@@ -6,12 +6,14 @@ may have vocabularies and tables of their own; the head's bias is a buffer.
 
 from typing import Any, ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from headway.hub.families.encoder_decoder import EncoderDecoderFamily
-from headway.hub.families.family import Json, pick
+from headway.hub.families.family import Json, architecture, pick
 from headway.models.config import Positions, TransformerConfig
 from headway.models.transformer import EncoderDecoder
+from headway.nn.positions import sinusoids
 
 
 class Marian(EncoderDecoderFamily):
@@ -52,6 +54,14 @@ class Marian(EncoderDecoderFamily):
             "decoder_vocab_size": model.config.vocab_size,
             "share_encoder_decoder_embeddings": model.shared,
         }
+
+    def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
+        """With the tables of positions for the bare class, which reports them as missing; MarianMTModel does not."""
+        if architecture(theirs, self.classes) != self.bare:
+            return weights
+        table = sinusoids(torch.arange(config.max_length), config.d_model, "halves")
+        names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+        return {**weights, **{name: table.clone() for name in names}}
 
     def special(self, theirs: Json) -> Json:
         return {
