@@ -21,7 +21,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
-KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal"}
+KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal", "door"}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", RECORD}
 
 

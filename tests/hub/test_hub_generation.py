@@ -80,7 +80,8 @@ def test_a_loaded_model_keeps_what_its_files_say(tmp_path):
     written = read(tmp_path / "two", "config.json")
     assert {**written, **ids, **old, "transformers_version": None} == {**written, "transformers_version": None}
     assert "transformers_version" not in written
-    assert read(tmp_path / "two", "generation_config.json") == {"decoder_start_token_id": 8, "num_beams": 5}
+    said = {"decoder_start_token_id": 8, "num_beams": 5}  # other programs look for the ids of config.json there alone
+    assert read(tmp_path / "two", "generation_config.json") == {**said, "pad_token_id": 6, "eos_token_id": 7}
     save_model(model, tmp_path / "three", decoder_start_token_id=9)
     assert read(tmp_path / "three", "config.json")["decoder_start_token_id"] == 9
     assert target_rules(tmp_path / "three", V).start == (9,)
