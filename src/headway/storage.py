@@ -49,7 +49,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         beside.replace(path)
         flush(path.parent)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a disk that is full does not say so by itself
+        if error.errno is not None:
+            error.filename = error.filename or str(path)  # a disk that is full does not say so by itself
         raise
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -32,8 +32,8 @@ CASES = {
 }
 MUTATIONS = {
     "ε": ("1.0", {"layer_norm_epsilon": 1e-3}),
-    "activation": ("1.0", {"feed_forward_proj": "gelu"}),
-    "gate": ("1.1", {"feed_forward_proj": "gated-silu"}),
+    "activation": ("1.0", {"feed_forward_proj": "gelu", "dense_act_fn": "gelu"}),
+    "gate": ("1.1", {"feed_forward_proj": "gated-silu", "dense_act_fn": "silu"}),
     "buckets' reach": ("1.0", {"relative_attention_max_distance": 7}),
     "no scale": ("1.0", {"scale_decoder_outputs": False}),
 }

@@ -113,7 +113,7 @@ class ModernBert(Family):
             "mlp_bias": "ff" in config.bias,
             "decoder_bias": "head" in config.bias,
             "layer_types": ["sliding_attention" if window else "full_attention" for window in windows],
-            "local_attention": max(((window - 1) * 2 for window in windows if window), default=128),
+            "local_attention": max((max(1, (window - 1) * 2) for window in windows if window), default=128),
             "rope_parameters": {"full_attention": full, "sliding_attention": near},
             **dict.fromkeys(SPECIAL_IDS),
         }
