@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from headway.tasks import ngram
+from headway.tasks import linear, ngram
 from headway.tasks.linear import _flat, classification_baselines, picture_baselines
 from headway.tasks.ngram import ngram_baselines
 
@@ -65,15 +65,41 @@ def test_a_validation_text_without_targets_is_no_crash():
 def test_the_linear_model_is_right_where_single_words_tell_and_the_majority_is_what_it_says():
     texts = [f"{word} number {i}" for i in range(17) for word in ("good", "bad", "bad")]
     targets = [0, 1, 1] * 17
-    majority, linear = classification_baselines(texts, targets, ["a good one", "a bad one"], [0, 1], ["good", "bad"])
+    held_out = ["a good one", "a bad one"]
+    (majority, fitted), said = classification_baselines(texts, targets, held_out, [0, 1], ["good", "bad"])
+    assert said == ""
     assert majority["accuracy"] == 0.5
     assert majority["macro_f1"] == pytest.approx((0 + 2 / 3) / 2)
-    assert linear["accuracy"] == linear["macro_f1"] == 1.0
+    assert fitted["accuracy"] == fitted["macro_f1"] == 1.0
 
 
 def test_texts_without_any_ngram_fall_back_to_the_majority():
-    found = classification_baselines(["", "", ""], [1, 1, 0], ["", ""], [1, 0], ["a", "b"])
+    found, _ = classification_baselines(["", "", ""], [1, 1, 0], ["", ""], [1, 0], ["a", "b"])
     assert [entry["accuracy"] for entry in found] == [0.5, 0.5]
+
+
+def test_of_many_rows_a_sample_is_read_and_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(linear, "MOST_CHARACTERS", 2_000)
+    texts = [f"{word} number {i}" for i in range(211) for word in ("good", "bad", "bad")]
+    found, said = classification_baselines(texts, [0, 1, 1] * 211, ["a good one"], [0], ["good", "bad"])
+    assert found[1]["accuracy"] == 1.0
+    assert "of 633 rows, drawn at random" in said and "on 633" not in said
+
+
+def test_of_too_many_classes_there_is_no_linear_model_and_that_is_said():
+    classes = 20_000
+    texts, targets = [f"text {i}" for i in range(3 * classes)], [i % classes for i in range(3 * classes)]
+    found, said = classification_baselines(texts, targets, texts[:9], targets[:9], [str(i) for i in range(classes)])
+    assert [line["name"] for line in found] == ["majority class"]
+    assert "left out: 20,000 classes in 60,000 rows" in said
+
+
+def test_of_many_classes_rare_ngrams_are_left_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(linear, "MOST_WEIGHTS", 40_000)
+    words = [f"{i}{i}" for i in range(40)]
+    texts = [f"{word} number {i * 37 % 1009} {i}" for i in range(29) for word in words]
+    found, said = classification_baselines(texts, [*range(40)] * 29, words, [*range(40)], words)
+    assert said == "" and found[1]["accuracy"] > 0.9
 
 
 def test_pictures_are_told_by_a_linear_model():
@@ -81,9 +107,9 @@ def test_pictures_are_told_by_a_linear_model():
     targets = draw.integers(0, 2, 71)
     pictures = draw.integers(0, 120, (71, 5, 7, 3), dtype=np.uint8)
     pictures[:, :, 3:] += (targets * 100).astype(np.uint8)[:, None, None, None]
-    majority, linear = picture_baselines(pictures[:60], targets[:60].tolist(), pictures[60:], targets[60:], ["a", "b"])
+    majority, fitted = picture_baselines(pictures[:60], targets[:60].tolist(), pictures[60:], targets[60:], ["a", "b"])
     assert majority["name"] == "majority class" and majority["accuracy"] < 0.8
-    assert linear["name"] == "linear model on pixels" and linear["accuracy"] == linear["macro_f1"] == 1.0
+    assert fitted["name"] == "linear model on pixels" and fitted["accuracy"] == fitted["macro_f1"] == 1.0
     alone = picture_baselines(pictures[:9], [1] * 9, pictures[60:], targets[60:], ["a", "b"])
     assert alone[0]["accuracy"] == alone[1]["accuracy"]
 

@@ -328,8 +328,8 @@ def _second(second: Attempt, accuracy: float | None, rows: int | None) -> dict[s
 
 def _rows(facts: dict[str, Any]) -> int | None:
     """How many rows a classifier was measured on."""
-    confusion = facts.get("metrics", {}).get("confusion")
-    return sum(map(sum, confusion)) if confusion else None
+    classes = facts.get("metrics", {}).get("per_class")
+    return sum(line["support"] for line in classes.values()) if classes else None
 
 
 def shown(value: object) -> str:

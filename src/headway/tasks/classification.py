@@ -12,6 +12,9 @@ from headway.data.batches import Batch
 from headway.nn.random import generator
 from headway.tasks.r_drop import divergence, twice
 
+MOST_IN_CONFUSION = 1_000
+"""Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
+
 
 class Classification:
     """One label for each text.
@@ -65,18 +68,17 @@ class Classification:
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
     ) -> dict[str, Any]:
-        """val_loss (nats per text), accuracy, macro_f1, per_class and confusion, over all batches."""
-        confusion = np.zeros((len(self.labels), len(self.labels)), dtype=np.int64)
-        total, count = 0.0, 0
+        """val_loss (nats per text) and all ``scores``, over all batches."""
+        pairs: list[np.ndarray] = []
+        total = 0.0
         for batch in batches:
             logits = model(batch.ids, batch.mask).float()
             total += F.cross_entropy(logits, batch.targets, reduction="sum").item()
-            count += len(batch.targets)
-            true, predicted = batch.targets.cpu().numpy(), logits.argmax(dim=-1).cpu().numpy()
-            np.add.at(confusion, (true, predicted), 1)
-            if each is not None:
-                each.append(np.stack([predicted, true], axis=1).astype(np.float64))
-        return {"val_loss": total / count, **scores(confusion, self.labels)}
+            pairs.append(np.stack([logits.argmax(dim=-1).cpu().numpy(), batch.targets.cpu().numpy()], axis=1))
+        if each is not None:
+            each += [part.astype(np.float64) for part in pairs]
+        predicted, targets = np.concatenate(pairs).T
+        return {"val_loss": total / len(targets), **scores(targets, predicted, self.labels)}
 
     def cost(self, metrics: dict[str, Any]) -> float:
         """The loss; ``by_accuracy`` the error first, since a model that fits its rows grows sure of its mistakes."""
@@ -84,20 +86,22 @@ class Classification:
         return 1.0 - metrics["accuracy"] + 1e-6 * loss if self.by_accuracy else loss
 
 
-def scores(confusion: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """accuracy, macro_f1, per_class and confusion, from counts (C, C): rows true, columns predicted.
+def scores(targets: np.ndarray, guesses: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """accuracy, macro_f1, per_class and confusion of predicted classes (N,), beside the true ones (N,).
 
-    macro_f1 is the mean over the classes that occur or are predicted.
+    macro_f1 is the mean over the classes that occur or are predicted; confusion (C, C) has the true classes as rows and
+    is left out where there are more than MOST_IN_CONFUSION.
     """
-    hits = np.diag(confusion).astype(float)
-    true, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
+    size = len(labels)
+    true, predicted, right = (np.bincount(x, minlength=size) for x in (targets, guesses, targets[targets == guesses]))
+    hits = right.astype(float)
     precision = np.divide(hits, predicted, out=np.zeros_like(hits), where=predicted > 0)
     recall = np.divide(hits, true, out=np.zeros_like(hits), where=true > 0)
     both = precision + recall
     f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(hits), where=both > 0)
     present = (true > 0) | (predicted > 0)
     return {
-        "accuracy": float(hits.sum() / max(1, confusion.sum())),
+        "accuracy": float(hits.sum() / max(1, len(targets))),
         "macro_f1": float(f1[present].mean()) if present.any() else 0.0,
         "per_class": {
             label: {
@@ -108,8 +112,14 @@ def scores(confusion: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
             }
             for i, label in enumerate(labels)
         },
-        "confusion": confusion.tolist(),
+        **({"confusion": _confusion(targets, guesses, size)} if size <= MOST_IN_CONFUSION else {}),
     }
+
+
+def _confusion(targets: np.ndarray, guesses: np.ndarray, size: int) -> list[list[int]]:
+    """How often each true class (row) was predicted as each class (column)."""
+    counts: list[list[int]] = np.bincount(targets * size + guesses, minlength=size * size).reshape(size, size).tolist()
+    return counts
 
 
 def balanced_weights(targets: Sequence[int], n_classes: int) -> Tensor:

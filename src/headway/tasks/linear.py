@@ -1,21 +1,27 @@
 """The baselines that a classifier must beat: the most frequent label, and a linear model on n-grams, or on pixels."""
 
 import warnings
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from headway.tasks.classification import scores
 
-MOST_ROWS, MOST_CHARACTERS = 200_000, 20_000_000
-"""What the linear model is fitted on at most: each character begins several n-grams, which are held in memory."""
+MOST_CHARACTERS = 2_000_000
+"""Characters that the linear model is fitted on at most: each begins about four n-grams, of 30 to 100 bytes each."""
+MOST_WORK = 500_000_000
+"""N-grams in the rows, times classes, at most: the model is fitted anew for each class, which reads all of them."""
+MOST_WEIGHTS = 10_000_000
+"""Features times classes at most: rarer n-grams are left out.  The weights, and copies of them, are held in memory."""
+ENTRIES = 4.4
+"""N-grams for each character of a text, about."""
+LEAST_EACH = 5
+"""Rows for each class: a sample with fewer says little, so the linear model is left out."""
 MOST_PICTURES, SIDE, LINEAR_C = 5_000, 32, 0.1
 """Pictures that the linear model is fitted on at most, the longest side that it reads, and what weighs its errors."""
-ROWS_AT_ONCE = 10_000
+ROWS_AT_ONCE = 2_000
 """Rows whose n-grams are held when the fitted model reads."""
 
 
@@ -26,18 +32,35 @@ def classification_baselines(
     targets: Sequence[int],
     labels: Sequence[str],
     each: dict[str, np.ndarray] | None = None,
-) -> list[dict[str, Any]]:
-    """accuracy and macro_f1 of both on ``texts``; the linear model is fitted on the first rows, within its bounds.
+) -> tuple[list[dict[str, Any]], str]:
+    """accuracy and macro_f1 of both on ``texts``, and a line where the linear model is not fitted on all rows.
 
-    ``each`` is given (predicted, true) class of every row by the name of the baseline, (N, 2).
+    Classes, features and rows together decide what it costs: of many rows it reads a sample, and where even that is too
+    much there is no linear model.  ``each`` is given (predicted, true) class of every row by the name of the baseline,
+    (N, 2).
     """
-    most = max(1, bisect_right(list(accumulate(map(len, train_texts[:MOST_ROWS]))), MOST_CHARACTERS))
     majority = Counter(train_targets).most_common(1)[0][0]
-    guesses = {
-        "majority class": np.full(len(targets), majority),
-        "linear model on word and character n-grams": linear_guess(train_texts[:most], train_targets[:most], texts),
-    }
-    return _scored(guesses, targets, labels, each)
+    guesses = {"majority class": np.full(len(targets), majority)}
+    sample, said = _sample(train_texts, train_targets)
+    if len(sample):
+        some, classes = [train_texts[i] for i in sample], [train_targets[i] for i in sample]
+        guesses["linear model on word and character n-grams"] = linear_guess(some, classes, texts)
+    return _scored(guesses, targets, labels, each), said
+
+
+def _sample(texts: Sequence[str], targets: Sequence[int]) -> tuple[np.ndarray, str]:
+    """The numbers of the rows that the linear model is fitted on, and a line unless those are all of them."""
+    classes = len(set(targets))
+    most = min(MOST_CHARACTERS, int(MOST_WORK / ENTRIES / max(1, classes)))
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    if not len(texts) or (ends[-1] <= most and classes * 1000 <= MOST_WEIGHTS):
+        return np.arange(len(texts)), ""
+    order = np.random.default_rng(0).permutation(len(texts))
+    ends = np.cumsum([len(texts[i]) for i in order], dtype=np.int64)
+    rows = np.sort(order[: int(np.searchsorted(ends, most, side="right"))])
+    if len(rows) < max(1, LEAST_EACH * classes):
+        return rows[:0], f"the linear baseline is left out: {classes:,} classes in {len(texts):,} rows take too long"
+    return rows, f"the linear baseline is fitted on {len(rows):,} of {len(texts):,} rows, drawn at random"
 
 
 def picture_baselines(
@@ -89,21 +112,27 @@ def _flat(pictures: np.ndarray) -> np.ndarray:
 
 
 def linear_guess(train_texts: Sequence[str], train_targets: Sequence[int], texts: Sequence[str]) -> np.ndarray:
-    """Predicted classes (N,) of a linear support vector machine on TF-IDF of word 1-2-grams and character 2-5-grams."""
+    """Predicted classes (N,) of a linear support vector machine on TF-IDF of word 1-2-grams and character 2-5-grams.
+
+    Of texts without any n-gram, and of a single class, there is nothing to fit: all are the most frequent class.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_pipeline, make_union
     from sklearn.svm import LinearSVC
 
+    most = MOST_WEIGHTS // len(set(train_targets))
+    shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float32}
     features = make_union(
-        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+"),
-        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True),
+        TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", max_features=most // 4 + 1, **shared),
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), max_features=most * 3 // 4 + 1, **shared),
     )
     model = make_pipeline(features, LinearSVC(C=0.3))
     try:
         model.fit(train_texts, train_targets)
-    except ValueError:  # no n-gram in any text
+    except ValueError:
         return np.full(len(texts), Counter(train_targets).most_common(1)[0][0])
-    return np.concatenate([model.predict(texts[i : i + ROWS_AT_ONCE]) for i in range(0, len(texts), ROWS_AT_ONCE)])
+    step = max(1, min(ROWS_AT_ONCE, MOST_WEIGHTS // len(set(train_targets))))
+    return np.concatenate([model.predict(texts[i : i + step]) for i in range(0, len(texts), step)])
 
 
 def _scored(
@@ -119,7 +148,5 @@ def _scored(
 
 
 def _score(targets: Sequence[int], guess: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
-    np.add.at(confusion, (np.asarray(targets), np.asarray(guess)), 1)
-    found = scores(confusion, labels)
+    found = scores(np.asarray(targets), guess, labels)
     return {"accuracy": found["accuracy"], "macro_f1": found["macro_f1"]}

@@ -1,6 +1,6 @@
 """One tokenizer for every kind of model: strings to ids and back."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from headway.text.write import write
 
 NO_LIMIT = 10**9
 """A ``model_max_length`` above this stands for "none"."""
+TEXTS_AT_ONCE = 4096
+"""Texts that are encoded together."""
 
 
 class Tokenizer:
@@ -231,13 +233,22 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """The ids of each text, in order; on several threads.  Raises InputError naming the text that fails, from 0."""
-        texts = list(texts)
-        for row, text in enumerate(texts):
-            check_unicode(text, row if len(texts) > 1 else None)
+        return list(self.encode_each(list(texts), special=special))
+
+    def encode_each(self, texts: Sequence[str], *, special: bool = False) -> Iterator[list[int]]:
+        """The same, some texts at a time: the library holds a kilobyte for each while it encodes."""
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            part = list(texts[start : start + TEXTS_AT_ONCE])
+            for row, text in enumerate(part, start):
+                check_unicode(text, row if len(texts) > 1 else None)
+            yield from self._encode_part(part, start, special)
+
+    def _encode_part(self, texts: list[str], start: int, special: bool) -> list[list[int]]:
+        """The ids of each text; the first is number ``start`` of all."""
         try:
             return guarded(lambda: self._backend.encode(texts, special=special, allow_special=False), "")
         except InputError:
-            return [self._encode_row(text, row, special) for row, text in enumerate(texts)]
+            return [self._encode_row(text, row, special) for row, text in enumerate(texts, start)]
 
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
         """(ids, type ids) of two texts with the special tokens around them; types are 0, then 1.  Raises InputError."""

@@ -41,7 +41,7 @@ def kept_blocks(n_layers: int) -> int:
 
 
 def with_label_rows(
-    tokenizer: Tokenizer, labels: Sequence[str], rows: list[list[int]], targets: list[int]
+    tokenizer: Tokenizer, labels: Sequence[str], rows: Sequence[list[int]], targets: list[int]
 ) -> tuple[list[list[int]], list[int]]:
     """Rows of ids and their classes, followed by those of the sentences that are made of the labels."""
     texts, classes = label_texts(labels)

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from headway.data.feed import Feed, RowFeed
+from headway.data.id_rows import IdRows
 from headway.data.label_typing import merging, said
 from headway.data.labels import Labelled, check_labels, label_counts, labelled, leaks
 from headway.data.split import split_indices
@@ -90,12 +91,15 @@ class ClassificationRecipe(Recipe):
         vocabulary = base_vocabulary(given, train_texts)
         self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train_texts, self.options)
         train, validation = (
-            [ids or [0] for ids in self.tokenizer.encode_batch(part, special=True)] for part in (train_texts, texts)
+            IdRows(ids or [0] for ids in self.tokenizer.encode_each(part, special=True))
+            for part in (train_texts, texts)
         )
         self.longest = self.options.length or usual_longest([len(ids) for ids in train], LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, checked_length(self.options, self.base))
-        self.train, self.validation = (shortened(part, self.longest, self.tokenizer) for part in (train, validation))
+        self.train, self.validation = (
+            IdRows(each_shortened(part, self.longest, self.tokenizer)) for part in (train, validation)
+        )
         warnings += cut_warning(train, self.longest)
         counts = Counter(rows.labels)
         whence = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
@@ -115,7 +119,8 @@ class ClassificationRecipe(Recipe):
         self._few_texts = [*train_texts, *texts] if few else []
         self._each: dict[str, np.ndarray] = {}
         known = train_texts, self.train_targets, texts, self.targets, self.labels
-        self.baselines = classification_baselines(*known, self._each)
+        self.baselines, sampled = classification_baselines(*known, self._each)
+        warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
         lengths = [len(ids) for ids in self.train]
@@ -266,8 +271,13 @@ def _check_base(base: Base, options: TrainOptions) -> None:
 
 def shortened(rows: Sequence[list[int]], longest: int, tokenizer: Tokenizer) -> list[list[int]]:
     """Ids of at most ``longest`` tokens; what ends a text ([SEP]) stays its end."""
+    return list(each_shortened(rows, longest, tokenizer))
+
+
+def each_shortened(rows: Iterable[list[int]], longest: int, tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """The same, one after the other."""
     ends = tokenizer.special_ids
-    return [ids if len(ids) <= longest else _cut(ids, longest, ends) for ids in rows]
+    return (ids if len(ids) <= longest else _cut(ids, longest, ends) for ids in rows)
 
 
 def _cut(ids: list[int], longest: int, ends: frozenset[int]) -> list[int]:
