@@ -14,6 +14,7 @@ import pytest
 import headway
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
+from headway.tasks.classification import Classification
 from headway.tasks.language_modeling import LanguageModeling
 from headway.training import session, trainer
 from headway.training.watch import Diverged
@@ -204,6 +205,24 @@ def test_a_time_is_kept_and_taken_up_where_it_was_left(
 def test_patience_ends_a_run_that_no_longer_improves(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
     found = train(rows, tmp_path, tiny, steps=2000, learning_rate=1e-9, evaluations=1000, patience=3)
     assert found["steps"] < 100
+
+
+def test_a_classifier_from_scratch_ends_after_passes_that_bring_nothing(
+    rows: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    worse = count(1)
+    honest = Classification.cost
+    monkeypatch.setattr(Classification, "cost", lambda task, metrics: honest(task, metrics) + next(worse))
+    by_time = {**tiny, "steps": None, "time": "10m", "evaluations": 40}
+    train(rows, tmp_path / "free", by_time)
+    lines = [line for line in lines_of(tmp_path / "free") if line["event"] == "evaluation"]
+    assert [line["best"] for line in lines] == [True] + [False] * (len(lines) - 1)
+    steps = [line["step"] for line in lines]
+    each = steps[0] / 0.5  # steps of a pass: 40 evaluations in 20 passes
+    assert (steps[-1] - steps[0]) / each == pytest.approx(4, abs=0.6), "4 passes after the best, and not 20"
+    train(rows, tmp_path / "asked", {**by_time, "epochs": 7})
+    plan = json.loads((tmp_path / "asked" / "headway.json").read_text(encoding="utf-8"))["plan"]
+    assert plan["epochs"] == 7 and plan["patience_passes"] == 0
 
 
 def spoiled(monkeypatch: pytest.MonkeyPatch, calls: range, training: bool) -> None:

@@ -97,7 +97,7 @@ class TrainOptions:
     frozen: bool = option(False, "fit only a linear classifier on the model's vectors, with --from")
     contrastive: bool = option(False, "bring the vectors into order by pairs of rows, then as --frozen")
     average: float | None = option(None, "decay of the running average of the weights, such as 0.999; 0 for none")
-    patience: int = option(0, "stop after this many evaluations without improvement, 0 for never")
+    patience: int = option(0, "stop after this many evaluations without improvement; 0: as the task does")
     evaluations: int | None = option(None, "how often to evaluate in the course of the run")
     snapshots: bool = option(False, "keep the model of each evaluation, in snapshots/")
     on_spike: str = option("report", "what to do with a step whose loss stands out", ("report", "skip"))

@@ -1,4 +1,4 @@
-"""What of a plan is measured on this machine: the precision, and how many evaluations fit into the time."""
+"""What of a plan is measured on this machine: precision, threads, pace, and how many evaluations fit into the time."""
 
 import math
 import time
@@ -12,7 +12,8 @@ from headway.data.windows import Position
 from headway.tasks.task import Task
 from headway.training.plan import Decision, Plan
 from headway.training.precision import faster_precision
-from headway.training.shares import share_count
+from headway.training.probe import gradient_seconds
+from headway.training.shares import most_shares, share_count
 
 LONGEST_EVALUATION = 0.08
 """One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
@@ -20,19 +21,34 @@ SAVED_IN_A_SECOND = 3e8
 """Bytes of weights that are written and flushed to disk, by a modest estimate."""
 EVALUATION_SHARE = 0.05
 """Evaluations may take this share of the time."""
+PROBE_SHARE = 0.02
+"""Timing the first batches may take this share of the time, and what was begun then."""
+STEP_OVER_GRADIENT = 1.15
+"""What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
+
+Settle = Callable[[Plan, float], Plan]
+"""A plan made final by how many tokens a second training goes through."""
 
 
 def measured(
-    plan: Plan, model: nn.Module, feed: Feed, task: Task, sample: Callable[[], str] | None, limit: float | None
+    plan: Plan,
+    model: nn.Module,
+    feed: Feed,
+    task: Task,
+    sample: Callable[[], str] | None,
+    limit: float | None,
+    settle: Settle | None = None,
 ) -> Plan:
-    """The plan with what is measured here: the precision, and how many evaluations fit into the time."""
+    """The plan with what is measured here: precision, shares, what ``settle`` decides, and the evaluations."""
     decisions = list(plan.decisions)
     if plan.precision == "auto":
         precision, rates = faster_precision(plan.config.d_model, next(model.parameters()).device)
         plan = replace(plan, precision=precision)
         why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
-    plan = replace(plan, shares=share_count(model, task, feed.next(Position())[0].places))
+    plan = replace(plan, decisions=decisions)
+    plan = _timed(plan, model, feed, task, limit, settle)
+    decisions = list(plan.decisions)
     cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, None)
     shown = 0.0 if limit is None else _seconds_of(sample)
     if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
@@ -49,6 +65,30 @@ def measured(
     elif plan.evaluations == 0:
         plan = replace(plan, evaluations=10)
     return replace(plan, decisions=decisions)
+
+
+def _timed(plan: Plan, model: nn.Module, feed: Feed, task: Task, limit: float | None, settle: Settle | None) -> Plan:
+    """The plan with the faster number of shares, and settled.
+
+    A run by ``--steps`` is not timed: two runs of one command must be the same.  What is decided is recorded, so a run
+    that is continued does not time it again.
+    """
+    places = feed.next(Position())[0].places
+    usual, most = share_count(model, task, places), most_shares(model, task, places)
+    if limit is None or (most == 1 and settle is None):
+        return replace(plan, shares=usual)
+    times = gradient_seconds(model, task, feed, plan, sorted({1, most}), PROBE_SHARE * limit)
+    if not times:
+        return replace(plan, shares=usual)
+    best = min(times, key=lambda count: times[count][0])
+    decisions = list(plan.decisions)
+    if len(times) > 1:
+        value = "each with some rows of a batch" if best > 1 else "together in each operation"
+        why = ", ".join(f"{seconds:.3g} s {'together' if n == 1 else 'apart'}" for n, (seconds, _) in times.items())
+        decisions.append(asdict(Decision("threads", value, f"seconds for a gradient: {why}", "--threads")))
+    plan = replace(plan, shares=best, decisions=decisions)
+    seconds, places_each = times[best]
+    return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
 def evaluation_seconds(model: nn.Module, feed: Feed, task: Task, sample: Callable[[], str] | None) -> float:

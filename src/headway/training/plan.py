@@ -49,6 +49,8 @@ class Plan:
     """how many of the evaluations show a sample; 0 for all"""
     epochs: int | None = None
     """passes over the data after which the run ends, if its time or steps have not ended it"""
+    patience_passes: float = 0.0
+    """the run ends after so many passes over the data without a better evaluation; 0 for never"""
     validation_every: int = 1
     """validation reads every n-th window; above 1 where all of them would take too much of the time"""
     max_examples: int | None = None

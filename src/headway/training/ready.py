@@ -30,6 +30,8 @@ from headway.training.suggestions import advice, to_change
 
 ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
+MOST_LABELS = 100
+"""Labels that are named, with their rows, before training."""
 ADAPTED = "adapted"
 """The folder of the run that learns the texts before their labels (``--adapt``)."""
 
@@ -91,7 +93,10 @@ def prepare(
         raise InputError(f"no model can be made with these options: {error}.") from None
     feed, task = recipe.feed(plan), recipe.task(plan)
     if earlier is None:
-        plan = measured(plan, model, feed, task, recipe.sampler(model), limit)
+        drawn = plan.model
+        plan = measured(plan, model, feed, task, recipe.sampler(model), limit, recipe.settling(left))
+        if plan.model != drawn:
+            model = recipe.build(plan).to(device_of(options.device))
         said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
         plan = replace(plan, decisions=said)
     return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
@@ -104,7 +109,9 @@ def say_data(data: Recipe, progress: Silent, options: TrainOptions, task: str) -
     if "merged" in facts:
         progress.say(facts["merged"])
     if "classes" in facts:
-        progress.say("labels: " + ", ".join(f"{label} {count:,}" for label, count in facts["classes"].items()))
+        named = [f"{label} {count:,}" for label, count in facts["classes"].items()]
+        more = [f"and {len(named) - MOST_LABELS:,} more"] if len(named) > MOST_LABELS else []
+        progress.say("labels: " + ", ".join(named[:MOST_LABELS] + more))
     if isinstance(tokenizer := data.reader, Tokenizer):
         change = advice(options, task, "--tokenizer, --vocab") or f" (that of {options.from_model})"
         progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens{change}")

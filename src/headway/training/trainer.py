@@ -125,7 +125,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 except Asked:
                     stopping = True  # the evaluation is begun again when the run is taken up
             state.seconds = time.monotonic() - began
-            over = not stopping and (share >= 1.0 or bool(plan.patience and state.stale >= plan.patience))
+            over = not stopping and (share >= 1.0 or _gains_nothing(job, state))
             if over or stopping or save_due:
                 checkpoint = now.saved()
                 last_save = time.monotonic()
@@ -218,6 +218,15 @@ def _share(job: Job, budget: Budget, state: State) -> float:
     if job.cycle or not job.plan.epochs:
         return share
     return max(share, min(1.0, job.feed.epochs(state.position) / job.plan.epochs))
+
+
+def _gains_nothing(job: Job, state: State) -> bool:
+    """Whether evaluations, two at least, have brought nothing for as long as the plan waits."""
+    plan = job.plan
+    if plan.patience and state.stale >= plan.patience:
+        return True
+    since = job.feed.epochs(state.position) * (1 - state.best_step / max(1, state.step))
+    return bool(plan.patience_passes) and state.stale >= 2 and since >= plan.patience_passes
 
 
 def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silent) -> None:

@@ -134,7 +134,7 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
         accumulate=min(plan.accumulate, MOST_BATCHES),
         grow_batch=min(plan.grow_batch, MOST_BATCHES),
         evaluations=size.options()["evaluations"],
-        **{"epochs": None, "patience": 0, "validation_every": 1, "log_every": 1},
+        **{"epochs": None, "patience": 0, "patience_passes": 0.0, "validation_every": 1, "log_every": 1},
     )
     material = own_data(facts, plan.length, folder) or made_up(subject, facts, plan.length, folder)
     options = _asked(facts, plan, {**material.options, **size.options()}, directory)

@@ -25,7 +25,7 @@ from headway.training.baselines import reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import decoder_plan, fine_tune_text_plan
+from headway.training.presets import decoder_plan, fine_tune_text_plan, with_text_dropout
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.sample import sampled
 from headway.training.recipes.vocabulary import base_vocabulary
@@ -68,6 +68,11 @@ class LanguageModelRecipe(Recipe):
             reference(self.options), self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.steps
         )
         return architecture(plan, self.options, "decoder")
+
+    def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
+        if self.base is not None or seconds is None or self.options.dropout is not None:
+            return None
+        return lambda plan, pace: with_text_dropout(plan, pace * seconds / max(1, self.n_tokens), pace)
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:

@@ -79,6 +79,10 @@ class Recipe(ABC):
     def plan(self, seconds: float | None) -> Plan:
         """Everything decided, for ``seconds`` of training or for the steps that were asked for."""
 
+    def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
+        """What makes a plan final by the tokens that training reads in a second; None where nothing depends on it."""
+        return None
+
     @abstractmethod
     def build(self, plan: Plan) -> nn.Module:
         """The model at the start of training, its weights drawn from the plan's seed or taken from the base."""
