@@ -311,8 +311,8 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
     given.each.append(in_order(each, order))
     if known is not None and len(known[0]) <= MOST_FITTED and set(known[1]) <= set(number):
         learnt = known[0], [number[label] for label in known[1]]
-        found, _ = classification_baselines(*learnt, texts, targets, pipe.labels, given.of_baselines)
-        given.baselines.extend(found)
+        lines, _ = classification_baselines(*learnt, texts, targets, pipe.labels, given.of_baselines)
+        given.baselines.extend(lines)
     return {**metrics, "examples": len(texts)}
 
 
