@@ -227,13 +227,13 @@ def test_a_classifier_from_scratch_ends_after_passes_that_bring_nothing(
 
 def spoiled(monkeypatch: pytest.MonkeyPatch, calls: range, training: bool) -> None:
     """Make the loss not a number at some of its computations, in training or in evaluation."""
-    honest, number = LanguageModeling.loss, count(-1)  # the longest batch is tried first
+    honest, number = LanguageModeling._predict, count(-1)  # the longest batch is tried first
 
-    def loss(task: LanguageModeling, model: Any, batch: Any) -> Any:
-        total, n = honest(task, model, batch)
-        return (total * math.nan if model.training == training and next(number) in calls else total), n
+    def predict(model: Any, batch: Any) -> Any:
+        logits, targets = honest(model, batch)
+        return (logits * math.nan if model.training == training and next(number) in calls else logits), targets
 
-    monkeypatch.setattr(LanguageModeling, "loss", loss)
+    monkeypatch.setattr(LanguageModeling, "_predict", staticmethod(predict))
 
 
 def test_a_step_that_is_not_finite_changes_nothing_and_three_in_a_row_end_the_run(
