@@ -41,8 +41,9 @@ doors: .venv/installed  ## open exports of every task and family in a new proces
 memory: .venv/installed  ## peak memory on 20 and on 400 MB of text: benchmarks/results/memory.json
 	$(BIN)/python benchmarks/memory.py
 
-fuzz: .venv/installed  ## damage model directories at random and load them, for FUZZ_SECONDS
-	$(BIN)/python tests/hostile/fuzz.py $(FUZZ_SECONDS)
+fuzz: .venv/installed  ## damage models, and runs with their caches, at random and use them, each for half of FUZZ_SECONDS
+	$(BIN)/python tests/hostile/fuzz.py $$(($(FUZZ_SECONDS) / 2))
+	$(BIN)/python tests/hostile/fuzz_runs.py $$(($(FUZZ_SECONDS) / 2))
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from headway.errors import InputError
+from headway.errors import InputError, shown
 
 _OTHER_KINDS = (
     (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` to get the file itself"),
@@ -23,6 +23,25 @@ _OTHER_KINDS = (
     *((bytes([128, protocol]), "a Python pickle", "it can run code; get the safetensors") for protocol in range(2, 6)),
 )  # fmt: skip
 """First bytes, what such a file is, what to do."""
+
+
+def check_name(name: str, what: str = "") -> str:
+    """The name of a file or a folder, as it was given.  Raises InputError for one that is empty or is no text.
+
+    An empty name would mean the working directory, with all that is in it.
+    """
+    begin = f"{what} " if what else ""
+    if not name.strip():
+        raise InputError(f"{begin}is empty; name a file or a folder (. is the working directory)".strip())
+    if "\0" in name:
+        raise InputError(f"{begin}{shown(name)}: has a NUL character, which no name of a file has")
+    try:
+        longest = max(len(part.encode("utf-8")) for part in Path(name).parts)
+    except UnicodeEncodeError:
+        raise InputError(f"{begin}{shown(name)}: is not a name in UTF-8; rename the file or the folder") from None
+    if longest > 255 or len(name.encode()) > 4095:
+        raise InputError(f"{begin}{shown(name)}: is longer than the name of a file can be, 255 bytes; name a file")
+    return name
 
 
 def inside(directory: Path, name: str) -> Path:

@@ -99,7 +99,9 @@ def test_other_families(kind: str, tmp_path: Path):
 
 
 def test_pickles_are_read_when_that_is_allowed(lm_run: Path, tmp_path: Path, in_process: Callable):
-    source = shutil.copytree(lm_run, tmp_path / "run", ignore=shutil.ignore_patterns("model.safetensors"))
+    source = shutil.copytree(
+        lm_run, tmp_path / "run", ignore=shutil.ignore_patterns("model.safetensors", "headway.json")
+    )
     torch.save(load_file(lm_run / "model.safetensors"), source / "pytorch_model.bin")
     assert in_process("export", source, "--out", tmp_path / "out")[0] == 2
     status, _, err = in_process("export", source, "--out", tmp_path / "out", "--allow-pickle")

@@ -1,9 +1,10 @@
 """Load directories one after the other, and tell what each did: examine.py JOBS, where JOBS is a JSON file.
 
-A job is {"name", "path", "how"}; how is "load" (headway.load_model), "command" (headway generate PATH x) or "pickle"
-(open_weights with pickles allowed, each tensor read).  Prints a JSON list with, for each, what was raised and said, the
-processor's seconds and those that went by ("waited"), the peak of memory in bytes above what was taken before, and what
-it did that it should not: files written outside the folder of JOBS, programs started, connections tried.
+A job is {"name", "path", "how"}; how is "load" (headway.load_model), "command" (headway generate PATH x), "tokenizer"
+(it is loaded and used on a page of text) or "pickle" (open_weights with pickles allowed, each tensor read).  Prints a
+JSON list with, for each, what was raised and said, the processor's seconds and those that went by ("waited"), the peak
+of memory in bytes above what was taken before, and what it
+did that it should not: files written outside the folder of JOBS, programs started, connections tried.
 """
 
 import contextlib
@@ -45,6 +46,7 @@ def reset() -> int:
 from headway.cli.main import main as command  # noqa: E402
 from headway.errors import InputError  # noqa: E402
 from headway.hub.weights import open_weights  # noqa: E402
+from headway.text import Tokenizer  # noqa: E402
 
 
 def watch(allowed: Path, found: list[str]) -> None:
@@ -78,6 +80,9 @@ def examine(path: str, how: str) -> tuple[str, str, str]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             if how == "command":
                 command(["generate", path, "x"])
+            elif how == "tokenizer":
+                tokenizer = Tokenizer.load(path)
+                tokenizer.decode(tokenizer.encode("It is a page of text, 12 lines long.\n" * 12))
             elif how == "pickle":
                 with open_weights(path, allow_pickle=True) as weights:
                     for name in weights:

@@ -25,6 +25,7 @@ from headway.science.promises.material import ROWS, own_data
 from headway.science.promises.replay import replay
 from headway.science.promises.samples import Subject
 from headway.science.verify import verify
+from headway.training.facts import read_facts
 from headway.training.progress import Silent
 from headway.training.shares import Shares
 
@@ -321,7 +322,7 @@ def test_a_command_is_the_command_line_in_a_process_of_its_own(tmp_path: Path):
 
 def test_data_that_are_gone_or_changed_are_made_up(runs: Callable, forked: Callable, corpus: Path, tmp_path: Path):
     run = shutil.copytree(runs("language model"), tmp_path / "run")
-    facts = json.loads((run / "headway.json").read_text())
+    facts = read_facts(run)
     facts["data"]["inputs"] = [str(shutil.copy(corpus, tmp_path / "other.txt"))]
     assert own_data(facts, 32, tmp_path) is not None
     with (tmp_path / "other.txt").open("a") as file:
@@ -364,7 +365,7 @@ def test_a_run_from_a_base_begins_from_itself(runs: Callable, forked: Callable, 
 
 def test_what_was_fitted_without_steps_is_skipped(runs: Callable, tmp_path: Path):
     run = shutil.copytree(runs("classifier"), tmp_path / "run")
-    facts = json.loads((run / "headway.json").read_text())
+    facts = read_facts(run)
     facts["plan"]["frozen"] = True
     (run / "headway.json").write_text(json.dumps(facts))
     check = resumed(run)
@@ -373,7 +374,7 @@ def test_what_was_fitted_without_steps_is_skipped(runs: Callable, tmp_path: Path
 
 def test_of_several_classifiers_that_answer_together_the_best_is_trained(runs: Callable, tmp_path: Path):
     run = shutil.copytree(runs("classifier"), tmp_path / "run")
-    facts = json.loads((run / "headway.json").read_text())
+    facts = read_facts(run)
     shutil.copytree(runs("classifier"), run / "seed-3")
     (run / "seed-3" / "headway.json").write_text(json.dumps({**facts, "options": {**facts["options"], "seed": 3}}))
     (run / "headway.json").write_text(json.dumps({**facts, "members": ["seed-3"], "best_member": "seed-3"}))

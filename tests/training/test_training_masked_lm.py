@@ -17,6 +17,7 @@ from headway.errors import InputError
 from headway.inference.embedder import Embedder
 from headway.inference.evaluation import evaluate
 from headway.inference.mask_filler import MaskFiller
+from headway.training.facts import read_facts, write_facts
 
 TOPICS = {
     "cats": ["cat", "kitten", "purr", "tail"],
@@ -96,8 +97,7 @@ def test_a_run_taken_up_again_draws_what_it_would_have_drawn(
     run = tmp_path / "parts"
     names = sorted((run / "checkpoints").iterdir(), key=lambda path: int(path.name.split("-")[1]))
     shutil.rmtree(names[-1])
-    kept = json.loads((run / "headway.json").read_text())
-    (run / "headway.json").write_text(json.dumps({**kept, "finished": False}))
+    write_facts(run, {**read_facts(run), "finished": False})
     assert in_process(*words, "--out", run)[0] == 0
     assert facts(run)["metrics"] == facts(tmp_path / "whole")["metrics"]
     assert (run / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()

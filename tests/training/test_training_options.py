@@ -50,7 +50,7 @@ def test_times_that_mean_nothing(text: str):
         ("steps", 2.5, "a whole number"),
         ("steps", True, "a whole number"),
         ("seed", None, "a whole number"),
-        ("seed", 1 << 63, "below 2"),
+        ("seed", 1 << 63, "at most 9,223,372,036,854,775,807"),
         ("balance", 1, "true or false"),
         ("clip", math.inf, "0 or more"),
     ],

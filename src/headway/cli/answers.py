@@ -8,6 +8,7 @@ from typing import Any
 
 from headway.cli.common import interruptible
 from headway.cli.output_file import OutputFile
+from headway.errors import printable
 
 BATCHES = 16
 """Batches for each thread in a piece.  With fewer, more of them are filled in part; with more, a kill loses more."""
@@ -72,7 +73,7 @@ def give_answers(
                     results += found
                 else:
                     for line in shown(start, found):
-                        print(line)
+                        print(printable(line, keep="\t\n"))
                 if stop < len(inputs) and time.monotonic() - said >= EVERY:
                     said = time.monotonic()
                     left = (said - started) / (stop - before) * (len(inputs) - stop)

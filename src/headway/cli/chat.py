@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.common import CLOSED, interruptible
-from headway.errors import InputError
+from headway.errors import InputError, printable
 
 if TYPE_CHECKING:
     from headway.inference.generator import Generator
@@ -39,7 +39,7 @@ def converse(
 
     def tell(message: str) -> None:
         if not quiet:
-            print(f"headway: {message}", file=sys.stderr, flush=True)
+            print(f"headway: {printable(message)}", file=sys.stderr, flush=True)
 
     if sys.stdin is None and not first:
         raise InputError(CLOSED)
@@ -87,7 +87,7 @@ def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:
     with contextlib.closing(pieces):  # type: ignore[type-var]
         for piece in pieces:
             if not silent:
-                stream.write(piece)
+                stream.write(printable(piece, keep="\t\n") if stream.isatty() else piece)
                 stream.flush()
     if not silent:
         stream.write("\n")

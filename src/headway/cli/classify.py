@@ -12,7 +12,7 @@ from headway.cli.answers import asked_for, give_answers, piece_size
 from headway.cli.common import emit, output_options, rows_of, text_options, threads_option
 from headway.cli.output_file import OutputFile
 from headway.cli.results import Beside, as_bytes, as_csv, as_jsonl, check_output
-from headway.errors import InputError
+from headway.errors import InputError, field
 
 
 @click.command(short_help="Name the label of a text or a picture, or of all in a file or folder.")
@@ -69,7 +69,7 @@ def command(
             output=output,
             written=table.written,
             shown=lambda start, found: [
-                f"{one['label']}\t{one['score']:.3f}\t{each}"
+                f"{field(one['label'])}\t{one['score']:.3f}\t{field(each)}"
                 for each, one in zip(inputs[start : start + len(found)], found, strict=True)
             ],
             **given,

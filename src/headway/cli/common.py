@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from headway.errors import InputError
+from headway.errors import InputError, printable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
 """What a file of texts is called."""
@@ -42,7 +42,7 @@ def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     def chosen(_context: click.Context, _option: click.Parameter, count: int | None) -> None:
         set_threads(count)
 
-    kind = click.IntRange(min=1)
+    kind = click.IntRange(1, 1024)
     return click.option("--threads", type=kind, callback=chosen, expose_value=False, help="Processor threads.")(
         function
     )
@@ -63,7 +63,7 @@ def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
         print(json.dumps(_finite(result), ensure_ascii=not unicode, allow_nan=False))
     else:
         for line in lines:
-            print(line)
+            print(printable(line, keep="\t\n"))
 
 
 def _finite(value: Any) -> Any:
@@ -73,6 +73,12 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def show(text: str) -> None:
+    """Write what a model says, as it comes: to a file or a pipe as it is, to a terminal without what commands it."""
+    sys.stdout.write(printable(text, keep="\t\n") if sys.stdout.isatty() else text)
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager
@@ -190,10 +196,7 @@ def _trained_column(run: str, table: Any) -> str:
     Raises InputError when none or several could be it.
     """
     from headway.data.detect import find_text
+    from headway.training.facts import read_facts
 
-    try:
-        facts = json.loads((Path(run) / "headway.json").read_text(encoding="utf-8"))
-        trained = facts["data"]["text_column"]
-    except (OSError, ValueError, KeyError):
-        trained = None
+    trained = (read_facts(Path(run)) or {}).get("data", {}).get("text_column")
     return trained if trained in table.columns else find_text(table)

@@ -11,6 +11,8 @@ from headway.cli.common import emit, interruptible, output_options, set_threads
 from headway.cli.train import default_out
 from headway.errors import InputError, RunFailed
 
+FEW = click.IntRange(1, 1000)
+
 
 @click.command(short_help="Train several kinds of model on your file, side by side.")
 @click.argument("inputs", nargs=-1)
@@ -19,8 +21,8 @@ from headway.errors import InputError, RunFailed
 @click.option("--recall", is_flag=True, help="Compare how far back they remember, on a text made for it.")
 @click.option("--match", help="What is equal for all: time, parameters or tokens.  [default: time; with --vary tokens]")
 @click.option("--time", "limit", default="5m", show_default=True, help="Time of each model, trials and seeds included.")
-@click.option("--trials", default=1, show_default=True, help="Learning rates that each model may try.")
-@click.option("--seeds", default=1, show_default=True, help="Seeds that each model is trained with.")
+@click.option("--trials", type=FEW, default=1, show_default=True, help="Learning rates that each model may try.")
+@click.option("--seeds", type=FEW, default=1, show_default=True, help="Seeds that each model is trained with.")
 @click.option("--validation", multiple=True, help="File to validate on; else a part is held out.")
 @click.option("--test", help="File that the finished models are measured on, once; nothing is chosen by it.")
 @click.option("--out", help="Where the comparison is kept.  [default: runs/ and the input's name]")
@@ -31,7 +33,7 @@ from headway.errors import InputError, RunFailed
 @click.option("--merge-labels", help="Join labels that differ only in typing: all, or a file of pairs.")
 @click.option("--tokenizer", help="How text is cut into tokens; that of a pretrained MODEL is its own.")
 @click.option("--length", type=int, help="Longest sequence in tokens.")
-@click.option("--threads", type=click.IntRange(min=1), help="Processor threads of every training and measurement.")
+@click.option("--threads", type=click.IntRange(1, 1024), help="Processor threads of every training and measurement.")
 @output_options
 def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Train several models on INPUTS with the same split, tokenizer, budget, trials and seeds, and compare them.

@@ -298,7 +298,7 @@ def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
 @click.command(short_help="Train small models on text that Python carries, and show what they learn.")
 @click.option("--time", default="4m", show_default=True, help="Time for the whole demo, such as 90s or 4m.")
 @click.option("--out", default="runs/demo", show_default=True, help="Where its texts and models are kept.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="All randomness follows from it.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="All randomness follows from it.")
 @output_options
 def command(time: str, out: str, seed: int, as_json: bool, quiet: bool) -> None:
     """Train small Transformers on text that every Python carries, and show what they learn.

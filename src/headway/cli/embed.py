@@ -13,7 +13,7 @@ from headway.cli.answers import asked_for, give_answers, piece_size
 from headway.cli.common import emit, output_options, text_options, texts_of, threads_option
 from headway.cli.output_file import OutputFile
 from headway.cli.results import as_bytes, as_csv, as_jsonl, check_output, write_output
-from headway.errors import InputError
+from headway.errors import InputError, field
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,7 +104,8 @@ def _compared(
         ranked = pipe.nearest(nearest, texts, k, vectors=vectors)
         if to is not None:
             write_output(to, _ranking(ranked, to))
-        emit({}, False, [f"{one['score']:.3f}\t{one['text']}" for one in ranked] if to is None and not as_json else [])
+        lines = [f"{one['score']:.3f}\t{field(one['text'])}" for one in ranked]
+        emit({}, False, lines if to is None and not as_json else [])
         return ranked
     cosines = pipe.similarity(vectors)
     if to is not None:

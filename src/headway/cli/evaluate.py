@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from headway.cli.common import emit, output_options, threads_option
+from headway.errors import field
 
 MORE = ("bleu_lowercase", "signatures")
 """What is reported of a translator alone."""
@@ -43,7 +44,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
     verdict = found["verdict"]
     own = interval(verdict.get("interval"))
-    lines = [f"{found['on']}: {found['examples']:,} examples", ", ".join(numbers)]
+    lines = [f"{field(found['on'])}: {found['examples']:,} examples", ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:
@@ -51,7 +52,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     lines += [f"  {name}: {signature}" for name, signature in found.get("signatures", {}).items()]
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(
-            f"  {label}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "
+            f"  {field(label)}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "
             f"F1 {entry['f1']:.3f}, {entry['support']:,} rows"
         )
     return lines

@@ -11,7 +11,7 @@ from headway.cli.answers import asked_for, give_answers, piece_size
 from headway.cli.common import emit, output_options, place_of, several_texts, text_options, texts_of, threads_option
 from headway.cli.output_file import OutputFile
 from headway.cli.results import as_bytes, as_csv, as_jsonl, check_output
-from headway.errors import InputError, shown
+from headway.errors import InputError, field, shown
 
 
 @click.command(short_help="Fill in what a text leaves open.")
@@ -105,14 +105,9 @@ def _lines(texts: Sequence[str], places: list[list[list[dict[str, Any]]]], sever
             yield ""
         for number, place in enumerate(answers, start=1):
             if several:
-                yield f"{text}  (place {number} of {len(answers)})" if len(answers) > 1 else text
+                yield f"{field(text)}  (place {number} of {len(answers)})" if len(answers) > 1 else field(text)
             for answer in place:
-                yield f"{answer['score']:.3f}\t{_printable(answer['token'])}"
-
-
-def _printable(token: str) -> str:
-    """A token on one line; line breaks and tabs as Python writes them."""
-    return token if token.isprintable() else repr(token)
+                yield f"{answer['score']:.3f}\t{field(answer['token'])}"
 
 
 def _written(texts: Sequence[str], results: Sequence[Any], to: str) -> bytes:

@@ -1,12 +1,11 @@
 """``headway generate``: continue a text."""
 
-import sys
 import time
 from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options, standard_input, threads_option
+from headway.cli.common import emit, output_options, show, standard_input, threads_option
 from headway.errors import InputError
 
 
@@ -64,9 +63,7 @@ def command(
         emit({"task": pipe.task, "seconds": seconds, "results": [continuation]}, True, [])
         return
     pieces = pipe.stream(text, **options)  # raises what is wrong before anything is shown
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    show(text)
     for piece in pieces:
-        sys.stdout.write(piece)
-        sys.stdout.flush()
-    sys.stdout.write("\n")
+        show(piece)
+    show("\n")

@@ -48,6 +48,25 @@ VERBS = {
 }
 
 
+NAMES_OF_FILES = {"inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points"}
+"""What the arguments and options are called that name a file, a folder or a model."""
+
+
+class FileName(click.ParamType):
+    """The name of a file, a folder or a model: not empty, and a text that can be printed and kept in JSON."""
+
+    name = "text"
+
+    def __init__(self, kind: click.ParamType):
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from headway.regular_file import check_name
+
+        what = "" if param is None else param.opts[0] if isinstance(param, click.Option) else param.opts[0].upper()
+        return self.kind.convert(check_name(value, what) if isinstance(value, str) else value, param, ctx)
+
+
 class Verbs(click.Group):
     """The verbs; a verb's module is imported when it is asked for, so that help does not wait for torch."""
 
@@ -57,7 +76,11 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        return import_module(f"headway.cli.{cmd_name}").command
+        command: click.Command = import_module(f"headway.cli.{cmd_name}").command
+        for parameter in command.params:
+            if parameter.name in NAMES_OF_FILES:
+                parameter.type = FileName(parameter.type)
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The verb's command; an unknown verb is answered with the one that was probably meant."""
@@ -152,5 +175,7 @@ def _warn(message: object, *place: Any, **more: Any) -> None:
 
 def _say(text: object, status: int = 0) -> int:
     """A line on standard error."""
-    print(f"headway: {text}", file=sys.stderr)
+    from headway.errors import printable
+
+    print(f"headway: {printable(text)}", file=sys.stderr)
     return status

@@ -17,6 +17,7 @@ from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.data.detect import IMAGES
 from headway.errors import InputError, RunFailed
 from headway.quantities import metric
+from headway.regular_file import check_name
 from headway.training.config import TrainOptions, flag
 
 
@@ -56,6 +57,9 @@ def _train(
         meant = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
         raise InputError(f"unknown options: {', '.join(unknown)}; {meant}")
     chosen = TrainOptions(**options)
+    held_out = [validation] if isinstance(validation, str | Path) else list(validation)
+    for name in (*inputs, *held_out, *([] if out is None else [out])):
+        check_name(str(name), "a name among the inputs and outputs")
     from headway.science.seeds import run_seeds
     from headway.training.memory import out_of_memory
     from headway.training.progress import Silent, shown_to
@@ -64,7 +68,6 @@ def _train(
     from headway.training.trainer import Interrupted
 
     place = Path(out) if out is not None else default_out(inputs)
-    held_out = [validation] if isinstance(validation, str | Path) else list(validation)
     progress = shown_to(quiet) if is_first() else Silent()
     try:
         given: dict[str, Any] = {"out": place, "validation": held_out, "progress": progress, "command": command_line}

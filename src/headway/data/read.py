@@ -19,6 +19,7 @@ from headway.data.parquet import open_parquet
 from headway.data.rows import BadRows, OpenTable, check_policy
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.regular_file import check_name
 
 
 def read(
@@ -82,7 +83,7 @@ def input_paths(inputs: Sequence[str | Path]) -> list[Path]:
         raise InputError("no input given; name a file or a folder.")
     found: list[Path] = []
     for given in inputs:
-        path = Path(given)
+        path = Path(check_name(str(given), "an input"))
         check_path(path)
         if not path.is_dir():
             if path.stat().st_size == 0:

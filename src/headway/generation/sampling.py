@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.errors import OptionError
+from headway.errors import OptionError, shown
 
 SMALLEST = math.ulp(0.0)
 """The least number above 0."""
+COLDEST = 1e-6
+"""Below it, logits that are divided by a temperature leave what float32 can hold."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,12 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        check_number("temperature", self.temperature, 0, 100, "from 0 to 100")
+        least, words = 0 if self.temperature == 0 else COLDEST, f"0 for the likeliest token, or from {COLDEST:g} to 100"
+        check_number("temperature", self.temperature, least, 100, words)
         check_number("top_k", self.top_k, 0, 1 << 31, "a whole number, 0 or more", whole=True)
         check_number("top_p", self.top_p, SMALLEST, 1, "above 0 and at most 1")
         check_number("min_p", self.min_p, 0, 1, "from 0 to 1")
-        check_number("repetition_penalty", self.repetition_penalty, SMALLEST, 100, "above 0, at most 100")
+        check_number("repetition_penalty", self.repetition_penalty, 0.01, 100, "from 0.01 to 100")
 
 
 def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list[torch.Generator | None]) -> Tensor:
@@ -79,4 +82,4 @@ def check_number(name: str, value: object, least: float, most: float, words: str
     """Raise OptionError unless ``value`` is a number from ``least`` to ``most``."""
     kinds = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-        raise OptionError(name, f"is {value!r}; it must be {words}.")
+        raise OptionError(name, f"is {shown(value)}; it must be {words}.")

@@ -1,6 +1,5 @@
 """Measure a saved model again, on the data it held out or on any other."""
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,9 @@ from headway.inference.translator import Translator
 from headway.tasks.comparison import judged
 from headway.tasks.task import METRICS
 from headway.training.config import TrainOptions
+from headway.training.facts import FILE as FACTS
+from headway.training.facts import read_facts
+from headway.training.log import LOG
 from headway.training.prepare import are_aligned, read_input, without_columns
 
 SAME = 1e-4
@@ -38,7 +40,10 @@ def evaluate(
     measure on.
     """
     pipe = load(run)
-    facts = _facts(Path(run))
+    facts = read_facts(Path(run)) or {}
+    if not facts and (Path(run) / LOG).is_file():
+        said = f"{run}: {FACTS} is missing, so what the run was trained on is not known: the whole file is measured"
+        warnings.warn(said, stacklevel=2)
     files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
     if not files:
         raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
@@ -94,10 +99,3 @@ def _are_shards(files: Sequence[str | Path]) -> bool:
     """Whether these are files that ``--stream`` reads."""
     here = [file for file in files if dataset_id(file) is None]
     return not here or all(kind(path) == "parquet" for path in input_paths(here))
-
-
-def _facts(run: Path) -> dict[str, Any]:
-    try:
-        return json.loads((run / "headway.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}

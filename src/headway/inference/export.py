@@ -25,6 +25,7 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.storage import flush, write_json
 from headway.strict_json import read_object
 from headway.text.tokenizer import Tokenizer
+from headway.training.facts import check_files, read_facts
 from headway.training.run_directory import best_member
 
 RECORD = "headway_export.json"
@@ -57,6 +58,7 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
     place = Path(out)
     directory = locate(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
+    check_files(directory, read_facts(directory))
     model = load_model(directory, allow_pickle=allow_pickle)
     if isinstance(config := model_config(model), BaselineConfig):
         raise InputError(f"{source}: is a baseline ({config.kind}), which no other program reads.")

@@ -1,6 +1,6 @@
 """Load what was saved, as the pipeline of its task."""
 
-import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from headway.inference.translator import Translator
 from headway.models.ensemble import Ensemble
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, TokenHead
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.regular_file import check_name
 from headway.text.tokenizer import Tokenizer
+from headway.training.facts import check_files, read_facts
 
 Pipeline = Generator | Classifier | MaskFiller | Embedder | Translator | ImageClassifier
 
@@ -34,12 +36,14 @@ def load(path: str | Path) -> Pipeline:
     wait forever, so it raises RuntimeError.  Make processes with ``multiprocessing.get_context("spawn")`` and load in
     each, or fork first, or call ``torch.set_num_threads(1)`` in the child.
     """
+    check_name(str(path), "the model's directory:")
     check_threads()
     directory = locate(path).path
     if not directory.is_dir():
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
     if not (directory / "config.json").exists():
         raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
+    check_files(directory, read_facts(directory))
     return pipeline_of(load_model(directory), directory)
 
 
@@ -48,6 +52,7 @@ def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline
 
     ``alone`` leaves out the other members of a run with several seeds.  Raises InputError as ``load`` does.
     """
+    facts = read_facts(directory) or {}
     if getattr(model, "patches", None) is not None:
         return _image_classifier(model, directory)
     if isinstance(model, EncoderDecoder) and isinstance(model.head, TokenHead):
@@ -55,15 +60,14 @@ def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline
         return Translator(model, words, target_rules(directory, model.config.vocab_size))
     tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
     if isinstance(model, Decoder) and isinstance(model.head, TokenHead):
-        ours = directory / "headway.json"
-        if ours.exists() and read_json(ours).get("task") == Translator.task:  # sources with their targets behind them
+        if facts.get("task") == Translator.task:  # sources with their targets behind them
             end = tokenizer.end_of_text
             return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
         return Generator(model, tokenizer)
     if isinstance(model, Encoder | Decoder) and isinstance(model.head, ClassificationHead):
         _check_one_label(directory)
         labels = _labels(directory, model.head.out.out_features)
-        members = [] if alone else _members(directory)
+        members = [] if alone else _members(directory, facts)
         return Classifier(Ensemble([load_model(path) for path in members]) if members else model, tokenizer, labels)
     if isinstance(model, Encoder) and isinstance(model.head, MaskedTokenHead):
         return MaskFiller(model, tokenizer)
@@ -100,12 +104,11 @@ def _check_one_label(directory: Path) -> None:
         )
 
 
-def _members(directory: Path) -> list[Path]:
+def _members(directory: Path, facts: Mapping[str, Any]) -> list[Path]:
     """The runs with other seeds whose answers are averaged (``train --seeds``), if this is a run of that kind."""
-    path = directory / "headway.json"
-    names = read_json(path).get("members", []) if path.exists() else []
-    if not isinstance(names, list) or not all(re.fullmatch(r"seed-\d+", str(name)) for name in names):
-        raise InputError(f"{path}: members: found {str(names)[:80]}, expected names such as seed-0.")
+    names = facts.get("members", [])
+    for name in names:
+        check_files(directory / name, read_facts(directory / name))
     return [directory / name for name in names]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.reports.wording import mapping, number
+from headway.strict_json import read_text
 from headway.training.cleaning import Sizes, sizes
 from headway.training.log import read_log
 
@@ -97,9 +98,12 @@ def read_record(run: Path) -> Record:
     info: Any = {}
     if info_path.is_file():
         try:
-            info = json.loads(info_path.read_bytes())
-        except ValueError as error:
-            raise InputError(f"{info_path}: not valid JSON ({error}); expected the file that training wrote") from error
+            info = json.loads(read_text(info_path, advice="expected the file that training wrote"))
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:
+            said = error if isinstance(error, ValueError) else "nested too deeply"
+            raise InputError(f"{info_path}: not valid JSON ({said}); expected the file that training wrote") from None
         if not isinstance(info, dict):
             raise InputError(f"{info_path}: found a JSON {type(info).__name__}; expected an object")
     by_step: dict[str, dict[float, dict[str, Any]]] = {"step": {}, "evaluation": {}, "sample": {}}

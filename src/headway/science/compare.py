@@ -37,6 +37,7 @@ from headway.science.speeds import speeds, token_seconds
 from headway.storage import write_json, write_whole
 from headway.tasks.bleu import MISSING, bleu_scores
 from headway.training.config import TrainOptions, check_for_task, flag, seconds
+from headway.training.facts import read_facts
 from headway.training.prepare import COLUMNS, read_input
 from headway.training.progress import Silent, duration
 from headway.training.session import validation_input
@@ -185,7 +186,7 @@ def _row(
         for path in contest.validation:
             words += ["--validation", path]
         peak = trained(words, place / name, say)
-        facts = json.loads((place / name / "headway.json").read_text(encoding="utf-8"))
+        facts = read_facts(place / name) or {}
         kept = place / f"{name}.memory"
         if not kept.exists():  # of the command that trained it; one that finds it complete needs less
             kept.write_text("" if peak is None else f"{peak:.0f}")
@@ -244,7 +245,7 @@ def _time(rows: list[dict[str, Any]], out: Path, texts: list[str]) -> None:
         row |= found
     models = [getattr(pipe.model, "members", [pipe.model])[0] for pipe in pipes]
     stacked = [number for number, model in enumerate(models) if hasattr(model, "stack")]
-    plans = [json.loads((out / there[number]["run"] / "headway.json").read_text())["plan"] for number in stacked]
+    plans = [(read_facts(out / there[number]["run"]) or {})["plan"] for number in stacked]
     stacks, reaches = [models[number].stack for number in stacked], [_reach(models[number]) for number in stacked]
     for number, lengths in zip(stacked, token_seconds(stacks, plans, reaches), strict=True):
         there[number]["lengths"] = lengths
@@ -253,7 +254,7 @@ def _time(rows: list[dict[str, Any]], out: Path, texts: list[str]) -> None:
 def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:
     """What a language model does at lengths that it was not trained at, and how far back it remembers."""
     pipe: Any = load(run)
-    facts = json.loads((run / "headway.json").read_text(encoding="utf-8"))
+    facts = read_facts(run) or {}
     tokens = held_out_tokens(source, held_out if isinstance(held_out, Corpus) else None, pipe.tokenizer)
     reach = _reach(pipe.model)
     found = {"longer": loss_by_length(pipe.model, tokens, facts["plan"]["length"], reach)}

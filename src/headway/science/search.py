@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.errors import InputError
+from headway.errors import InputError, shown
 from headway.science.search_space import Space, plain_space, read_space, search_space
 from headway.text.tokenizer import Tokenizer
 from headway.training.config import TrainOptions, flag, seconds
@@ -66,10 +66,14 @@ class Search:
         return None if self.pinned["time"] is None else seconds(self.pinned["time"])
 
 
+MOST_TRIALS = 10_000
+
+
 def check_options(options: TrainOptions, trials: int) -> None:
     """Raise InputError for what no search can be made with."""
-    if trials < 2:
-        raise InputError(f"--trials is {trials}; it must be 2 or more: the first is the preset.")
+    if not 2 <= trials <= MOST_TRIALS:
+        bounds = f"2 or more, at most {MOST_TRIALS:,}: the first is the preset"
+        raise InputError(f"--trials is {shown(trials)}; it must be {bounds}.")
     for name in options.given(list(NOT_SEARCHED)):
         raise InputError(f"--{flag(name)} is not for tune: {NOT_SEARCHED[name]}.")
 

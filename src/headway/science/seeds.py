@@ -1,6 +1,5 @@
 """The same run with several seeds: mean and spread of what it reaches, and one model that averages their answers."""
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +9,9 @@ from typing import Any
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
 from headway.science.copies import copy_run
-from headway.storage import write_json
 from headway.training.config import DEFAULT_TIME, TrainOptions, flag, seconds
 from headway.training.continuing import BOUNDS
+from headway.training.facts import read_facts, write_facts
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
 from headway.training.resume import changes, check_same_data, fingerprints, recorded
@@ -68,7 +67,7 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     best = min(members, key=lambda member: member.facts["metrics"]["val_loss"])
     copy_run(best.path, run.path)
     each = {key: [member.facts["metrics"][key] for member in members] for key in COMPARED}
-    facts: dict[str, Any] = json.loads((best.path / "headway.json").read_text(encoding="utf-8"))
+    facts: dict[str, Any] = read_facts(best.path) or {}
     facts |= {"members": names, "best_member": best.path.name, "options": recorded(options)}
     facts["seeds"] = {
         key: {"mean": statistics.fmean(values), "spread": max(values) - min(values), "values": values}
@@ -76,7 +75,7 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     }
     for key in ("steps", "tokens", "seconds", "training_seconds"):
         facts[key] = sum(member.facts[key] for member in members)
-    write_json(run.path / "headway.json", facts)
+    write_facts(run.path, facts)
     run.facts = facts
     together = evaluate(run.path)
     named = ("task", "on", "examples", "verdict")

@@ -9,7 +9,6 @@ others, and the median rule (Golovin et al. 2017) gives up those that are behind
 keeps its best weights by.  The best one's model is copied to ``out``, as it is: nothing is trained again.
 """
 
-import json
 import math
 import os
 import shutil
@@ -26,6 +25,7 @@ from headway.science.trials import Attempt, Trial, Trials, check_installed
 from headway.tasks.intervals import of_shares
 from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.config import TrainOptions, check_for_task, seconds
+from headway.training.facts import read_facts
 from headway.training.memory import out_of_memory
 from headway.training.prepare import read_input
 from headway.training.progress import Silent, duration
@@ -283,7 +283,7 @@ class _Tuning:
             else:
                 old.unlink(missing_ok=True)
         self.copied = names
-        facts = json.loads((place / "headway.json").read_text(encoding="utf-8"))
+        facts = read_facts(place) or {}
         tuning = {
             **{"trial": best.number, "value": best.value, "measure": self.search.measure, "options": best.options},
             **{"held_out": self.search.held_out, "trials": len(self.record.settled()), "planned": self.planned},

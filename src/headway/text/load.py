@@ -12,8 +12,10 @@ from headway.text.backend import Backend, RustBackend
 from headway.text.bert import load_bert
 from headway.text.byte_level import load_byte_level
 from headway.text.files import MAX_BYTES, SAVE_AGAIN, check_tokenizer, read_object
+from headway.text.growth import check_growth
 from headway.text.guard import guarded
 from headway.text.llama import load_llama
+from headway.text.patterns import check_patterns
 from headway.text.special import find_names, read_config
 from headway.text.t5 import load_t5
 from headway.text.translation import load_m2m100, load_marian
@@ -96,7 +98,9 @@ def _read(
 def _load_json(path: Path, rows: int | None) -> tokenizers.Tokenizer:
     spec, text = read_object(path)
     check_tokenizer(spec, path, rows)
+    check_growth(spec, path)
     backend = guarded(lambda: tokenizers.Tokenizer.from_str(text), f"{path}: cannot be loaded")
+    check_patterns(backend, spec, path)
     for row in spec.get("added_tokens") or []:
         if backend.token_to_id(row["content"]) != row["id"]:
             raise InputError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.text.files import MAX_IDS
+from headway.text.growth import check_charsmap
 from headway.text.reading import read_bytes
 from headway.text.wire import BYTES, FIXED32, VARINT, fields, float32
 
@@ -80,6 +81,7 @@ def read_model(path: Path) -> SentencePieceModel:
     if model_type not in (UNIGRAM, BPE):
         raise InputError(f"{path}: model_type: found {_TYPES.get(model_type, model_type)}, expected unigram or bpe")
     found |= {name: bool(found[name]) for name in found if name not in ("type", "charsmap")}
+    check_charsmap(found.get("charsmap", b""), f"{path}: normalizer_spec.precompiled_charsmap")
     unknown = _check_pieces(pieces, bool(found.get("byte_fallback")), path)
     return SentencePieceModel(path, tuple(pieces), unknown=unknown, data=data, **found)
 

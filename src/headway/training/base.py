@@ -20,6 +20,7 @@ from headway.models.lora import add_lora
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.models.vocabulary import train_new_rows
 from headway.text.tokenizer import Tokenizer
+from headway.training.facts import check_files, read_facts
 from headway.training.plan import Plan
 
 
@@ -79,6 +80,7 @@ def load_base(place: str, *, images: bool = False) -> Base:
     if not path.is_dir():
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
         raise InputError(f"--from {place}: {what}.")
+    check_files(path, read_facts(path))
     model = load_model(path)
     if not images:
         check_reads_text(model, path)

@@ -1,6 +1,5 @@
 """What a user may ask of a training run.  Each field is an option of ``headway train``; its text is its help."""
 
-import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
@@ -8,7 +7,8 @@ from typing import Any
 
 from headway.data.detect import IMAGES, TASKS
 from headway.data.pictures import AUGMENT
-from headway.errors import InputError
+from headway.errors import InputError, shown
+from headway.regular_file import check_name
 
 MODELS = {
     "transformer": ("language_modeling", "classification", "translation"),
@@ -20,6 +20,21 @@ MODELS = {
 """The kinds of model, with the tasks that each can be trained for."""
 DEFAULT_TIME = "5m"
 """For a run that is given neither a time nor steps."""
+
+RANGES: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("steps", "more_steps", "log_every"), (1, 10**9)),
+    **dict.fromkeys(("epochs", "evaluations"), (1, 10**6)),
+    **{"match_parameters": (1, 10**12), "vocab": (1, 2**22), "extend_vocab": (1, 2**20), "lora": (1, 2**14)},
+    **dict.fromkeys(("image_size", "patch_size"), (1, 2**14)),
+    **{"length": (1, 2**24), "d_model": (1, 2**17), "layers": (1, 2**12), "heads": (1, 2**12)},
+    **{"batch_tokens": (1, 2**31), "batch_size": (1, 2**24), "accumulate": (1, 2**20), "grow_batch": (1, 2**16)},
+    **{"clip": (0, 10**9), "weight_decay": (0, 10**3), "r_drop": (0, 10**3)},
+    **{"freeze": (0, 2**12), "patience": (0, 10**6), "seeds": (1, 10**3)},
+    **{"threads": (1, 2**10), "workers": (0, 2**8)},
+    **dict.fromkeys(("seed", "split_seed"), (0, 2**63 - 1)),
+}
+"""The least and the most that an option may be; nothing in use comes near the most."""
+LONGEST_TIME = 10 * 366 * 24 * 3600.0
 
 
 def option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -134,34 +149,13 @@ class TrainOptions:
         for name in ("time", "save_every", "more_time"):
             if getattr(self, name) is not None:
                 seconds(getattr(self, name), name)
-        for name in (
-            "steps",
-            "more_steps",
-            "epochs",
-            "vocab",
-            "image_size",
-            "patch_size",
-            "length",
-            "match_parameters",
-            "d_model",
-            "layers",
-            "heads",
-            "batch_tokens",
-            "batch_size",
-            "accumulate",
-            "threads",
-            "lora",
-            "extend_vocab",
-        ):
-            _at_least(self, name, 1)
-        for name in ("grow_batch", "evaluations", "seeds", "log_every"):
-            _at_least(self, name, 1)
-        for name in ("clip", "patience", "seed", "workers", "split_seed", "weight_decay", "freeze", "r_drop"):
-            _at_least(self, name, 0)
-        if self.from_model is not None and not self.from_model.strip():
-            raise InputError("--from is empty; name a directory or a hub id.")
-        if self.seed >= 1 << 63:
-            raise InputError(f"--seed is {self.seed}; it must be below 2 to the power of 63.")
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                bounds = f"{least:,} or more, and at most {most:,}"
+                raise InputError(f"--{flag(name)} is {shown(value)}; it must be {bounds}.")
+        if self.from_model is not None:
+            check_name(self.from_model, "--from")
         for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup", "bpe_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -262,8 +256,8 @@ def seconds(text: str, name: str = "time") -> float:
     match = re.fullmatch(r"\s*(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?\s*", text)
     parts = [float(part or 0) for part in match.groups()] if match else []
     total = parts[0] * 3600 + parts[1] * 60 + parts[2] if parts else 0.0
-    if total <= 0:
-        raise InputError(f"--{flag(name)} is {text!r}; it must be more than 0, written as 90s, 5m or 1h.")
+    if not 0 < total <= LONGEST_TIME:
+        raise InputError(f"--{flag(name)} is {shown(text)}; it must be more than 0, written as 90s, 5m or 1h.")
     return total
 
 
@@ -284,9 +278,3 @@ def _check_kind(name: str, declared: Any, value: Any) -> None:
         return
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind != "bool"):
         raise InputError(f"--{flag(name)} is {value!r}; it must be {words}.")
-
-
-def _at_least(options: TrainOptions, name: str, least: int) -> None:
-    value = getattr(options, name)
-    if value is not None and not least <= value < math.inf:
-        raise InputError(f"--{flag(name)} is {value}; it must be {least} or more.")

@@ -1,10 +1,14 @@
-"""Reading ``log.jsonl`` without trusting that all of it is there: a kill may leave half a line."""
+"""Reading ``log.jsonl`` without trusting it: a kill may leave half a line, and anyone may write anything."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 LOG = "log.jsonl"
+MOST_BYTES = 64 * 2**20
+"""Of a longer log the end is read: some 400,000 lines."""
+LONGEST_LINE = 2**20
 
 
 def read_log(run: Path, event: str | None = None) -> list[dict[str, Any]]:
@@ -13,10 +17,17 @@ def read_log(run: Path, event: str | None = None) -> list[dict[str, Any]]:
         return []
     found = []
     with (run / LOG).open("rb") as file:
-        for raw in file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - MOST_BYTES))
+        left, begun = MOST_BYTES, size > MOST_BYTES  # in the middle of a line
+        while left > 0 and (raw := file.readline(LONGEST_LINE)):
+            left -= len(raw)
+            whole, begun = not begun and (raw.endswith(b"\n") or len(raw) < LONGEST_LINE), not raw.endswith(b"\n")
+            if not whole:
+                continue
             try:
                 line = json.loads(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(line, dict) and event in (None, line.get("event")):
                 found.append(line)

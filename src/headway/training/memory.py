@@ -12,6 +12,8 @@ from torch import nn
 
 from headway.data.feed import Feed
 from headway.errors import RunFailed
+from headway.hub.memory import check_fits
+from headway.models.config import TransformerConfig
 from headway.tasks.task import Task
 from headway.training.plan import Plan
 from headway.training.randomness import random_state, set_random_state
@@ -74,6 +76,20 @@ def out_of_memory(where: str | Callable[[], str], plan: Plan | None = None) -> I
         wanted = re.search(r"tried to allocate (\d+) bytes", text)
         place = where if isinstance(where, str) else where()
         raise OutOfMemory(place, int(wanted[1]) if wanted else None, plan) from None
+
+
+def check_room(plan: Plan) -> None:
+    """Raise InputError for a model whose weights alone, or a batch whose vectors alone, no memory here holds.
+
+    It is a lower bound, so that nothing is refused that could be trained; the rest is tried (``try_longest``).
+    """
+    config = plan.config
+    width, layers = int(config.d_model), int(getattr(config, "n_layers", 1))
+    weights = layers * 4 * width**2 if isinstance(config, TransformerConfig) else 0
+    weights += int(config.vocab_size) * width
+    check_fits(4 * weights, f"a model that is {width:,} wide, with {layers:,} layers,")
+    if plan.max_examples is None and plan.patches is None:
+        check_fits(4 * plan.batch_tokens * width, f"a batch of {plan.batch_tokens:,} tokens (--batch-tokens)")
 
 
 def try_longest(model: nn.Module, task: Task, feed: Feed, plan: Plan, ranks: Ranks) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from headway.errors import printable
 from headway.standard_streams import never_failing
 
 EVERY = 30.0
@@ -77,11 +78,11 @@ class Bar(Silent):
         self.status: Any = None
 
     def say(self, text: str) -> None:
-        self.console.print(escape(text), highlight=False)
+        self.console.print(escape(printable(text)), highlight=False)
 
     def phase(self, text: str) -> None:
         self._end_status()
-        self.status = self.console.status(escape(text))
+        self.status = self.console.status(escape(printable(text)))
         self.status.start()
 
     def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
@@ -114,7 +115,7 @@ def shown_to(quiet: bool) -> Silent:
 def _to_stderr(text: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):  # a line that is lost does not end a training run
-            print(text, file=sys.stderr, flush=True)
+            print(printable(text), file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

@@ -19,7 +19,9 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.config import TrainOptions, time_limit
 from headway.training.device import device_of
+from headway.training.facts import followed
 from headway.training.measure import measured
+from headway.training.memory import check_room
 from headway.training.plan import Plan
 from headway.training.presets import with_lora
 from headway.training.progress import Silent
@@ -83,9 +85,10 @@ def prepare(
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
         if earlier is not None:
-            plan = changed_plan(Plan(**earlier["plan"]), options, changed)
+            plan = changed_plan(followed(earlier["plan"]), options, changed)
         else:
             plan = with_lora(recipe.plan(left), options)
+        check_room(plan)
         model = recipe.build(plan).to(device_of(options.device))
     except InputError:
         raise

@@ -101,7 +101,7 @@ def check_same_data(
     earlier: dict[str, Any], prints: dict[str, str | None], source: Corpus | Table, run: RunDirectory
 ) -> None:
     """An earlier run is taken up only with its own data.  Raises InputError otherwise, of shards naming those."""
-    before = {"data": earlier["data"]["fingerprint"], "validation": earlier.get("validation_fingerprint")}
+    before = {"data": earlier["data"].get("fingerprint"), "validation": earlier.get("validation_fingerprint")}
     if before["data"] != prints["data"]:
         others = source.changed(earlier["data"].get("shards", [])) if isinstance(source, Streamed) else []
         name = f"{', '.join(others[:3])}{', ...' * (len(others) > 3)}" if others else source.name

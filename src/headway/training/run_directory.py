@@ -24,15 +24,14 @@ from headway.storage import append_line, write_json
 from headway.text.tokenizer import Tokenizer
 from headway.training.checkpoint import remove_leftovers, saving
 from headway.training.device import PROCESSOR, gpu_name
+from headway.training.facts import FILE, read_facts, write_facts
+from headway.training.log import LOG
 
 
 def best_member(path: Path) -> str | None:
     """Of a run with several seeds, the name of the one whose files stand for all; None for any other directory."""
-    try:
-        facts = json.loads((path / "headway.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    members = facts.get("members") if isinstance(facts, dict) else None
+    facts = read_facts(path) or {}
+    members = facts.get("members")
     return str(facts.get("best_member", members[0])) if members else None
 
 
@@ -40,6 +39,8 @@ SNAPSHOTS = "snapshots"
 """Where the models of evaluations are kept, if that was asked for."""
 WAIT = "wait for it, or name another with --out"
 """What to do where another command trains in the same directory."""
+WRITTEN = (FILE, LOG, "report.html", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+"""Files that training writes."""
 FOREIGN = ("config.json", "model.safetensors", "checkpoints")
 """What a directory without headway.json must not hold: training would write over it."""
 
@@ -139,24 +140,34 @@ class RunDirectory:
 
     def read(self) -> dict[str, Any] | None:
         """What an earlier command left in headway.json, or None.  Raises InputError when it is damaged."""
-        path = self.path / "headway.json"
         if self.path.is_file():
             raise InputError(f"--out {self.path}: is a file; name a directory for the results.")
-        try:
-            self.facts = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        self._check_places()
+        facts = read_facts(self.path)
+        if facts is None:
             return None
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: cannot be read ({error}); name another directory with --out.") from None
-        if not isinstance(self.facts, dict) or not {"options", "plan", "data"} <= set(self.facts):
-            raise InputError(f"{path}: is not as headway writes it; name another directory with --out.")
+        if not {"options", "plan", "data"} <= set(facts):
+            raise InputError(f"{self.path / FILE}: is not as headway writes it; name another directory with --out.")
+        self.facts = facts
         return self.facts
+
+    def _check_places(self) -> None:
+        """Raise InputError where something that is no file stands in the place of one that training writes."""
+        for name in WRITTEN:
+            path = self.path / name
+            if path.is_symlink() and not path.exists():
+                raise InputError(f"{path}: is a link that leads nowhere; remove it, or name another --out.")
+            if path.exists() and not path.is_file():
+                what = "a folder" if path.is_dir() else "not a file"
+                raise InputError(f"{path}: is {what}, where training writes a file; remove it, or name another --out.")
+        if self.checkpoints.exists() and not self.checkpoints.is_dir():
+            raise InputError(f"{self.checkpoints}: is a file, where checkpoints go; remove it, or name another --out.")
 
     def update(self, **facts: Any) -> None:
         """Add to headway.json."""
         self.facts.update(facts)
-        with saving(self.path / "headway.json"):
-            write_json(self.path / "headway.json", self.facts)
+        with saving(self.path / FILE):
+            write_facts(self.path, self.facts)
 
     def log(self, event: str, **values: Any) -> None:
         """Append a line to log.jsonl; numbers that are not finite are written as text.
@@ -238,7 +249,7 @@ class RunDirectory:
             place.path.mkdir(parents=True, exist_ok=True)
             place.save_reader(reader, config.max_length)
             place.save_model(model, reader, labels)
-            write_json(place.path / "headway.json", {**self.facts, "finished": False, "snapshot": step})
+            write_facts(place.path, {**self.facts, "finished": False, "snapshot": step})
 
 
 class Onlooker(RunDirectory):

@@ -1,6 +1,5 @@
 """A few steps of a model's own training, as the words of a command: with its plan, tokenizer, optimiser and options."""
 
-import json
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from headway.inference.image_classifier import ImageClassifier
 from headway.science.promises.check import DoesNotApply
 from headway.science.promises.material import Material, made_up, own_data
 from headway.science.promises.samples import Subject
-from headway.storage import write_json
 from headway.text.tokenizer import Tokenizer
 from headway.training.config import TrainOptions, flag
+from headway.training.facts import FILE, read_facts, write_facts
 from headway.training.plan import Plan
 from headway.training.prepare import read_input
 from headway.training.resume import recorded
@@ -85,7 +84,7 @@ class Replay:
                 save_preprocessor(self.reader, run)
             else:
                 self.reader.save(run)
-            write_json(run / "headway.json", self.facts)
+            write_facts(run, self.facts)
 
     def words(self, run: Path, save_every: str) -> list[str]:
         """The command that trains it in ``run``, or takes it up there."""
@@ -183,16 +182,10 @@ def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory:
 
 def _facts(directory: Path) -> dict[str, Any]:
     """headway.json, or nothing where no run left one.  Raises InputError for one that is damaged."""
-    path = directory / "headway.json"
-    if not path.exists():
-        return {}
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error}).") from None
-    if not isinstance(facts, dict) or not {"options", "plan", "data"} <= set(facts):
-        raise InputError(f"{path}: is not as headway writes it.")
-    return facts
+    facts = read_facts(directory)
+    if facts is not None and not {"options", "plan", "data"} <= set(facts):
+        raise InputError(f"{directory / FILE}: is not as headway writes it.")
+    return facts or {}
 
 
 def _known(kind: Any, values: dict[str, Any]) -> Any:

@@ -1,15 +1,15 @@
 """The runs of a grid one after another, each a run directory of its own, so that a stopped queue is taken up again."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.errors import RunFailed
+from headway.errors import InputError, RunFailed
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
 from headway.training.config import TrainOptions
+from headway.training.facts import read_facts
 from headway.training.log import read_log
 from headway.training.progress import Silent, duration
 from headway.training.run_directory import RunDirectory
@@ -73,10 +73,10 @@ def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
 def finished(place: Path) -> dict[str, Any] | None:
     """What headway.json says of a run that is complete, or None."""
     try:
-        facts = json.loads((place / "headway.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        facts = read_facts(place)
+    except InputError:
         return None
-    return facts if isinstance(facts, dict) and facts.get("finished") else None
+    return facts if facts and facts.get("finished") else None
 
 
 def run_queue(
