@@ -10,6 +10,7 @@ import pytest
 
 import headway.inference.export
 import headway.science.verify  # the 2 s of a refusal are those after the imports
+from headway.data.cache import tokenised
 from headway.errors import InputError
 from headway.reports import write_report
 from headway.training.facts import CHECKSUM, FILES, read_facts
@@ -169,3 +170,17 @@ def test_a_log_without_end(lm_run, tmp_path):
     assert read_log(run) == [{"event": "end", "step": 20}]
     write_report(run)
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("suffix", [".tokens", ".json"])
+@pytest.mark.parametrize("kind", ["pipe", "endless", "loop"])
+def test_a_file_of_the_cache_that_is_none(suffix, kind, tmp_path):
+    """It is written again; a pipe is not waited for."""
+    encode = lambda texts: [list(text.encode()) for text in texts]  # noqa: E731
+    given = {"end_of_text": None, "vocab_size": 300, "key": "k", "directory": tmp_path}
+    before = tokenised([("the cat", True)], encode, **given).tolist()
+    path = tmp_path / f"k{suffix}"
+    path.unlink()
+    make = {"pipe": lambda: os.mkfifo(path), "loop": lambda: path.symlink_to(path.name)}
+    {**make, "endless": lambda: path.symlink_to("/dev/zero")}[kind]()
+    assert tokenised([("the cat", True)], encode, **given).tolist() == before

@@ -78,7 +78,7 @@ class Verbs(click.Group):
             return None
         command: click.Command = import_module(f"headway.cli.{cmd_name}").command
         for parameter in command.params:
-            if parameter.name in NAMES_OF_FILES:
+            if parameter.name in NAMES_OF_FILES and not isinstance(parameter.type, click.Choice):
                 parameter.type = FileName(parameter.type)
         return command
 

@@ -141,6 +141,8 @@ def recorded(path: Path, facts_path: Path) -> tuple[dict[str, Any], np.ndarray] 
 
     None when there is no record, when it is of another version, or when it is damaged, with a warning.
     """
+    if not path.is_file() or not facts_path.is_file():  # a pipe would be waited for
+        return None
     try:
         found, sums = unsealed(facts_path.read_bytes())
     except FileNotFoundError:
