@@ -199,8 +199,8 @@ def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: 
 
 def _complete(path: Path) -> dict[str, Any] | None:
     """What a run reached, if it is complete."""
+    from headway.training.outcome import result
     from headway.training.run_directory import RunDirectory
-    from headway.training.session import result
 
     run = RunDirectory(path)
     facts = run.read()

@@ -62,9 +62,10 @@ def _train(
         check_name(str(name), "a name among the inputs and outputs")
     from headway.science.seeds import run_seeds
     from headway.training.memory import out_of_memory
+    from headway.training.outcome import result
     from headway.training.progress import Silent, shown_to
     from headway.training.ranks import is_first
-    from headway.training.session import result, run_training
+    from headway.training.session import run_training
     from headway.training.trainer import Interrupted
 
     place = Path(out) if out is not None else default_out(inputs)

@@ -27,12 +27,13 @@ from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.config import TrainOptions, check_for_task, seconds
 from headway.training.facts import read_facts
 from headway.training.memory import out_of_memory
+from headway.training.outcome import result
 from headway.training.prepare import read_input
 from headway.training.progress import Silent, duration
 from headway.training.ready import Prepared, prepare
 from headway.training.resume import FREE, fingerprints, recorded
 from headway.training.run_directory import RunDirectory
-from headway.training.session import result, run_training, validation_input
+from headway.training.session import run_training, validation_input
 from headway.training.trainer import Interrupted
 
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20

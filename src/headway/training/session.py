@@ -1,7 +1,6 @@
 """A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -9,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from headway.data.batches import on_device
 from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.feed import Feed, RowFeed
@@ -21,30 +18,23 @@ from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.models.lora import count_parameters
-from headway.quantities import metric
-from headway.tasks.comparison import BEFORE, in_order, judged
-from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.budget import Budget, StepBudget, TimeBudget
 from headway.training.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.cleaning import complete, keep_once
 from headway.training.config import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
-from headway.training.continuing import BOUNDS, as_continued, entry, kept, went_on
+from headway.training.continuing import BOUNDS, as_continued, entry, went_on
 from headway.training.device import device_of
-from headway.training.evidence import known_of
-from headway.training.health import LEARNING
 from headway.training.measure import evaluation_seconds
 from headway.training.memory import out_of_memory, try_longest
+from headway.training.outcome import finish, finish_fitted, known_signs, measured
 from headway.training.precision import keep_freed_memory
 from headway.training.prepare import are_aligned, read_input, without_columns
 from headway.training.progress import Silent
 from headway.training.ranks import Ranks
 from headway.training.ready import ADAPTED, ENDING, Prepared, prepare
-from headway.training.recipes.recipe import SHOWN, Closing
 from headway.training.resume import changes, check_same_data, fingerprints, recorded
 from headway.training.run_directory import Onlooker, RunDirectory, clock, machine, versions
 from headway.training.shard import put_together, recompute_activations, shard
-from headway.training.signs import Known
-from headway.training.state import State, Training
 from headway.training.trainer import Interrupted, Job, train
 
 ADAPTING = 0.4
@@ -164,7 +154,7 @@ def run_training(
             run.update(cross_validation=prepared.recipe.cross_validation(prepared.plan, prepared.model, most))
         left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
         if _fitted(run, prepared, left, progress):
-            _finish_fitted(run, prepared, started, progress)
+            finish_fitted(run, prepared, started, progress)
         else:
             _train(run, prepared, options, changed, started, progress, ranks)
         ranks.wait()
@@ -301,7 +291,7 @@ def _train(
     )
     job.ranks, job.workers = ranks, options.workers
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
-    job.known, job.keep, job.cycle = _known(prepared), options.keep, cycle
+    job.known, job.keep, job.cycle = known_signs(prepared), options.keep, cycle
     job.careful_below = recipe.careful_below
     model.train()
     try:
@@ -321,26 +311,10 @@ def _train(
     if closing is not None:
         progress.phase("measuring")
         with out_of_memory("at the last measurements", plan):
-            now.state.best_metrics |= _measured(run, closing)
-    _finish(run, now, prepared, options, of_baselines, started)
+            now.state.best_metrics |= measured(run, closing)
+    finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
         keep_once(run, progress)
-
-
-def _measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
-    """The metrics of a closing; what is for the report alone goes to headway.json."""
-    found = closing.measure()
-    if (shown := found.pop(SHOWN, None)) is not None:
-        run.update(shown=shown)
-    return found
-
-
-def _known(prepared: Prepared) -> Known:
-    """What explains how the run goes."""
-    recipe, plan = prepared.recipe, prepared.plan
-    trained_before = plan.base is not None and not recipe.new_head
-    rate = plan.learning_rate
-    return known_of(recipe.baselines, prepared.feed, recipe.reader, learning_rate=rate, pretrained=trained_before)
 
 
 def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Silent) -> None:
@@ -368,85 +342,6 @@ def _shower(progress: Silent) -> Callable[[float, float], None]:
         progress.step(share, 0, loss, used * (1 / max(share, 1e-9) - 1), 0.0)
 
     return show
-
-
-def _finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Silent) -> None:
-    """Evaluate and save a model that was fitted without a loop."""
-    device = next(prepared.model.parameters()).device
-    each: list[np.ndarray] = []
-    metrics = prepared.task.evaluate(prepared.model, on_device(prepared.feed.validation(), device), each)
-    units = in_order(each, prepared.feed.validation_order())
-    numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
-    run.log("start", time=clock())
-    health = State().examined(metrics, 1.0, 0.0, _known(prepared))
-    said = {"health": health.word, "cause": health.cause}
-    run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **said, **numbers)
-    progress.say("fitted: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
-    if health.word != LEARNING:
-        progress.warn(str(health))
-    progress.evaluated(1.0, prepared.task.cost(metrics))
-    if (closing := prepared.recipe.closing(prepared.model, None)) is not None:
-        metrics |= _measured(run, closing)
-    run.save_model(prepared.model, prepared.recipe.reader, prepared.recipe.labels)
-    state = State(best_metrics=metrics, seconds=time.monotonic() - started)
-    now = Training(prepared.model, [], None, units={"best": torch.from_numpy(units)}, state=state)
-    _finish(run, now, prepared, None, prepared.recipe.baseline_units(prepared.plan), started)
-
-
-def _finish(
-    run: RunDirectory,
-    now: Training,
-    prepared: Prepared,
-    options: TrainOptions | None,
-    of_baselines: dict[str, np.ndarray],
-    started: float,
-) -> None:
-    """Record what the run came to, and its verdict; ``options`` are None for a model that was fitted without steps."""
-    state, recipe = now.state, prepared.recipe
-    used = time.monotonic() - started
-    run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
-    baselines, units = list(recipe.baselines), {name: value.numpy() for name, value in now.units.items()}
-    if state.start:
-        baselines.append({"name": BEFORE, **state.start})
-        of_baselines = {**of_baselines, BEFORE: units["start"]} if "start" in units else of_baselines
-    known = run.facts["task"], state.best_metrics, baselines
-    verdict = judged(*known, units=units.get("best"), of_baselines=of_baselines, unit=recipe.unit)
-    run.update(
-        finished=True,
-        baselines=baselines,
-        verdict=verdict,
-        kept=None if options is None else kept(now, options.keep, run.facts["task"], verdict["metric"]),
-        metrics=state.best_metrics,
-        best_step=state.best_step,
-        steps=state.step,
-        tokens=state.tokens,
-        train_loss=state.train_loss if math.isfinite(state.train_loss) else None,
-        training_seconds=state.seconds,
-        tokens_per_second=state.tokens / max(state.seconds, 1e-9),
-        seconds=used,
-    )
-
-
-def result(run: RunDirectory) -> dict[str, Any]:
-    """What the command reports: the keys of its JSON object, with None where a metric does not apply."""
-    facts = run.facts
-    metrics = facts.get("metrics", {})
-    return {
-        "task": facts["task"],
-        "seconds": facts.get("seconds"),
-        "out": str(run.path),
-        "parameters": facts["parameters"],
-        "steps": facts.get("steps"),
-        "tokens": facts.get("tokens"),
-        "train_loss": facts.get("train_loss"),
-        **{name: metrics.get(name) for name in METRICS},
-        **{name: metrics[name] for name in OF_PAIRS if name in metrics},
-        "tokens_per_second": facts.get("tokens_per_second"),
-        "baselines": facts["baselines"],
-        "verdict": facts.get("verdict"),
-        "kept": facts.get("kept"),
-        "cross_validation": facts.get("cross_validation"),
-    }
 
 
 def _begin_cycle(
