@@ -68,9 +68,9 @@ def test_an_exponent_in_words():
     flat = {**power, "exponent": 1.0}
     fit = {"axis": "length", "kind": "full", "floor_seconds": 0.004, "seconds": power, "bytes": flat, "flops": None}
     words = "full: time grows as T^1.50 [1.40, 1.60] (1.80 between the last two), memory as T^1.00 over 512..2,048"
-    assert fit_in_words(fit) == f"{words}, all that take over 0.0040 s."
+    assert fit_in_words(fit) == f"{words}, all that take over 0.004 s."
     nothing = {**fit, "axis": "width", "seconds": None, "bytes": None}
-    assert "no exponent in D: fewer than two sizes take over 0.0040 s" in fit_in_words(nothing)
+    assert "no exponent in D: fewer than two sizes take over 0.004 s" in fit_in_words(nothing)
 
 
 @pytest.mark.parametrize(("words", "said"), [

@@ -97,7 +97,7 @@ def test_no_room_for_the_cache_is_one_message(
     alone: Path, corpus: Path, forker: Forker, tmp_path: Path, tiny_words: list[str]
 ):
     own = {"HEADWAY_CACHE": str(tmp_path / "cache")}
-    script = LIMITED.format(bytes=1000)
+    script = LIMITED.format(bytes=900)
     for command in (("train", corpus, "--out", tmp_path / "run", *tiny_words), ("evaluate", alone / "run")):
         found = forker(*command, script=script, **own)
         assert found.returncode == 1 and "Traceback" not in found.stderr, found.stderr

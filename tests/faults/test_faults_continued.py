@@ -105,7 +105,7 @@ def test_it_is_continued_as_often_as_it_is_asked(left_alone: Path, finished: Any
     shutil.copytree(left_alone, tmp_path / "run")
     again = headway.train(corpus, out=tmp_path / "run", **QUIET, more_steps=5)
     assert again["steps"] == 40 and len(facts_of(tmp_path / "run")["continued"]) == 2
-    assert again["kept"]["since"] == 35
+    assert facts_of(tmp_path / "run")["kept"]["since"] == 35
     headway.train(corpus, out=tmp_path / "run", **QUIET, **finished[1])  # the first command: it is complete
     assert facts_of(tmp_path / "run")["steps"] == 40
 
@@ -138,9 +138,11 @@ def test_a_continued_run_never_ends_worse_and_says_when_nothing_was_gained(
     assert found["val_loss"] == known["metrics"]["val_loss"] and found["steps"] == 72
     ours, theirs = (load_file(place / "model.safetensors") for place in (out, run))
     assert ours.keys() == theirs.keys() and all(ours[name].equal(theirs[name]) for name in ours)
-    assert found["kept"]["gained"] is False and found["kept"]["step"] == known["best_step"] == 60
-    assert found["kept"]["last"]["val_loss"] > found["val_loss"]
-    told = " ".join(summary(found, ""))
+    recorded = facts_of(out)
+    kept = recorded["kept"]
+    assert kept["gained"] is False and kept["step"] == known["best_step"] == 60
+    assert kept["last"]["val_loss"] > found["val_loss"]
+    told = " ".join(summary(found, "", recorded))
     assert "Training gained nothing over the model that it went on from at step 60" in told
     assert "The weights of step 60 are kept; the validation loss rose after it" in told
 
@@ -153,15 +155,17 @@ def test_from_a_run_on_the_same_data_never_ends_worse_either(good: Any, corpus: 
     assert found["val_loss"] == pytest.approx(before, abs=1e-5)
     assert found["baselines"][-1]["name"] == "the model before training"
     assert found["baselines"][-1]["val_loss"] == pytest.approx(before, abs=1e-5)
-    assert found["kept"]["step"] == 0 and found["kept"]["gained"] is False
-    assert "Training gained nothing over the model that it began from" in " ".join(summary(found, ""))
+    recorded = facts_of(tmp_path / "run")
+    assert recorded["kept"]["step"] == 0 and recorded["kept"]["gained"] is False
+    assert "Training gained nothing over the model that it began from" in " ".join(summary(found, "", recorded))
     assert evaluate(tmp_path / "run")["val_loss"] == pytest.approx(before, abs=1e-5)
 
 
 def test_keep_last_ends_with_the_last_weights(corpus: Path, tmp_path: Path, tiny: dict[str, Any]):
     rising = {**tiny, "learning_rate": 2.0, "evaluations": 5, "seed": 1}
     runs = {keep: headway.train(corpus, out=tmp_path / keep, **QUIET, **rising, keep=keep) for keep in ("best", "last")}
-    assert runs["last"]["kept"]["step"] == 20 and runs["last"]["kept"]["by"] == "last"
+    kept = facts_of(tmp_path / "last")["kept"]
+    assert kept["step"] == 20 and kept["by"] == "last"
     lines = [line for line in lines_of(tmp_path / "last") if line["event"] == "evaluation"]
     evaluated = {line["step"]: line["val_loss"] for line in lines}
     assert runs["last"]["val_loss"] == evaluated[20] and runs["best"]["val_loss"] == min(evaluated.values())

@@ -109,7 +109,7 @@ def test_tokens_that_are_cut_short_meanwhile(
     largest = max((path for path in cache.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
     os.truncate(largest, 100)
     running.wait(40)
-    assert running.returncode == 2 and "cut short" in running.stderr and "Traceback" not in running.stderr
+    assert running.returncode == 2 and "shorter than it was" in running.stderr and "Traceback" not in running.stderr
     headway.train(corpus, out=run, quiet=True, workers=workers, **options)
     assert outcome(run) == expected
 

@@ -379,7 +379,8 @@ def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path:
     assert evaluations[0]["step"] == 0 and evaluations[0]["best"], "the base is measured before the first step"
     before = next(line for line in found["baselines"] if line["name"] == "the model before training")
     assert before["val_loss"] == evaluations[0]["val_loss"]
-    verdict, kept = found["verdict"], found["kept"]
+    recorded = json.loads((tmp_path / "run" / "headway.json").read_text())
+    verdict, kept = recorded["verdict"], recorded["kept"]
     best = min((line for line in found["baselines"]), key=lambda line: line["val_loss"])
     assert verdict["against"] == best["name"] and verdict["paired"]
     assert (verdict["units"], verdict["unit"]) == (6, "conversations") and verdict["difference_interval"]

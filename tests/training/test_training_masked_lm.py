@@ -17,6 +17,7 @@ from headway.errors import InputError
 from headway.inference.embedder import Embedder
 from headway.inference.evaluation import evaluate
 from headway.inference.mask_filler import MaskFiller
+from headway.training import session
 from headway.training.facts import read_facts, write_facts
 
 TOPICS = {
@@ -88,9 +89,10 @@ def test_whole_words_and_other_shares(tokenizer: str, corpus: Path, tmp_path: Pa
 
 
 def test_a_run_taken_up_again_draws_what_it_would_have_drawn(
-    corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable
+    corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
     """The checkpoint at the end of 20 steps is that of a run which was stopped and taken up at an earlier one."""
+    monkeypatch.setattr(session, "keep_once", lambda *given: None)  # the checkpoint before the last one stays
     words = ("train", corpus, "--task", "masked_lm", "--quiet", "--evaluations", "2", *tiny_words)
     assert in_process(*words, "--out", tmp_path / "whole")[0] == 0
     assert in_process(*words, "--out", tmp_path / "parts", "--save-every", "0.001s")[0] == 0  # at every step

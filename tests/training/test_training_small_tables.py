@@ -12,6 +12,7 @@ from bases import WORDS, make_base
 
 import headway
 from headway.cli.main import main
+from headway.inference.evaluation import evaluate
 from headway.training import cross_validate
 from headway.training.cross_validate import cross_validated
 
@@ -64,7 +65,8 @@ def test_from_scratch_it_is_not_judged_and_nothing_is_advised(told: bool, tmp_pa
 
 def test_with_a_base_the_classifier_of_its_vectors_is_repeated(base: Path, tmp_path: Path):
     data = table(tmp_path / "few.csv", 24, told=True)
-    found = headway.train(data, out=tmp_path / "run", from_model=str(base), threads=1, quiet=True)
+    headway.train(data, out=tmp_path / "run", from_model=str(base), threads=1, quiet=True)
+    found = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert found["verdict"]["result"] == "too few"
     cross = found["cross_validation"]
     assert [line["name"] for line in cross["models"]] == [
@@ -79,7 +81,8 @@ def test_with_a_base_the_classifier_of_its_vectors_is_repeated(base: Path, tmp_p
 
 
 def test_a_larger_table_is_judged_by_what_it_holds_out(tmp_path: Path):
-    found = headway.train(table(tmp_path / "more.csv", 400, told=True), out=tmp_path / "run", quiet=True, **TINY)
+    headway.train(table(tmp_path / "more.csv", 400, told=True), out=tmp_path / "run", quiet=True, **TINY)
+    found = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert found["cross_validation"] is None
     assert found["verdict"]["units"] == 40 and found["verdict"]["unit"] == "rows" and found["verdict"]["paired"]
 
@@ -120,5 +123,5 @@ def test_evaluate_on_other_rows_compares_with_the_baselines_there(tmp_path: Path
     out = run("evaluate", tmp_path / "run", other, capfd=capfd)
     assert "accuracy: 95 % interval" in out
     assert "The linear model baseline beats the Transformer: accuracy 1.00 against 0." in out
-    found = json.loads(run("evaluate", tmp_path / "run", other, "--json", capfd=capfd).splitlines()[-1])
+    found = evaluate(tmp_path / "run", [str(other)])
     assert found["verdict"]["result"] == "worse" and found["verdict"]["units"] == 101 and found["verdict"]["paired"]

@@ -34,7 +34,7 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
 
     found = evaluate(run, list(inputs), **columns)
     found = {"task": found["task"], "seconds": time.monotonic() - started, **found}
-    keys = ("task", "seconds", *METRICS, "examples", "verdict", *(key for key in (*OF_PAIRS, *MORE) if key in found))
+    keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_PAIRS, *MORE) if key in found))
     emit({key: found[key] for key in keys}, as_json, _lines(found))
 
 

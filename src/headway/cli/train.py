@@ -129,12 +129,12 @@ USES = {
 """The verb that uses a model, by its task; for a language model, generate."""
 
 
-def summary(result: dict[str, Any], verdict: str, *, chat: bool = False) -> list[str]:
-    """What a person is told at the end; ``chat``: of a model that was trained on conversations."""
+def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
+    """What a person is told at the end; ``info`` is headway.json."""
     from headway.reports.verdict import interval, kept_in_words
 
     names = ("bleu", "chrf", "mrr", "spearman", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
-    judged = result.get("verdict") or {}
+    judged, data = (found if isinstance(found := info.get(key), dict) else {} for key in ("verdict", "data"))
     own = {judged.get("metric"): interval(judged.get("interval"))}
     numbers = ", ".join(
         f"{name} {metric(result[name])}" + (f" ({own[name]})" if own.get(name) else "")
@@ -142,13 +142,13 @@ def summary(result: dict[str, Any], verdict: str, *, chat: bool = False) -> list
         if result.get(name) is not None
     )
     use = USES.get(result["task"], "generate")
-    asked = "PICTURE" if result["task"] == IMAGES else "--chat" if chat else '"..."'
+    asked = "PICTURE" if result["task"] == IMAGES else "--chat" if "conversations" in data else '"..."'
     written = result.get("written")  # of the held-out pairs, as many as there was time for
     numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
         verdict,
-        *kept_in_words(result.get("kept")),
+        *kept_in_words(info.get("kept")),
         *_disk(Path(result["out"])),
         f"saved in {result['out']}: report.html shows it; headway {use} {result['out']} {asked} uses it",
     ]
@@ -272,6 +272,4 @@ def command(
 
     if is_first():
         record = read_record(Path(found["out"]))
-        data = record.info.get("data")
-        chat = isinstance(data, dict) and "conversations" in data
-        emit(found, as_json, summary(found, verdict(record), chat=chat))
+        emit(found, as_json, summary(found, verdict(record), record.info))

@@ -112,7 +112,4 @@ def result(run: RunDirectory) -> dict[str, Any]:
         **{name: metrics[name] for name in OF_PAIRS if name in metrics},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
-        "verdict": facts.get("verdict"),
-        "kept": facts.get("kept"),
-        "cross_validation": facts.get("cross_validation"),
     }

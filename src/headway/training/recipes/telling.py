@@ -45,7 +45,7 @@ def telling_rows(
     }
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _probabilities(model: nn.Module, rows: Sequence[list[int]], n_classes: int) -> np.ndarray:
     """(N, C) float32."""
     was_training, device = model.training, next(model.parameters()).device
