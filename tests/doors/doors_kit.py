@@ -63,6 +63,20 @@ MODELS = [
     ),
 ]
 """Classes of ``transformers``, and the door by which each is opened."""
+SHORT = [
+    *((f"{name}ForSequenceClassification", "text-classification") for name in ("ModernBert", "Bert", "DistilBert")),
+    *((f"{name}ForSequenceClassification", "text-classification") for name in ("Qwen2", "GPT2")),
+    *(("RobertaForMaskedLM", "fill-mask"), ("XLMRobertaModel", "feature-extraction")),
+    *(("BertModel", "SentenceTransformer"), ("MistralModel", "AutoModel"), ("ViTModel", "AutoModel")),
+    *((f"{name}ForCausalLM", "text-generation") for name in ("NanoChat", "Llama", "Qwen3")),
+    *(("T5ForConditionalGeneration", "AutoModelForSeq2SeqLM"), ("T5EncoderModel", "AutoModelForTextEncoding")),
+    *(("BartForConditionalGeneration", "AutoModelForSeq2SeqLM"), ("MarianMTModel", "AutoModelForSeq2SeqLM")),
+    *(
+        ("M2M100ForConditionalGeneration", "AutoModelForSeq2SeqLM"),
+        ("ViTForImageClassification", "image-classification"),
+    ),
+]
+"""Each family and each door once or twice, for the suite."""
 
 
 @dataclass
