@@ -36,7 +36,7 @@ def check_name(name: str, what: str = "") -> str:
     if "\0" in name:
         raise InputError(f"{begin}{shown(name)}: has a NUL character, which no name of a file has")
     try:
-        longest = max(len(part.encode("utf-8")) for part in Path(name).parts)
+        longest = max(len(part.encode("utf-8")) for part in (Path(name).parts or (".",)))
     except UnicodeEncodeError:
         raise InputError(f"{begin}{shown(name)}: is not a name in UTF-8; rename the file or the folder") from None
     if longest > 255 or len(name.encode()) > 4095:

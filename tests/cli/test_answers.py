@@ -171,6 +171,7 @@ def test_what_is_of_other_texts_or_another_model_is_not_continued(
     config["id2label"] = {number: f"{label}!" for number, label in config["id2label"].items()}
     config["label2id"] = {label: int(number) for number, label in config["id2label"].items()}
     (copy / "config.json").write_text(json.dumps(config))
+    (copy / "headway.json").unlink()  # which says what the file was
     found = forker("classify", copy, texts, "--to", to, script=script)
     assert found.returncode == 0 and "going on" not in found.stderr
     assert to.read_text(encoding="utf-8").count("!") >= 211

@@ -174,6 +174,7 @@ def test_what_ends_a_text_is_told_to_other_programs(lm_run: Path, tmp_path: Path
     said = json.loads((source / "generation_config.json").read_text())
     edit("config.json", eos_token_id=end)(source)
     (source / "generation_config.json").write_text(json.dumps({**said, "eos_token_id": end}))
+    (source / "headway.json").unlink()  # which says what the files were
     assert export(source, tmp_path / "b").parity.passed
 
     def save(model: nn.Module, path: Path, **entries: object) -> None:

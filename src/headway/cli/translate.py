@@ -12,7 +12,7 @@ from headway.cli.answers import asked_for, give_answers, piece_size
 from headway.cli.common import emit, output_options, place_of, rows_of, several_texts, text_options, threads_option
 from headway.cli.output_file import OutputFile
 from headway.cli.results import Beside, as_bytes, as_csv, as_jsonl, check_output
-from headway.errors import InputError, field
+from headway.errors import InputError, field, printable
 
 SMALLER = 4
 """By so much a piece is smaller than one of texts that are only read: to write takes longer."""
@@ -133,7 +133,7 @@ def _lines(one: dict[str, Any], place: str, scores: bool, several: bool) -> list
 
     Of several texts each has one line, whatever it holds.
     """
-    text = field(one["text"]) if several else one["text"]
+    text = printable(one["text"].replace("\n", " ")) if several else one["text"]
     lines = [f"{place}{one['score']:.3f}\t{text}" if scores else f"{place}{text}"]
     if one.get("alignment"):
         words, rows = one["alignment"]["source"], one["alignment"]["weights"]
@@ -161,7 +161,7 @@ class _Table:
     def written(self, start: int, found: Sequence[list[dict[str, Any]]]) -> bytes:
         """Some translations as the file has them, from text number ``start`` on."""
         if self.ending == ".txt":
-            return as_bytes("".join(field(each[0]["text"]) + "\n" for each in found))
+            return as_bytes("".join(each[0]["text"].replace("\n", " ") + "\n" for each in found))
         answers: list[dict[str, Any]] = []
         for at, each in enumerate(found, start=start):
             for rank, one in enumerate(each, start=1):

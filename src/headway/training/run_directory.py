@@ -157,7 +157,7 @@ class RunDirectory:
             path = self.path / name
             if path.is_symlink() and not path.exists():
                 raise InputError(f"{path}: is a link that leads nowhere; remove it, or name another --out.")
-            if path.exists() and not path.is_file():
+            if path.exists() and not (path.is_file() or path.is_char_device()):
                 what = "a folder" if path.is_dir() else "not a file"
                 raise InputError(f"{path}: is {what}, where training writes a file; remove it, or name another --out.")
         if self.checkpoints.exists() and not self.checkpoints.is_dir():

@@ -82,18 +82,18 @@ class DialogueRecipe(LanguageModelRecipe):
             "warnings": [*train.warnings(self.longest), *_few_warning(len(validation.ids))],
             **vocabulary.facts,
         }
+        self.n_tokens = sum(map(len, train.ids))
         said = np.concatenate(_replies(train))
         vocab_size, wanted = self.tokenizer.vocab_size, _replies(validation)
         self.baselines = unigram_baselines(said, np.concatenate(wanted), vocab_size)
         self._each = {"unigram": each_unigram(said, wanted, vocab_size)}
 
     def plan(self, seconds: float | None) -> Plan:
-        n_tokens = sum(map(len, self.train_examples.ids))
         if self.base is None:
             options = replace(reference(self.options), length=self.longest)
-            plan = decoder_plan(options, self.tokenizer.vocab_size, n_tokens, seconds, options.steps)
+            plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.steps)
             return architecture(replace(plan, max_examples=options.batch_size), self.options, "decoder")
-        plan = fine_tune_text_plan(self.options, self.base.config, n_tokens, seconds)
+        plan = fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
         size = self.options.batch_tokens or max(plan.batch_tokens, self.longest)
         return replace(plan, length=self.longest, batch_tokens=size, max_examples=self.options.batch_size)
 

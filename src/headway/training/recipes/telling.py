@@ -22,11 +22,8 @@ def telling_rows(
     model: nn.Module, rows: Sequence[list[int]], targets: Sequence[int], texts: Sequence[str], labels: Sequence[str]
 ) -> dict[str, Any]:
     """``worst``: the mistakes of which the model is surest; ``boundary``: rows whose two likeliest labels are close."""
-    probabilities = _probabilities(model, rows, len(labels))  # (N, C)
-    order = np.argsort(-probabilities, axis=-1, kind="stable")
-    first, second = order[:, 0], order[:, min(1, len(labels) - 1)]
-    at = np.arange(len(rows))
-    sure, next_best = probabilities[at, first], probabilities[at, second]
+    best, order = _likeliest(model, rows, min(2, len(labels)))  # (N, 2) each
+    first, second, sure, next_best = order[:, 0], order[:, -1], best[:, 0], best[:, -1]
     wrong = [i for i in np.argsort(-sure, kind="stable") if first[i] != targets[i]]
     near: Sequence[Any] = np.argsort(sure - next_best, kind="stable").tolist() if len(labels) > 1 else []
 
@@ -46,13 +43,14 @@ def telling_rows(
 
 
 @torch.no_grad()
-def _probabilities(model: nn.Module, rows: Sequence[list[int]], n_classes: int) -> np.ndarray:
-    """(N, C) float32."""
+def _likeliest(model: nn.Module, rows: Sequence[list[int]], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities of the likeliest classes of each row, (N, count) float32, and their numbers."""
     was_training, device = model.training, next(model.parameters()).device
     model.eval()
-    found = np.zeros((len(rows), n_classes), dtype=np.float32)
+    best, numbers = np.zeros((len(rows), count), dtype=np.float32), np.zeros((len(rows), count), dtype=np.int64)
     for index in length_batches([len(row) for row in rows], BATCH_TOKENS, 0, 0):
         ids, mask = pad([rows[i] for i in index])
-        found[index] = model(ids.to(device), mask.to(device)).float().softmax(dim=-1).cpu().numpy()
+        likely = model(ids.to(device), mask.to(device)).float().softmax(dim=-1).cpu().topk(count, dim=-1)
+        best[index], numbers[index] = likely.values.numpy(), likely.indices.numpy()
     model.train(was_training)
-    return found
+    return best, numbers
