@@ -122,6 +122,13 @@ def test_help_and_text_need_no_torch(path):
         assert not heavy, f"{name(path)} loads {name(module)}, which imports {heavy}"
 
 
+def test_answers_need_no_distributed_training():
+    """torch's parts for it take a second to import, which every verb that loads a model would wait for."""
+    for module in needed_at_once(ROOT / "inference" / "load.py"):
+        early = {found for found, inside in imports(module) if not inside and found.startswith("torch.distributed")}
+        assert not early, f"headway.load loads {name(module)}, which imports {early}"
+
+
 def test_the_rules_bite(tmp_path):
     """The parser sees imports of every form, and the order forbids what it should."""
     path = tmp_path / "module.py"

@@ -11,6 +11,7 @@ from headway.models.transformer import Stack
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward
 from headway.nn.recurrent import GATES, Recurrent
+from headway.training.plan import MUON_RATE
 from headway.training.shard import like, whole
 
 
@@ -114,8 +115,6 @@ class RowAdam(torch.optim.Optimizer):
                 p.index_add_(0, rows, mean / scale, alpha=-group["lr"] / (1 - first**count))
 
 
-MUON_RATE = 20 / 3
-"""Muon's rate over Adam's: 0.02 beside 0.003, the published rate of the one and the best measured of the other."""
 LARGE_TABLE = 4096
 """Rows from which a token embedding that is not tied is trained row by row."""
 

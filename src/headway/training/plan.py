@@ -7,7 +7,9 @@ from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.patches import Patches
 from headway.training.config import TrainOptions
-from headway.training.optim import MUON_RATE
+
+MUON_RATE = 20 / 3
+"""Muon's rate over Adam's: 0.02 beside 0.003, the published rate of the one and the best measured of the other."""
 
 
 @dataclass(frozen=True)

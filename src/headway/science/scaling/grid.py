@@ -55,7 +55,7 @@ OVERHEAD = 2.0
 
 
 def rate(width: int) -> float:
-    """The highest learning rate of Adam for a width; Muon's is ``optim.MUON_RATE`` times that.
+    """The highest learning rate of Adam for a width; Muon's is ``plan.MUON_RATE`` times that.
 
     The wider, the smaller the steps that a model can take.  The two constants were chosen by trying rates at widths of
     32 and 128 on source code; the trials are not kept.
