@@ -204,8 +204,9 @@ def test_any_part_may_be_missing(tmp_path: Path, info: object, log: list[dict[st
 @pytest.mark.parametrize("key", sorted(CLASSIFICATION))
 @pytest.mark.parametrize("value", [None, "text", 7, [], {}, [None], {"a": None}, [[1, 2]], float("nan"), True])
 def test_any_value_may_be_odd(tmp_path: Path, key: str, value: object) -> None:
-    make(tmp_path, {**CLASSIFICATION, key: value}, steps(3))
-    make(tmp_path, {**CLASSIFICATION, "metrics": {**CLASSIFICATION["metrics"], "confusion": value, "per_class": value}})
+    assert "</html>" in make(tmp_path, {**CLASSIFICATION, key: value}, steps(3))
+    odd = {**CLASSIFICATION["metrics"], "confusion": value, "per_class": value}
+    assert "</html>" in make(tmp_path, {**CLASSIFICATION, "metrics": odd})
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '"x"'])

@@ -1,7 +1,7 @@
 """Answers of a model here and of its copy behind a door, compared: labels, tokens, vectors.
 
-Each function takes what is asked and what the door opened, and gives (the largest difference of scores, what else
-differs).  Letters: B batch, T length, V vocabulary, C classes.
+Each function takes what is asked and what the door opened, and gives (the largest difference of scores, other
+differences).  Letters: B batch, T length, V vocabulary, C classes.
 """
 
 from collections.abc import Iterable, Sequence

@@ -61,7 +61,7 @@ class Door:
     inside: Callable[[Any], Any]
     """-> the model of ``transformers`` in that"""
     compare: Callable[[Asked, Any], tuple[float, str | None]] | None = None
-    """(the largest difference of scores, what else differs); None: there are no answers but the model's own"""
+    """(the largest difference of scores, other differences); None: there are no answers but the model's own"""
     texts: int = 32
     """how many texts are answered"""
 

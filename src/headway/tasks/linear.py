@@ -12,7 +12,7 @@ from headway.tasks.classification import scores
 MOST_CHARACTERS = 2_000_000
 """Characters that the linear model is fitted on at most: each begins about four n-grams, of 30 to 100 bytes each."""
 MOST_WORK = 500_000_000
-"""N-grams in the rows, times classes, at most: the model is fitted anew for each class, which reads all of them."""
+"""N-grams in the rows, times classes, at most: each class is fitted separately, which reads all of them."""
 MOST_WEIGHTS = 10_000_000
 """Features times classes at most: rarer n-grams are left out.  The weights, and copies of them, are held in memory."""
 ENTRIES = 4.4
