@@ -61,6 +61,7 @@ CONLL = {
     + "".join(f"{' '.join(w for w, _ in one)},{' '.join(t for _, t in one)}\n" for one in sentences(20)),
     "m.conllu": "".join(f"{i % 5 + 1}\t{w}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate(WORDS)),
     "n.txt": conll(lambda word, tag: f"{word}\t{tag.replace('B-', 'S-')}"),
+    "o.txt": conll(lambda word, tag: f"{word} {tag.split('-')[-1]}"),
 }
 
 
@@ -73,6 +74,21 @@ def test_tagged_tokens_are_refused(name: str, tmp_path: Path):
     if name not in ("f.tsv", "g.tsv", "h.csv"):  # without a header there are no columns to go on with
         column = {"k.jsonl": "tokens", "i.tsv": "word"}.get(name)
         assert detect(read(path), task="language_modeling", text_column=column).task == "language_modeling"
+
+
+@pytest.mark.parametrize("others", ({"id": ["1", "2"] * 10}, {}))
+def test_lists_of_tokens_and_tags_in_parquet_are_refused(others: dict[str, list[str]], tmp_path: Path):
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    one = [(word, len(tag) % 3) for word, tag in sentences(1)[0]]
+    lists = {"tokens": [[word for word, _ in one]] * 20, "ner_tags": [[tag for _, tag in one]] * 20}
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({**others, **lists}), path)
+    with pytest.raises(InputError, match=r"'tokens' and 'ner_tags' hold lists of tokens and of as many tags"):
+        detect(read(path))
+    assert detect(read(path), task="language_modeling", text_column="tokens").task == "language_modeling"
 
 
 def rows(columns: dict[str, Callable[[int, random.Random], Any]], count: int = 97, seed: int = 0) -> Table:

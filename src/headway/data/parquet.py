@@ -2,7 +2,8 @@
 
 A number is taken as Python writes it, true and false as those words, null and NaN as "", as the readers of .csv and
 .jsonl give them; the number of a class for which the file has a name as that name.  Nested columns and columns of bytes
-are left out, and so is the index that pandas writes.
+are left out, and so is the index that pandas writes; but lists of tokens and of their tags are read as JSON, as those
+of .jsonl are, so that they are recognised.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import IO, Any
 from headway.data.diagnose import check_head
 from headway.data.files import Tally
 from headway.data.rows import BadRows, OpenTable, missing_column
+from headway.data.tags import tagged_lists
 from headway.errors import InputError
 
 EXTRA = "Reading Parquet needs pyarrow: pip install 'headway[data]'."
@@ -92,7 +94,9 @@ def _check_ends(name: str | Path, file: IO[bytes]) -> None:
 def scalar_columns(name: str | Path, file: Any) -> list[str]:
     """The columns of an open file that can be read.  Raises InputError where there is none, or two of one name."""
     schema = file.schema_arrow
-    found = [field.name for field in schema if is_scalar(field.type) and not INDEX.fullmatch(field.name)]
+    lists = tagged_lists([field.name for field in schema if is_list(field.type)])
+    read = [field.name for field in schema if is_scalar(field.type) or field.name in lists]
+    found = [column for column in read if not INDEX.fullmatch(column)]
     if not found:
         others = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise InputError(
@@ -113,10 +117,19 @@ def is_scalar(kind: Any) -> bool:
     return any(getattr(types, f"is_{test}")(kind) for test in tests)
 
 
+def is_list(kind: Any) -> bool:
+    """Whether a type of Arrow's is that of lists of texts, numbers and so on."""
+    types = pyarrow().types
+    tests = ("list", "large_list", "fixed_size_list")
+    return any(getattr(types, f"is_{test}")(kind) for test in tests) and is_scalar(kind.value_type)
+
+
 def cell(value: object) -> str:
-    """A value of a scalar column as a string."""
+    """A value of a column as a string."""
     if isinstance(value, str):
         return value
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False, default=str)
     if value is None or value != value:
         return ""
     if isinstance(value, bool):

@@ -14,7 +14,7 @@ from itertools import pairwise
 from headway.data.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.columns import MOST_LABELS, Column, number
 from headway.data.rows import shorten
-from headway.data.tags import TAG, are_tags, tagged
+from headway.data.tags import TAG, TAGS, TOKENS, are_tags, tagged
 from headway.errors import InputError
 
 SURE = 0.95
@@ -105,10 +105,10 @@ def _are_listed_tags(value: str) -> bool:
 
 def _tokens_with_tags(looked: Looked) -> str | None:
     """A column of lists called "tokens" or "words", and another of lists that are each as long."""
-    for tokens in (column for column in looked.columns if column.key in ("tokens", "words")):
+    for tokens in (column for column in looked.columns if column.key in TOKENS):
         lists = [listed(value) for value in looked.values(tokens.name)]
         for tags in looked.columns:
-            if tags is tokens or not re.search("tags?$|labels?$", tags.key):
+            if tags is tokens or not TAGS.search(tags.key):
                 continue
             pairs = list(zip(lists, map(listed, looked.values(tags.name)), strict=True))
             if sum(bool(a and b and len(a) == len(b)) for a, b in pairs) >= SURE * len(pairs) > 0:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 TAG = re.compile(r"O|[BIESLUM]-[A-Za-z0-9_][^\s,;|]*")
 """A tag of the schemes IOB, IOB2, BIOES and BILOU; O is outside of every name."""
+NAME = re.compile(r"O|[A-Z][A-Z_-]{2,19}")
+"""A tag of the scheme IO, as lines of a token and a tag have it: PER, LOC, ORG, and O for the most."""
 WORD_CLASSES = frozenset(
     [
         *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT"),
@@ -15,6 +17,8 @@ WORD_CLASSES = frozenset(
 """The parts of speech of Universal Dependencies, as CoNLL-U writes them."""
 ENDINGS = (".conll", ".conllu", ".conll03", ".iob", ".iob2", ".bio", ".bioes")
 """What files of tagged tokens are called."""
+TOKENS, TAGS = ("tokens", "words"), re.compile("(?:tags?|labels?)$")
+"""What columns of lists are called: of tokens, and of a tag for each."""
 LOOKED_AT = 2000
 """Lines."""
 LEAST = 5
@@ -47,6 +51,13 @@ def tagged(lines: Sequence[str], ending: str = "") -> str | None:
     return None
 
 
+def tagged_lists(names: Sequence[str]) -> list[str]:
+    """Those of columns of lists that are called like tokens and their tags; none where one of the two is missing."""
+    tokens = [name for name in names if name.casefold() in TOKENS]
+    tags = [name for name in names if name not in tokens and TAGS.search(name.casefold())]
+    return [*tokens, *tags] if tokens and tags else []
+
+
 def are_tagged(line: str) -> bool:
     """Whether a line, which could be a header, is itself that of a token and a tag."""
     fields = re.split("[\t ,;|]+", line.strip())
@@ -57,12 +68,19 @@ def _tag_column(rows: Sequence[Sequence[str]]) -> int | None:
     """Which field of each line is a tag, the last one first; the first field is the token."""
     width = len(rows[0])
     for at in range(width - 1, 0, -1):
-        if are_tags([row[at] for row in rows]):
+        values = [row[at] for row in rows]
+        if are_tags(values) or _are_names(values):
             return at
     for at in range(1, width):
         if sum(row[at] in WORD_CLASSES for row in rows) >= SURE * len(rows) and len({row[at] for row in rows}) > 2:
             return at
     return None
+
+
+def _are_names(values: Sequence[str]) -> bool:
+    """Whether nearly all are kinds of names without a prefix, O the most frequent."""
+    fit = Counter(value for value in values if NAME.fullmatch(value))
+    return fit.total() >= max(LEAST, SURE * len(values)) and len(fit) > 1 and fit.most_common(1)[0][0] == "O"
 
 
 def are_tags(values: Sequence[str]) -> bool:
