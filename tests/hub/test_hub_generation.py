@@ -1,12 +1,13 @@
 """What a directory says of tokens and targets: read from either file, kept by a loaded model, written again."""
 
 import json
+import warnings
 
 import pytest
 
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
-from headway.hub.generation import TargetRules, target_rules
+from headway.hub.generation import TargetRules, target_rules, warn_of_settings
 from headway.models.config import Positions, TransformerConfig
 from headway.models.transformer import EncoderDecoder
 
@@ -47,6 +48,19 @@ def test_rules(config, generation, rules, tmp_path):
     if generation is not None:
         write(tmp_path, "generation_config.json", **generation)
     assert target_rules(tmp_path, 58_101) == rules
+
+
+def test_settings_that_are_not_followed_are_named(tmp_path):
+    quiet = {"num_beams": 4, "max_length": 56, "no_repeat_ngram_size": 0, "typical_p": 1.0, "suppress_tokens": []}
+    quiet |= {"min_length": None, "bad_words_ids": [[3]], "forced_eos_token_id": 2, "temperature": 0.6}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_settings(tmp_path)  # without the file
+        write(tmp_path, "generation_config.json", **quiet)
+        warn_of_settings(tmp_path)
+    write(tmp_path, "generation_config.json", **quiet | {"no_repeat_ngram_size": 3, "bad_words_ids": [[1, 2]]})
+    with pytest.warns(UserWarning, match=r"no_repeat_ngram_size, bad_words_ids of several tokens are not followed"):
+        warn_of_settings(tmp_path)
 
 
 def test_what_is_no_id_is_refused(tmp_path):

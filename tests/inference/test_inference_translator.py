@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,14 @@ def mt(directory: Path) -> Translator:
     found = headway.load(directory)
     assert isinstance(found, Translator)
     return found
+
+
+def test_settings_of_the_directory_that_are_not_followed_are_said(directory: Path, tmp_path: Path):
+    shutil.copytree(directory, tmp_path / "copy")
+    where = tmp_path / "copy" / "generation_config.json"
+    where.write_text(json.dumps({**json.loads(where.read_text()), "no_repeat_ngram_size": 3}))
+    with pytest.warns(UserWarning, match="no_repeat_ngram_size is not followed"):
+        headway.load(tmp_path / "copy")
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -1,5 +1,6 @@
 """How a model directory says that a target begins and ends: ``generation_config.json``, or else ``config.json``."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,33 @@ class TargetRules:
     """ids that are never chosen"""
     max_length: int | None = None
     """how many ids it may have, its start among them; None: not said"""
+
+
+NOT_FOLLOWED: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens"), (0,)),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "forced_decoder_ids", "sequence_bias"), ([], {})),
+    **dict.fromkeys(("encoder_repetition_penalty", "typical_p", "guidance_scale", "num_beam_groups"), (1,)),
+    **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "diversity_penalty", "penalty_alpha", "top_h"), (0,)),
+    **dict.fromkeys(("exponential_decay_length_penalty", "watermarking_config"), ()),
+}
+"""Settings of ``generation_config.json`` that change what is written and that nothing here follows, beside the values
+with which they change nothing; null changes nothing either."""
+
+
+def warn_of_settings(path: str | Path) -> None:
+    """Warn of settings in a model directory's ``generation_config.json`` that are not followed here.
+
+    How many tokens to write, how to search and how to draw is said by the options of a verb and is not among them.
+    """
+    where = Path(path) / GENERATION
+    said = read_json(where) if where.is_file() else {}
+    asked = [name for name, neutral in NOT_FOLLOWED.items() if said.get(name) not in (None, False, *neutral)]
+    words = said.get("bad_words_ids")
+    if isinstance(words, list) and any(isinstance(word, list) and len(word) > 1 for word in words):
+        asked.append("bad_words_ids of several tokens")
+    if asked:
+        what = "is" if len(asked) == 1 else "are"
+        warnings.warn(f"{where}: {', '.join(asked)} {what} not followed: texts may come out otherwise", stacklevel=2)
 
 
 def target_rules(path: str | Path, rows: int) -> TargetRules:

@@ -8,7 +8,7 @@ from headway.errors import InputError
 from headway.forked import check_threads
 from headway.hub.directory import load_model, model_config, read_json
 from headway.hub.download import locate
-from headway.hub.generation import TargetRules, target_rules
+from headway.hub.generation import TargetRules, target_rules, warn_of_settings
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import preprocessor_of
 from headway.inference.classifier import Classifier
@@ -57,12 +57,14 @@ def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline
         return _image_classifier(model, directory)
     if isinstance(model, EncoderDecoder) and isinstance(model.head, TokenHead):
         words = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
+        warn_of_settings(directory)
         return Translator(model, words, target_rules(directory, model.config.vocab_size))
     tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
     if isinstance(model, Decoder) and isinstance(model.head, TokenHead):
         if facts.get("task") == Translator.task:  # sources with their targets behind them
             end = tokenizer.end_of_text
             return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
+        warn_of_settings(directory)
         return Generator(model, tokenizer)
     if isinstance(model, Encoder | Decoder) and isinstance(model.head, ClassificationHead):
         _check_one_label(directory)
