@@ -2,9 +2,9 @@
 
     python benchmarks/text_time.py TEXT FOLDER [TIME...]
 
-TEXT is Tiny Shakespeare; its runs are kept in FOLDER, and those that are finished there are read, not made again.  Every
-run is `headway train TEXT --tokenizer char --time TIME --seed SEED` with nothing else said, so it must be alone on the
-machine.
+TEXT is Tiny Shakespeare; its runs are kept in FOLDER, and those that are finished there are read, not made again.
+Every run is `headway train TEXT --tokenizer char --time TIME --seed SEED` with nothing else said, so it must be alone
+on the machine.
 """
 
 import json

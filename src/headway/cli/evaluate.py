@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from headway import quantities
 from headway.cli.common import emit, output_options, threads_option
 from headway.errors import field
 
@@ -39,7 +40,8 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    numbers = [f"{key} {value:.4f}" for key, value in found.items() if isinstance(value, float) and key != "seconds"]
+    measured = {key: value for key, value in found.items() if isinstance(value, float) and key != "seconds"}
+    numbers = [f"{key} {quantities.metric(value)}" for key, value in measured.items()]
     from headway.reports.verdict import comparison_in_words, interval
 
     verdict = found["verdict"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from headway import quantities
 from headway.cli.common import emit, output_options
 from headway.cli.train import USES, Train, default_out, report_of, training_options
 from headway.errors import InputError
@@ -94,7 +95,8 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
     rows = [("trial", measure, *(["accuracy"] if found["accuracy"] is not None else []), "options")]
     kept = complete[:SHOWN] + [one for one in complete[SHOWN:] if one["preset"]]
     for one in kept:
-        numbers = [f"{one['value']:.4f}", *([f"{one['metrics']['accuracy']:.4f}"] if len(rows[0]) == 4 else [])]
+        measured = [one["value"], *([one["metrics"]["accuracy"]] if len(rows[0]) == 4 else [])]
+        numbers = [quantities.metric(value) for value in measured]
         rows.append((str(one["number"]), *numbers, _words(one["options"]) + " (the preset)" * one["preset"]))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -129,7 +131,8 @@ def _how_sure(found: dict[str, Any]) -> list[str]:
     if noise["second"] is not None:
         gap = noise["second"]["value"] - best["value"]
         between = interval(noise["second"].get("interval")) or "one run each gives no interval"
-        said.append(f"the next best, trial {noise['second']['trial']}, is {gap:.4f} worse in {measure} ({between})")
+        worse = f"{quantities.metric(gap)} worse in {measure}"
+        said.append(f"the next best, trial {noise['second']['trial']}, is {worse} ({between})")
     optimistic = "the held-out part chose the best trial, so its figures here are optimistic"
     return ["; ".join(said), f"{optimistic}: measure it on other data with `headway evaluate {found['out']} FILE`"]
 

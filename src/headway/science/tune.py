@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headway import quantities
 from headway.errors import InputError, RunFailed
 from headway.science.copies import copy_run
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
@@ -258,12 +259,15 @@ class _Tuning:
         tried = ", ".join(f"{name} {shown(value)}" for name, value in one.options.items())
         what = "the preset" if one.preset else tried
         if one.state == "complete":
-            said = ", ".join(f"{name} {value:.4f}" for name, value in self._figures(one).items())
+            said = ", ".join(f"{name} {quantities.metric(value)}" for name, value in self._figures(one).items())
         else:
             said = "given up, behind the others" if one.state == "pruned" else f"failed: {one.problem}"
         left = self._seconds_left()
         after = f", {duration(max(0.0, left))} left" if left is not None else ""
-        so_far = "" if best is None else f" (best: trial {best.number}, {self.search.measure} {best.value:.4f}{after})"
+        so_far = ""
+        if best is not None:
+            value = f"{self.search.measure} {quantities.metric(best.value)}"
+            so_far = f" (best: trial {best.number}, {value}{after})"
         self.progress.say(f"{done} of {self.planned}, trial {one.number}: {what}: {said}{so_far}")
 
     def _figures(self, one: Attempt) -> dict[str, float]:

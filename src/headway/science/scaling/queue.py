@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway import quantities
 from headway.errors import InputError, RunFailed
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
@@ -129,7 +130,7 @@ def run_queue(
             continue
         taken, expected = taken + now() - began, expected + cell.seconds
         made[cell.name] = done.facts
-        progress.say(f"  val_loss {done.facts['metrics']['val_loss']:.4f} in {duration(now() - began)}")
+        progress.say(f"  val_loss {quantities.metric(done.facts['metrics']['val_loss'])} in {duration(now() - began)}")
     notes = [
         failed.get(cell.name, f"{cell.name} was left out: the time was too short for it; the same command makes it")
         for cell in cells
