@@ -65,6 +65,17 @@ def test_a_short_text_is_not_gone_through_more_often_than_is_said():
         plan_grid(LONG, 20, speed, length=128, kind=KINDS[0])
 
 
+@pytest.mark.parametrize("faster", [0.3, 1.0, 5.0])
+def test_the_time_that_a_message_names_is_enough(faster: float):
+    def quick(shape):
+        return faster * speed(shape)
+
+    with pytest.raises(InputError, match=r"--time 30s is too short") as caught:
+        plan_grid(LONG, 10, quick, length=128, kind=KINDS[0], before=20)
+    enough = int(str(caught.value).split("expected ")[1].split("s or more")[0])
+    assert plan_grid(LONG, enough - 20, quick, length=128, kind=KINDS[0], before=20)
+
+
 def test_parameters_are_counted_as_the_models_have_them():
     for shape in shapes(67, 32, KINDS[1])[:3]:
         config = decoder_config(67, shape.width, 2, shape.heads, 32)

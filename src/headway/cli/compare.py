@@ -69,7 +69,8 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; the same command goes on with the comparison in {place}") from None
     except RunFailed as error:
-        raise click.ClickException(f"{error} The same command goes on with the comparison in {place}.") from None
+        goes_on = f"The same command goes on with the comparison in {place}."
+        raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
     finally:
         progress.close()
     drawn = "report, plots and compare.json"

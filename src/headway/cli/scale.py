@@ -197,7 +197,8 @@ def _of_text(
     try:
         runs, notes = run_study(inputs, grid, chosen, end=end, **given)
     except RunFailed as error:
-        raise click.ClickException(f"{error} The same command goes on with the study in {place}.") from None
+        goes_on = f"The same command goes on with the study in {place}."
+        raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
     except Interrupted:
         raise KeyboardInterrupt(f"stopped and saved in {place}; the same command goes on with it") from None
     found = analyse(counted(runs, count), count, budgets=budgets, seed=options["seed"])

@@ -165,8 +165,11 @@ def plan_grid(
     kind: Kind,
     precision: str = "float32",
     batch_tokens: int | None = None,
+    before: float = 0.0,
 ) -> Grid:
     """The grid that fits ``seconds``; ``speed`` says how many tokens a second a size is trained on here.
+
+    ``before`` are the seconds of the user's time that all else takes; only a message speaks of them.
 
     Raises InputError for a time or a text that are too short for any.
     """
@@ -185,7 +188,7 @@ def plan_grid(
         if best is None or cost < best[0]:
             best = cost, grid
     if best is None:
-        raise InputError(_too_little(text, seconds, speed, choices[FEWEST_SIZES - 1]))
+        raise InputError(_too_little(text, seconds, before, speed, choices[FEWEST_SIZES - 1]))
     grid = best[1]
     if grid.seconds < 0.75 * USED * seconds:
         why = f"about {grid.seconds:.0f} s are used: more would be more passes over the text, or too few tokens"
@@ -193,7 +196,7 @@ def plan_grid(
     return grid
 
 
-def _too_little(text: Text, seconds: float, speed: Callable[[Shape], float], smallest: Shape) -> str:
+def _too_little(text: Text, seconds: float, before: float, speed: Callable[[Shape], float], smallest: Shape) -> str:
     """Why there is no grid."""
     if smallest.parameters * LEAST_WANTED > PASSES * text.tokens / 2:
         return (
@@ -201,7 +204,8 @@ def _too_little(text: Text, seconds: float, speed: Callable[[Shape], float], sma
             f"gone through {PASSES:g} times they are fewer than {LEAST_WANTED:g} for each parameter. Add text."
         )
     needed = 8 * LEAST_WANTED * smallest.parameters / speed(smallest) + OVERHEAD * SIZES * LENGTHS
-    return f"--time {seconds:.0f}s is too short for a grid of runs here; expected {needed / USED:.0f}s or more."
+    enough = 10 * math.ceil((needed / USED + before) / 10)
+    return f"--time {seconds + before:.0f}s is too short for a grid of runs here; expected {enough}s or more."
 
 
 def _filled(
