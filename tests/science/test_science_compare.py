@@ -65,7 +65,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         ):
             if name in given:
                 given[name] = int(given[name])
-        for name in ("learning_rate", "dropout"):
+        for name in ("learning_rate", "dropout", "weight_decay"):
             if name in given:
                 given[name] = float(given[name])
         width = {} if "match_parameters" in given else {"d_model": 16}

@@ -79,6 +79,20 @@ def test_muons_rate_over_adams_is_as_asked():
     assert muon.param_groups[0]["peak"] == pytest.approx(0.006) and adam.param_groups[0]["peak"] == 0.003
 
 
+@pytest.mark.parametrize(("tied", "kind"), [(False, "muon"), (True, "muon"), (False, "adamw")])
+def test_embeddings_that_are_not_tied_have_a_rate_of_their_own_beside_muon(tied: bool, kind: str):
+    model = decoder(tied=tied)
+    rates = {
+        id(p): group["peak"]
+        for optimizer in optimizers(model, kind, 0.003, 0.0, muon_rate=1.0, embedding_rate=10.0)
+        for group in optimizer.param_groups
+        for p in group["params"]
+    }
+    embeddings = id(model.stack.embedding.tokens.weight)
+    assert rates.pop(embeddings) == pytest.approx(0.03 if kind == "muon" and not tied else 0.003)
+    assert set(rates.values()) == {0.003}
+
+
 def test_the_iteration_is_in_the_runs_precision():
     for precision in ("float32", "bfloat16"):
         muon = optimizers(decoder(), "muon", 0.003, 0.0, precision=precision)[0]

@@ -9,7 +9,7 @@ import torch
 
 import headway
 from headway.training import measure, presets, probe, shares
-from headway.training.presets import text_dropout
+from headway.training.presets import text_decay, text_dropout
 
 TEXT = "a tale of two cities that nobody has read to its end; " * 200
 
@@ -82,18 +82,24 @@ def test_the_probe_changes_nothing_and_keeps_to_its_time(monkeypatch: pytest.Mon
     assert set(result) == {1} and result[1][0] > 0 and result[1][1] > 0
 
 
-def test_dropout_follows_the_pace_that_was_measured(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for pace, expected in ((1e9, text_dropout(presets.TEXT_EPOCHS)), (1.0, 0.0)):
+def test_regularisation_follows_the_pace_that_was_measured(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for pace, passes in ((1e9, presets.TEXT_EPOCHS), (1.0, 0.0)):
         monkeypatch.setattr(measure, "gradient_seconds", lambda *given, pace=pace: {1: (1.0, pace)})
         headway.train(text, out=tmp_path / f"{pace}", time="3s", **options())
         plan = plan_of(tmp_path / f"{pace}")
-        said = [line for line in plan["decisions"] if line["what"] == "dropout"]
-        assert plan["model"]["dropout"] == expected
-        assert len(said) == 1 and said[0]["value"] == f"{expected:g}" and "passes over the text" in said[0]["why"]
-    headway.train(text, out=tmp_path / "asked", time="3s", dropout=0.3, **options())
-    assert plan_of(tmp_path / "asked")["model"]["dropout"] == 0.3
+        assert plan["model"]["dropout"] == text_dropout(passes) and plan["weight_decay"] == text_decay(passes)
+        for what, value in (("dropout", text_dropout(passes)), ("decay", text_decay(passes))):
+            said = [line for line in plan["decisions"] if line["what"] == what]
+            assert len(said) == 1 and said[0]["value"].split()[0] == f"{value:g}"
+            assert "passes over the text" in said[0]["why"]
+    headway.train(text, out=tmp_path / "asked", time="3s", dropout=0.3, weight_decay=0.02, **options())
+    asked = plan_of(tmp_path / "asked")
+    assert asked["model"]["dropout"] == 0.3 and asked["weight_decay"] == 0.02
 
 
-def test_more_passes_never_mean_less_dropout():
-    found = [text_dropout(passes) for passes in (0.01, 1, 3, 5, 9, 17, 30, 300)]
-    assert found == sorted(found) and found[0] == found[2] == 0.0 < found[3] and found[-1] == presets.MOST_DROPOUT
+def test_more_passes_never_mean_less_regularisation():
+    passes = (0.01, 1, 3, 5, 9, 17, 30, 300)
+    dropout, decay = list(map(text_dropout, passes)), list(map(text_decay, passes))
+    assert dropout == sorted(dropout) and dropout[0] == dropout[3] == 0.0 < dropout[5]
+    assert dropout[-1] == presets.MOST_DROPOUT
+    assert decay == sorted(decay) and decay[2] == 0.0 < decay[3] and decay[-1] == presets.MOST_DECAY

@@ -274,7 +274,7 @@ def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> 
     size = first["size"]
     if contest.vary is not None:
         same = {"d_model": size["d_model"], "layers": size["n_layers"], "heads": size["n_heads"]}
-        own |= {**same, "dropout": size["dropout"], "precision": size["precision"]}
+        own |= {**same, **{name: size[name] for name in ("dropout", "weight_decay", "precision")}}
         own |= {"evaluations": size["evaluations"], **model.options}  # of which the best weights are kept
     if contest.match == "tokens":
         if not first["steps"]:
@@ -303,7 +303,7 @@ def _size(facts: dict[str, Any]) -> dict[str, Any]:
     plan = facts["plan"]
     model = plan["model"]
     found = {name: model.get(name) for name in ("d_model", "n_layers", "n_heads", "vocab_size", "tied", "dropout")}
-    return {**found, **{name: plan[name] for name in ("batch_tokens", "evaluations", "precision")}}
+    return {**found, **{name: plan[name] for name in ("batch_tokens", "evaluations", "precision", "weight_decay")}}
 
 
 def _measured(contest: Contest, path: Path) -> dict[str, Any]:

@@ -265,7 +265,7 @@ class _Tuning:
         left = self._seconds_left()
         after = f", {duration(max(0.0, left))} left" if left is not None else ""
         so_far = ""
-        if best is not None:
+        if best is not None and best.value is not None:
             value = f"{self.search.measure} {quantities.metric(best.value)}"
             so_far = f" (best: trial {best.number}, {value}{after})"
         self.progress.say(f"{done} of {self.planned}, trial {one.number}: {what}: {said}{so_far}")

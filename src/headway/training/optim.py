@@ -1,5 +1,6 @@
 """Optimisers: Adam, AdamW (torch's, fused) and Muon, and which parameters each is given."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -129,11 +130,13 @@ def optimizers(
     by_rows: bool = False,
     precision: str = "float32",
     muon_rate: float = MUON_RATE,
+    embedding_rate: float = 1.0,
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
-    do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``muon_rate`` times it.  With ``layer_decay``
+    do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``muon_rate`` times it, and that of token
+    embeddings beside Muon ``embedding_rate`` times, where they serve nothing else.  With ``layer_decay``
     below 1 the last block and the head have the full rate, each block before ``layer_decay`` times that of the next,
     and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large tables to RowAdam.
     ``precision`` is that of the run; Muon's products are in it too, since on a processor without bfloat16 its iteration
@@ -148,11 +151,13 @@ def optimizers(
             for p in module.parameters():
                 p.stacked = GATES[module.kind]  # type: ignore[attr-defined]
     tables = _large_tables(model) if by_rows else set()
+    embeddings = _untied(model) if kind == "muon" and embedding_rate != 1.0 else set()
     hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
     depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon takes matrices of all blocks together
     groups: dict[tuple[str, int], list[nn.Parameter]] = {}
     for p in (p for p in model.parameters() if p.requires_grad):
         what = "table" if id(p) in tables else "matrix" if id(p) in hidden else "other"
+        what = "embedding" if id(p) in embeddings - tables else what
         groups.setdefault((what, depth.get(id(p), 0)), []).append(p)
     result: list[torch.optim.Optimizer] = []
     adams, muons = [], []
@@ -163,6 +168,7 @@ def optimizers(
         elif what == "matrix" and kind == "muon":
             muons.append({"params": params, "lr": rate * muon_rate, "weight_decay": weight_decay})
         else:
+            rate *= embedding_rate if what == "embedding" else 1.0
             adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
     if muons:
         result.append(Muon(muons, dtype=getattr(torch, precision)))
@@ -188,13 +194,19 @@ def _stacks(model: nn.Module) -> list[Any]:
 
 def _large_tables(model: nn.Module) -> set[int]:
     """The token embeddings that are large and serve nothing else; from now on their gradients are sparse."""
-    tables = set()
+    alone, tables = _untied(model), set()
     for table in [stack.embedding.tokens for stack in _stacks(model)]:
-        owners = sum(p is table.weight for _, p in model.named_parameters(remove_duplicate=False))
-        if table.num_embeddings >= LARGE_TABLE and owners == 1 and table.weight.requires_grad:
+        if table.num_embeddings >= LARGE_TABLE and id(table.weight) in alone and table.weight.requires_grad:
             table.sparse = True
             tables.add(id(table.weight))
     return tables
+
+
+def _untied(model: nn.Module) -> set[int]:
+    """The token embeddings that serve nothing else, such as the head."""
+    owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    weights = [id(stack.embedding.tokens.weight) for stack in _stacks(model)]
+    return {weight for weight in weights if owners[weight] == 1}
 
 
 def _depths(model: nn.Module) -> dict[int, int]:

@@ -44,12 +44,14 @@ MODERNBERT: dict[str, Any] = {
 TOKENS_PER_PARAMETER = 4.0
 TEXT_EPOCHS = 30
 """A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
-FREE_PASSES, DROPOUT_PASSES, MOST_DROPOUT = 4.0, 170.0, 0.2
-"""Passes below which a text is learnt without dropout (Muennighoff et al. 2023), and passes for each unit of it.
+FREE_OF_DECAY, DECAY_PASSES, MOST_DECAY = 3.0, 57.0, 0.1
+"""Passes below which a text is learnt without weight decay, further passes for each unit of it, and its bound."""
+FREE_PASSES, DROPOUT_PASSES, MOST_DROPOUT = 8.0, 190.0, 0.2
+"""Passes below which a text is learnt without dropout, and further passes for each unit of it.
 
-After 17.5 passes with 1.4 parameters for each token of text, the loss on new text was 1.538 with 0.1 and 1.615 with
-0.2; without dropout, in batches of half the size, 1.619, and 1.553 at its best, after 11 passes
-(`benchmarks/text_sizes.py`, "quarter").
+With 1.4 parameters for each token of text, the loss on new text was, after 8.7 passes, 1.534 with nothing, 1.519 with a
+weight decay of 0.1 and 1.548 with a dropout of 0.05; after 17.5 passes 1.547 with a decay of 0.1, 1.531 with 0.3, 1.538
+with a dropout of 0.1, 1.514 with 0.05, and 1.511 with that and a decay of 0.1 (`benchmarks/text_sizes.py`, "quarter").
 """
 SMALLEST_BATCH, STEPS_WANTED = 2048, 1000
 """Short runs have smaller batches, so that they have about so many steps by the estimated number of tokens: 0.6 M
@@ -145,17 +147,13 @@ def decoder_plan(
     count = parameters(config)["total"]
     seen = float(steps * batch_tokens) if steps is not None else rate * (seconds or 0) / (6 * count)
     epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
-    dropout = options.dropout
-    if dropout is None:
-        dropout = text_dropout(epochs)
-        decisions.append(_dropout_decision(dropout, f"about {epochs:.1f} passes over the text"))
-    config = config.but(dropout=dropout)
+    config = config.but(dropout=options.dropout or 0.0)
     if options.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
         why_passes = "more would learn the text by heart; it may end before its time"
         decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
     size = f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
-    return Plan(
+    plan = Plan(
         **as_asked(options),
         model=asdict(config),
         length=length,
@@ -170,25 +168,33 @@ def decoder_plan(
         epochs=options.epochs or (TEXT_EPOCHS if options.steps is None else None),
         decisions=[asdict(d) for d in decisions],
     )
+    return regularised(plan, options, epochs, f"about {epochs:.1f} passes over the text")
 
 
 def text_dropout(passes: float) -> float:
     """The dropout of a language model that goes through its text so often (DROPOUT_PASSES says why)."""
-    return round(min(MOST_DROPOUT, passes / DROPOUT_PASSES), 2) if passes >= FREE_PASSES else 0.0
+    return round(min(MOST_DROPOUT, max(0.0, passes - FREE_PASSES) / DROPOUT_PASSES), 2)
 
 
-def with_text_dropout(plan: Plan, passes: float, pace: float) -> Plan:
-    """The plan of a language model with the dropout for so many passes, at a measured pace in tokens a second."""
-    passes = min(passes, float(plan.epochs or passes))
-    dropout = text_dropout(passes)
-    why = f"about {passes:.1f} passes over the text, at {pace:,.0f} tokens a second"
-    decisions = [line for line in plan.decisions if line["what"] != "dropout"]
-    decisions.append(asdict(_dropout_decision(dropout, why)))
-    return replace(plan, model={**plan.model, "dropout": dropout}, decisions=decisions)
+def text_decay(passes: float) -> float:
+    """The weight decay of a language model that goes through its text so often (DROPOUT_PASSES says why)."""
+    return round(min(MOST_DECAY, max(0.0, passes - FREE_OF_DECAY) / DECAY_PASSES), 3)
 
 
-def _dropout_decision(dropout: float, why: str) -> Decision:
-    return Decision("dropout", f"{dropout:g}", why, "--dropout")
+def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> Plan:
+    """The plan of a language model with what keeps it from learning its text by heart in so many passes.
+
+    That is weight decay, and for many passes dropout too.  What the options name stays as it is.
+    """
+    decisions = {line["what"]: line for line in plan.decisions}
+    model, decay = plan.model, plan.weight_decay
+    if options.dropout is None:
+        model = {**model, "dropout": text_dropout(passes)}
+        decisions["dropout"] = asdict(Decision("dropout", f"{model['dropout']:g}", why, "--dropout"))
+    if options.weight_decay is None and plan.optimizer == "muon":
+        decay = text_decay(passes)
+        decisions["decay"] = asdict(Decision("decay", f"{decay:g} for each unit of the rate", why, "--weight-decay"))
+    return replace(plan, model=model, weight_decay=decay, decisions=list(decisions.values()))
 
 
 def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_classes: int, longest: int) -> Plan:

@@ -65,6 +65,7 @@ def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
         schedule="constant_then_decay",
         warmup=0.05,
         dropout=0.0,
+        weight_decay=0.0,
         precision=grid.precision,
         evaluations=SNAPSHOTS if cell.held_out else 1,
         snapshots=cell.held_out,

@@ -81,8 +81,13 @@ def decide(
         left = wanted - (time.monotonic() - started) - ENDING
         try:
             grid = plan_grid(
-                *(text, left, speed),
-                **{"length": length, "kind": kind, "precision": precision, "batch_tokens": options.batch_tokens},
+                text,
+                left,
+                speed,
+                length=length,
+                kind=kind,
+                precision=precision,
+                batch_tokens=options.batch_tokens,
                 before=wanted - left,
             )
         except InputError:

@@ -1,5 +1,6 @@
 """Predict the next token of running text."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -25,7 +26,7 @@ from headway.training.baselines import reference
 from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 from headway.training.prepare import HELD_OUT
-from headway.training.presets import decoder_plan, fine_tune_text_plan, with_text_dropout
+from headway.training.presets import decoder_plan, fine_tune_text_plan, regularised
 from headway.training.recipes.recipe import Ingredients, Recipe
 from headway.training.recipes.sample import sampled
 from headway.training.recipes.vocabulary import base_vocabulary
@@ -70,9 +71,15 @@ class LanguageModelRecipe(Recipe):
         return architecture(plan, self.options, "decoder")
 
     def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
-        if self.base is not None or seconds is None or self.options.dropout is not None:
+        if self.base is not None or seconds is None:
             return None
-        return lambda plan, pace: with_text_dropout(plan, pace * seconds / max(1, self.n_tokens), pace)
+
+        def settled(plan: Plan, pace: float) -> Plan:
+            passes = min(pace * seconds / max(1, self.n_tokens), float(plan.epochs or math.inf))
+            why = f"about {passes:.1f} passes over the text, at {pace:,.0f} tokens a second"
+            return regularised(plan, self.options, passes, why)
+
+        return settled
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None:

@@ -192,6 +192,6 @@ def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
     )
     count = parameters(config, wiring="encoder")["total"]
     shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
-    decisions = [decision for decision in plan.decisions if decision["what"] != "dropout"]
+    decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
     decisions[0] = {**decisions[0], "value": f"{count / 1e6:.2f} M parameters: {shape}"}
-    return replace(plan, model=asdict(config), decisions=decisions)
+    return replace(plan, model=asdict(config), weight_decay=options.weight_decay or 0.0, decisions=decisions)
