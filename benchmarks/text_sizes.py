@@ -1,4 +1,4 @@
-"""Size, dropout and passes of a short text: validation loss under a fixed number of steps.
+"""Size, dropout, weight decay and passes of a short text: validation loss under a fixed number of steps.
 
     python benchmarks/text_sizes.py TEXT FOLDER [whole|quarter]
 
@@ -17,21 +17,18 @@ from typing import Any
 
 from machine import facts, headway, write
 
-WHOLE = (
-    # time, width, layers, tokens of a batch, steps, dropouts
-    ("110s", 128, 3, 4096, 1420, (0.0, 0.05)),
-    ("110s", 128, 3, 2048, 2640, (0.0,)),
-    ("110s", 160, 4, 2048, 1430, (0.0,)),
-    ("5m", 160, 4, 4096, 2100, (0.0, 0.05, 0.1)),
-    ("5m", 192, 5, 4096, 1290, (0.0, 0.05)),
-    ("10m", 160, 4, 4096, 4270, (0.0, 0.1, 0.15, 0.2)),
-    ("10m", 192, 5, 4096, 2610, (0.1, 0.2)),
+Regularisation = tuple[tuple[float, float], ...]
+WHOLE: tuple[tuple[str, int, int, int, int, Regularisation], ...] = (
+    # time, width, layers, tokens of a batch, steps, (dropout, weight decay)
+    ("110s", 128, 3, 2048, 2640, ((0.0, 0.0), (0.0, 0.05))),
+    ("5m", 160, 4, 4096, 2100, ((0.0, 0.0), (0.0, 0.1))),
+    ("10m", 160, 4, 4096, 4270, ((0.05, 0.1),)),
 )
-QUARTER = (
-    ("5m", 96, 3, 2048, 1068, (0.0, 0.05, 0.1)),
-    ("10m", 96, 3, 2048, 2136, (0.0, 0.05, 0.1, 0.2)),
-    ("10m", 96, 3, 1024, 4270, (0.0, 0.1)),
-    ("10m", 128, 3, 2048, 1250, (0.1, 0.2)),
+QUARTER: tuple[tuple[str, int, int, int, int, Regularisation], ...] = (
+    ("5m", 96, 3, 2048, 1068, ((0.0, 0.0), (0.0, 0.1), (0.02, 0.1), (0.05, 0.0))),
+    ("10m", 96, 3, 2048, 2136, ((0.0, 0.1), (0.0, 0.3), (0.05, 0.0), (0.05, 0.1), (0.05, 0.2))),
+    ("10m", 96, 3, 2048, 2136, ((0.1, 0.0), (0.2, 0.0))),
+    ("10m", 96, 3, 1024, 4270, ((0.0, 0.0),)),
 )
 TRAINED, MEASURED = 250_000, 60_000
 """Characters of "quarter": the last of the training part, and the first of the held-out part."""
@@ -47,14 +44,14 @@ def quarter(text: Path, folder: Path) -> tuple[Path, list[str]]:
     return train, ["--validation", str(held_out)]
 
 
-def run(data: Path, out: Path, case: tuple[Any, ...], dropout: float, more: list[str]) -> None:
+def run(data: Path, out: Path, case: tuple[Any, ...], dropout: float, decay: float, more: list[str]) -> None:
     """Train one, unless it is finished."""
     _, width, layers, batch, steps, _ = case
     if out.exists() and json.loads((out / "headway.json").read_text(encoding="utf-8")).get("finished"):
         return
     sizes = ["--d-model", str(width), "--layers", str(layers), "--length", "256", "--batch-tokens", str(batch)]
-    words = [str(data), "--tokenizer", "char", "--steps", str(steps), "--dropout", str(dropout), *sizes, *more]
-    headway("train", *words, "--out", str(out))
+    words = [str(data), "--tokenizer", "char", "--steps", str(steps), *sizes, *more]
+    headway("train", *words, "--dropout", str(dropout), "--weight-decay", str(decay), "--out", str(out))
 
 
 def found(out: Path) -> dict[str, Any]:
@@ -66,7 +63,8 @@ def found(out: Path) -> dict[str, Any]:
     plan, tokens = info["plan"], int(info["data"]["train"].split()[0].replace(",", ""))
     return {
         **{name: plan["model"][name] for name in ("d_model", "n_layers", "dropout")},
-        **{"parameters": info["parameters"], "batch_tokens": plan["batch_tokens"], "steps": info["steps"]},
+        **{name: plan[name] for name in ("weight_decay", "batch_tokens")},
+        **{name: info[name] for name in ("parameters", "steps")},
         "passes": info["steps"] * plan["batch_tokens"] / tokens,
         "parameters_per_token": info["parameters"] / tokens,
         **{"best_val_loss": min(losses), "last_val_loss": losses[-1], "last_train_loss": sum(steps[-10:]) / 10},
@@ -81,9 +79,9 @@ def main() -> None:
     data, more = quarter(text, folder) if kind == "quarter" else (text, [])
     results = []
     for case in QUARTER if kind == "quarter" else WHOLE:
-        for dropout in case[-1]:
-            out = folder / f"{kind}-{case[0]}-{case[1]}-{case[3]}-{dropout:g}"
-            run(data, out, case, dropout, more)
+        for dropout, decay in case[-1]:
+            out = folder / f"{kind}-{case[0]}-{case[1]}-{case[3]}-{dropout:g}-{decay:g}"
+            run(data, out, case, dropout, decay, more)
             results.append({"time": case[0], **found(out)})
             print(results[-1], flush=True)
             write(f"text-sizes-{kind}", {**facts(), "runs": results})
