@@ -75,7 +75,8 @@ def test_the_iteration_on_long_matrices_is_the_same_polynomial(shape: tuple[int,
 
 
 def test_muons_rate_over_adams_is_as_asked():
-    muon, adam = optimizers(decoder(), "muon", 0.003, 0.0, muon_rate=2.0)
+    muon, adam = optimizers(decoder(), "muon", 0.003, 0.0, muon_rate=2.0, momentum=0.9)
+    assert muon.param_groups[0]["momentum"] == 0.9
     assert muon.param_groups[0]["peak"] == pytest.approx(0.006) and adam.param_groups[0]["peak"] == 0.003
 
 

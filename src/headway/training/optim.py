@@ -130,13 +130,14 @@ def optimizers(
     by_rows: bool = False,
     precision: str = "float32",
     muon_rate: float = MUON_RATE,
+    momentum: float = 0.95,
     embedding_rate: float = 1.0,
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
-    do not decay and are always Adam's.  ``lr`` is Adam's rate; Muon's is ``muon_rate`` times it, and that of token
-    embeddings beside Muon ``embedding_rate`` times, where they serve nothing else.  With ``layer_decay``
+    do not decay and are always Adam's.  ``lr`` is Adam's rate.  Muon has ``muon_rate`` times that, and ``momentum``;
+    beside it, token embeddings that serve nothing else have ``embedding_rate`` times that.  With ``layer_decay``
     below 1 the last block and the head have the full rate, each block before ``layer_decay`` times that of the next,
     and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large tables to RowAdam.
     ``precision`` is that of the run; Muon's products are in it too, since on a processor without bfloat16 its iteration
@@ -171,7 +172,7 @@ def optimizers(
             rate *= embedding_rate if what == "embedding" else 1.0
             adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
     if muons:
-        result.append(Muon(muons, dtype=getattr(torch, precision)))
+        result.append(Muon(muons, momentum=momentum, dtype=getattr(torch, precision)))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     if adams:
         result.append(adam(adams, betas=(0.9, 0.99), eps=1e-8, fused=True))

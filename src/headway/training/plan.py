@@ -66,6 +66,8 @@ class Plan:
     """in how many threads a batch is computed, each with some of its rows"""
     muon_rate: float = MUON_RATE
     """Muon's learning rate over Adam's, which is ``learning_rate``"""
+    momentum: float = 0.95
+    """Muon's"""
     embedding_rate: float = 1.0
     """that of token embeddings that are not tied over Adam's, beside Muon"""
     on_spike: str = "report"

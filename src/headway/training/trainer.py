@@ -209,6 +209,7 @@ def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.
         by_rows=plan.base is not None and ranks.count == 1,
         precision=plan.precision,
         muon_rate=plan.muon_rate,
+        momentum=plan.momentum,
         embedding_rate=plan.embedding_rate,
     )
 
