@@ -18,8 +18,9 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "
 VALUES: dict[str, Any] = {
     **{"preset": "tiny", "d_model": 32, "layers": 1, "heads": 1, "length": 40, "dropout": 0.1, "epochs": 2},
     **{"vocab": 300, "tokenizer": "word", "batch_tokens": 64, "precision": "float32", "evaluations": 2, "threads": 1},
-    **{"r_drop": 0.5, "lora": 2, "learning_rate": 0.001, "frozen": True, "contrastive": True, "task": None},
-    **{"match_parameters": 20_000, "model": "transformer", "config_overrides": "positions=alibi", "augment": "none"},
+    **{"r_drop": 0.5, "lora": 2, "learning_rate": 0.001, "weight_decay": 0.01, "frozen": True, "contrastive": True},
+    **{"task": None, "match_parameters": 20_000, "model": "transformer", "config_overrides": "positions=alibi"},
+    "augment": "none",
     **{"image_size": 8, "patch_size": 2, "mask_share": 0.2, "whole_words": True, "extend_vocab": 3},
 }
 """What is given for an option that is suggested; columns and tasks are those of the case."""

@@ -86,13 +86,18 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
             Decision("format", f"headway-{kind}", "no Hugging Face class is like it: Headway alone reads it", "--model")
         ),
     ]
+    optimizer, decay = options.optimizer or "adamw", plan.weight_decay
+    if wiring == "decoder" and optimizer != "muon":  # the decay that follows the passes is Muon's
+        decay = options.weight_decay or 0.0
+    kept = [one for one in plan.decisions if one["what"] != "model" and (one["what"] != "decay" or decay > 0)]
     return replace(
         plan,
         model=asdict(config),
-        optimizer=options.optimizer or "adamw",
+        optimizer=optimizer,
+        weight_decay=decay,
         learning_rate=options.learning_rate or (OF_DECODERS if wiring == "decoder" else RATES)[kind],
         precision=options.precision or "float32",
-        decisions=[*decisions, *(one for one in plan.decisions if one["what"] != "model")],
+        decisions=[*decisions, *kept],
     )
 
 
