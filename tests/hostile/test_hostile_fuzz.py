@@ -18,6 +18,6 @@ def test_random_damage_is_refused(tmp_path):
 def test_damaged_runs_are_refused_or_answer_the_same():
     """A process of its own: its children are forked from one that has computed nothing."""
     script = Path(__file__).with_name("fuzz_runs.py")
-    done = subprocess.run([sys.executable, str(script), "20", "0"], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, str(script), "10", "0"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert "refused" in done.stdout and "the same" in done.stdout
