@@ -80,6 +80,12 @@ def test_muons_rate_over_adams_is_as_asked():
     assert muon.param_groups[0]["peak"] == pytest.approx(0.006) and adam.param_groups[0]["peak"] == 0.003
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("muon", (0.8, 0.95)), ("adamw", (0.9, 0.99))])
+def test_adam_beside_muon_has_betas_of_its_own(kind: str, expected: tuple[float, float]):
+    adam = optimizers(decoder(), kind, 0.003, 0.0, betas=(0.8, 0.95))[-1]
+    assert isinstance(adam, torch.optim.AdamW) and adam.param_groups[0]["betas"] == expected
+
+
 @pytest.mark.parametrize(("tied", "kind"), [(False, "muon"), (True, "muon"), (False, "adamw")])
 def test_embeddings_that_are_not_tied_have_a_rate_of_their_own_beside_muon(tied: bool, kind: str):
     model = decoder(tied=tied)

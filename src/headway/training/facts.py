@@ -57,6 +57,12 @@ TEXTS = _list_of(TEXT, "a list of texts")
 OBJECTS = _list_of(OBJECT, "a list of objects")
 TEXTS_BY_NAME: Kind = lambda value: OBJECT[0](value) and all(map(TEXT[0], value.values())), "an object of texts"
 COUNTS: Kind = lambda value: OBJECT[0](value) and all(map(COUNT[0], value.values())), "an object of counts"
+BETAS: Kind = (
+    lambda value: isinstance(value, list | tuple)
+    and len(value) == 2
+    and all(POSITIVE[0](beta) and beta < 1 for beta in value),
+    "two numbers from 0 to below 1",
+)
 
 FACTS: dict[str, Kind] = {
     **dict.fromkeys(("headway", "task", "started"), TEXT),
@@ -82,6 +88,7 @@ PLAN: dict[str, Kind] = {
     **dict.fromkeys(("length", "batch_tokens", "accumulate", "grow_batch", "validation_every"), _whole(1, 2**40)),
     **{"shares": _whole(1, 2**12), "log_every": _whole(1, 2**53), "seed": _whole(0, 2**63 - 1)},
     **dict.fromkeys(("epochs", "max_examples", "lora"), _or_none(_whole(1, 2**53))),
+    "betas": BETAS,
 }
 """Fields with narrower bounds."""
 

@@ -12,7 +12,7 @@ from headway.models.transformer import Stack
 from headway.nn.attention import Attention
 from headway.nn.feedforward import FeedForward
 from headway.nn.recurrent import GATES, Recurrent
-from headway.training.plan import MUON_RATE
+from headway.training.plan import ADAM_BETAS, MUON_RATE
 from headway.training.shard import like, whole
 
 
@@ -94,7 +94,7 @@ class RowAdam(torch.optim.Optimizer):
     is left of their old moments; that rows which were not read stay as they are is what "lazy Adam" is known for.
     """
 
-    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8):
+    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float] = ADAM_BETAS, eps: float = 1e-8):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()
@@ -132,16 +132,19 @@ def optimizers(
     muon_rate: float = MUON_RATE,
     momentum: float = 0.95,
     embedding_rate: float = 1.0,
+    betas: tuple[float, float] = ADAM_BETAS,
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
     do not decay and are always Adam's.  ``lr`` is Adam's rate.  Muon has ``muon_rate`` times that, and ``momentum``;
-    beside it, token embeddings that serve nothing else have ``embedding_rate`` times that.  With ``layer_decay``
-    below 1 the last block and the head have the full rate, each block before ``layer_decay`` times that of the next,
-    and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large tables to RowAdam.
-    ``precision`` is that of the run; Muon's products are in it too, since on a processor without bfloat16 its iteration
-    would take longer than all the rest.
+    beside it, token embeddings that serve nothing else have ``embedding_rate`` times that, and
+    Adam has ``betas``.
+
+    With ``layer_decay`` below 1 the last block and the head have the full rate, each block before ``layer_decay`` times
+    that of the next, and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large
+    tables to RowAdam.  ``precision`` is that of the run; Muon's products are in it too, since on a processor without
+    bfloat16 its iteration would take longer than all the rest.
     """
     for module in model.modules():
         if isinstance(module, Attention) and hasattr(module, "qkv") and module.n_heads == module.n_kv_heads:
@@ -175,7 +178,7 @@ def optimizers(
         result.append(Muon(muons, momentum=momentum, dtype=getattr(torch, precision)))
     adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
     if adams:
-        result.append(adam(adams, betas=(0.9, 0.99), eps=1e-8, fused=True))
+        result.append(adam(adams, betas=betas if muons else ADAM_BETAS, eps=1e-8, fused=True))
     for optimizer in result:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

@@ -8,6 +8,8 @@ from headway.models.config import TransformerConfig
 from headway.models.patches import Patches
 from headway.training.config import TrainOptions
 
+ADAM_BETAS = (0.9, 0.99)
+"""How slowly the means of Adam's gradients and of their squares change."""
 MUON_RATE = 20 / 3
 """Muon's rate over Adam's: 0.02 beside 0.003, the published rate of the one and the best measured of the other."""
 
@@ -68,6 +70,8 @@ class Plan:
     """Muon's learning rate over Adam's, which is ``learning_rate``"""
     momentum: float = 0.95
     """Muon's"""
+    betas: tuple[float, float] = ADAM_BETAS
+    """Adam's, beside Muon"""
     embedding_rate: float = 1.0
     """that of token embeddings that are not tied over Adam's, beside Muon"""
     on_spike: str = "report"

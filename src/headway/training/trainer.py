@@ -211,6 +211,7 @@ def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.
         muon_rate=plan.muon_rate,
         momentum=plan.momentum,
         embedding_rate=plan.embedding_rate,
+        betas=(plan.betas[0], plan.betas[1]),
     )
 
 
