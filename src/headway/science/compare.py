@@ -36,6 +36,7 @@ from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
 from headway.storage import write_json, write_whole
 from headway.tasks.bleu import MISSING, bleu_scores
+from headway.tasks.intervals import student
 from headway.training.config import TrainOptions, check_for_task, flag, seconds
 from headway.training.facts import read_facts
 from headway.training.prepare import COLUMNS, read_input
@@ -316,9 +317,7 @@ def interval(values: Sequence[float], most: float = math.inf) -> list[float] | N
     """The 95 % interval of the mean by Student's t, over seeds, within 0 and ``most``; None for a single value."""
     if len(values) < 2:
         return None
-    from scipy.stats import t
-
-    half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+    half = student(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
     mean = statistics.mean(values)
     return [max(0.0, mean - half), min(most, mean + half)]
 

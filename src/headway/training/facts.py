@@ -58,9 +58,9 @@ OBJECTS = _list_of(OBJECT, "a list of objects")
 TEXTS_BY_NAME: Kind = lambda value: OBJECT[0](value) and all(map(TEXT[0], value.values())), "an object of texts"
 COUNTS: Kind = lambda value: OBJECT[0](value) and all(map(COUNT[0], value.values())), "an object of counts"
 BETAS: Kind = (
-    lambda value: isinstance(value, list | tuple)
-    and len(value) == 2
-    and all(POSITIVE[0](beta) and beta < 1 for beta in value),
+    lambda value: (
+        isinstance(value, list | tuple) and len(value) == 2 and all(POSITIVE[0](beta) and beta < 1 for beta in value)
+    ),
     "two numbers from 0 to below 1",
 )
 
