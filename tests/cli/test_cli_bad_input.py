@@ -138,6 +138,8 @@ USE = [
     (["classify", "CLF", "empty.csv"], ["empty.csv"]),
     (["classify", "CLF", "binary.txt"], ["binary.txt"]),
     (["classify", "CLF", "latin.txt"], ["latin.txt", "--encoding"]),
+    (["classify", "CLF", "./missing"], ["./missing", "there is no such file"]),
+    (["classify", "CLF", "../missing"], ["../missing", "there is no such file"]),
     (["classify", "CLF", "ragged.csv"], ["ragged.csv"]),
     (["classify", "CLF", "two_texts.csv"], ["--text-column"]),
     (["classify", "CLF", "fine.csv", "--text-column", "txt"], ["'txt'", "text"]),

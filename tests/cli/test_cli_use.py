@@ -176,6 +176,58 @@ def test_another_encoding(tmp_path: Path, tiny_words: list[str], in_process: Cal
     assert in_process("generate", tmp_path / "run", "à côté", "--max-tokens", "3")[0] == 0
 
 
+def test_a_run_reads_each_file_in_its_own_encoding(
+    rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = rows.read_text().replace("the", "thé")
+    assert "é" in text
+    Path("old.csv").write_bytes(text.encode("utf-16"))
+    Path("new.csv").write_text(text)
+    Path("other.csv").write_bytes(text.encode("cp1252"))
+    words = ("train", "old.csv", "--encoding", "utf-16", "--validation", "new.csv", "--out", "run", *tiny_words)
+    status, _, said = in_process(*words)
+    assert status == 0 and "new.csv: this file is UTF-8 and is read as that" in said
+    measured = [json.loads(in_process("evaluate", "run", name, "--json")[1]) for name in ("old.csv", "new.csv")]
+    assert measured[0]["val_loss"] == measured[1]["val_loss"]
+    answers = [in_process("classify", "run", name, "--json")[1] for name in ("old.csv", "new.csv")]
+    assert json.loads(answers[0])["results"] == json.loads(answers[1])["results"]
+    for verb in ("evaluate", "classify"):
+        status, _, said = in_process(verb, "run", "other.csv")
+        assert status == 2 and said.count("\n") == 1 and "other.csv: this file is not UTF-16" in said
+
+
+def test_rows_that_are_left_out_are_said(
+    rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    lines = rows.read_text().splitlines()
+    Path("rows.csv").write_text("\n".join([*lines[:4], "alone", *lines[4:]]))
+    Path("more.csv").write_text("\n".join([*lines[:9], "a,b,c", *lines[9:]]))
+    words = ("train", "rows.csv", "--on-bad-row", "skip", "--validation", "more.csv", "--out", "run", *tiny_words)
+    status, _, said = in_process(*words)
+    assert status == 0 and "more.csv: 1 malformed row left out (line 10: " in said
+    assert "rows.csv: 1 malformed row left out (line 5: " in said
+    recorded = json.loads(Path("run/headway.json").read_text())["data"]["warnings"]
+    assert any("rows.csv: 1 malformed row left out (line 5: " in line for line in recorded)
+    assert "more.csv: 1 malformed row left out (line 10: " in in_process("evaluate", "run", "more.csv")[2]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_few_rows_are_measured_by_the_columns_of_the_run(
+    classifier_run: Path, rows: Path, tmp_path: Path, in_process: Callable, count: int
+):
+    head, *lines = rows.read_text().splitlines()
+    (tmp_path / "few.csv").write_text("\n".join([head, *lines[:count]]))
+    status, out, said = in_process("evaluate", classifier_run, tmp_path / "few.csv", "--json")
+    assert status == 0, said
+    assert json.loads(out)["examples"] == count
+    (tmp_path / "named.csv").write_text("\n".join(["What was said,Sentiment", *lines[:count]]))
+    status, out, said = in_process("evaluate", classifier_run, tmp_path / "named.csv", "--json")
+    assert status == 0, said
+    assert json.loads(out)["examples"] == count
+
+
 def test_paths_with_spaces_and_letters_of_all_kinds_from_any_directory(
     corpus: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
@@ -255,3 +307,11 @@ def test_an_output_that_is_not_utf8_still_shows_the_text(lm_run: Path):
     assert rb"cat\xe9" in found.stdout
     found = subprocess.run([*command, "--json"], capture_output=True, env=environment, timeout=60)
     assert json.loads(found.stdout)["results"]
+
+
+def test_blank_texts_are_counted(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    (tmp_path / "texts.txt").write_text("a film\n\n  \nanother\n")
+    status, _, said = in_process("classify", classifier_run, tmp_path / "texts.txt", "--to", tmp_path / "out.csv")
+    assert status == 0 and "2 of 4 texts are blank (the first is number 2)" in said
+    assert "the text is blank" in in_process("classify", classifier_run, "")[2]
+    assert "blank" not in in_process("classify", classifier_run, "a film")[2]

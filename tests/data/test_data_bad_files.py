@@ -95,7 +95,15 @@ BAD = {
     "BD-7 repeated header": ("a.csv", CSV + ROWS + CSV, {}, ["line 9", "repeats the header"]),
     "BD-8 bad line": ("a.jsonl", '{"text": "a"}\n{"text": "b"\n', {}, ["line 2", "JSON object", "column"]),
     "BD-8 list in a line": ("a.jsonl", '{"text": "a"}\n["b"]\n', {}, ["line 2", "a list", "expected an object"]),
-    "BD-8 list": ("a.jsonl", '[{"text": "a"},\n {"text": "b"}]\n', {}, ["line 1", "JSON list", "one object per line"]),
+    "BD-8 list not closed": ("a.json", '[{"text": "a"},\n {"text": "b"}\n', {}, ["line 3", "end of the file"]),
+    "BD-8 list cut": ("a.json", '[{"text": "a"},\n {"text": "b', {}, ["line 2", "not a complete JSON object"]),
+    "BD-8 list of texts": ("a.json", '["a",\n "b"]\n', {}, ["line 1", "a string", "expected an object"]),
+    "BD-8 list with a comma at its end": ("a.json", '[{"text": "a"},\n]', {}, ["line 2", "comma"]),
+    "BD-8 list without a comma": ("a.json", '[{"text": "a"}\n{"text": "b"}]', {}, ["line 2", "comma"]),
+    "BD-8 text after a list": ("a.json", '[{"text": "a"}]\n\nmore', {}, ["line 1", "'more'", "after the end"]),
+    "BD-8 list, other keys": ("a.json", '[{"text": "a"},\n\n{"word": "b"}]', {}, ["line 3", "'text'", "line 1"]),
+    "BD-8 empty list": ("a.json", "[ ]", {}, ["no rows"]),
+    "BD-8 two objects": ("a.jsonl", '{"text": "a"}{"text": "b"}\n', {}, ["line 1", "after the JSON object"]),
     "BD-8 missing key": (
         "a.jsonl",
         '{"text": "a", "label": "x"}\n{"text": "b"}\n',
@@ -129,6 +137,8 @@ BAD = {
     "BD-23 safetensors": ("a.txt", (67).to_bytes(8, "little") + b'{"w": {}}' + bytes(97), {}, ["safetensors"]),
     "BD-23 binary": ("a.txt", bytes(range(256)) * 11, {}, ["binary"]),
     "unknown encoding": ("a.txt", "hello", {"encoding": "utf-99"}, ["utf-99"]),
+    "an encoding of hosts": ("a.txt", "hello", {"encoding": "idna"}, ["idna"]),
+    "utf-16 without a mark": ("a.txt", b"caf\xe9 au lait", {"encoding": "utf-16"}, ["UTF-16", "BOM", "--encoding"]),
     "not a text encoding": ("a.txt", "hello", {"encoding": "hex"}, ["hex"]),
 }
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headway.data.corpus import Corpus
 from headway.data.files import cut_point
 from headway.data.read import read, text_corpus
+from headway.data.rows import left_out
 from headway.data.table import Table
 
 SEPARATORS = "\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
@@ -168,3 +169,54 @@ def test_text_without_newlines_is_cut(tmp_path):
 )
 def test_cut_point(text, cut):
     assert cut_point(text) == cut
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "koi8-r", "utf-16", "utf-16-le", "gb18030", "shift_jis"])
+def test_the_encoding_of_other_files_does_no_harm_to_one_that_is_utf8(tmp_path: Path, encoding: str):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\nun café très âgé à côté d’ici 😡 漢字漢字,a\nthe other,b\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="a.csv: this file is UTF-8 and is read as that, not as "):
+        assert loaded(path, encoding=encoding)[0][0].startswith("un café très âgé à côté d’ici 😡")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "un café très âgé"),
+        ("cp1252", "only letters of ASCII"),
+        ("utf-16", "un café"),
+        ("utf-16-le", "plain"),
+        ("utf-16-be", "漢字"),
+        ("gb18030", "联通"),  # its four bytes are valid UTF-8 too
+        ("shift_jis", "日本語の文章"),
+        ("koi8-r", "привет"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_file_in_the_encoding_that_is_named(tmp_path: Path, encoding: str, text: str):
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"text,label\n{text},a\nthe other,b\n".encode(encoding))
+    assert loaded(path, encoding=encoding) == [(text, "a"), ("the other", "b")]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_list_is_read_like_json_lines(tmp_path: Path, indent: int | None):
+    rows = [{"text": "a [b], {c}", "label": "x"}, {"text": 'say "d"\n', "label": "y"}, {"text": "é", "label": "x"}]
+    path, lines = tmp_path / "a.json", tmp_path / "a.jsonl"
+    path.write_text("\n" + json.dumps(rows, indent=indent) + "\n")
+    lines.write_text("\n".join(map(json.dumps, rows)))
+    assert loaded(path) == loaded(lines)
+    table = read([path])
+    assert isinstance(table, Table)
+    assert table.row_numbers == ([2, 2, 2] if indent is None else [3, 7, 11])
+
+
+def test_what_was_left_out_of_running_text_is_known(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text("text\n" + "a line\n" * 7 + "a,b\n" + "the end\n")
+    corpus = read([path], on_bad_row="skip")
+    assert isinstance(corpus, Corpus)
+    assert [line for line, _ in corpus.skipped] == [9]
+    assert left_out("a.csv", corpus.skipped) == (
+        "a.csv: 1 malformed row left out (line 9: this row has 2 fields, the header has 1)"
+    )

@@ -213,6 +213,8 @@ def test_what_a_continued_run_gained_is_said():
     assert nothing.endswith(
         "Training gained nothing over the model that it went on from at step 40, which is kept as it was."
     )
+    not_sure = kept(40, 2.1, (70, 2.09), lowest={"step": 60, "val_loss": 2.08}, since=40, before=2.1, gained=False)
+    assert "Training gained nothing that is clearly better than the model that it went on from at step 40" in not_sure
     sure = kept(70, 2.0, (70, 2.0), since=40, before=2.1, gained=True, gain=[0.05, 0.15])
     assert sure.endswith("the validation loss went from 2.100 to 2.000 (gain: 95 % interval 0.050 to 0.150).")
     chance = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, gain=[-0.05, 0.25])

@@ -68,7 +68,7 @@ def test_a_loss_that_rose_above_its_start_and_has_not_come_far_since():
         ({"alike": 0.9}, h.ALIKE),
         ({"unknown": 0.9}, h.UNKNOWN),
         ({"one_target": 0.9}, h.ONE_TARGET),
-        ({"pretrained": True, "uniform": 3.0}, h.OTHER_TOKENIZER),
+        ({"pretrained": True, "uniform": 3.0}, h.STRANGE_BASE),
     ],
 )
 def test_what_is_known_of_the_data_is_a_fault_even_while_the_loss_falls(fact: dict[str, Any], expected: str):
@@ -117,6 +117,9 @@ def test_a_run_that_does_not_move():
     still = [(4.0, 4.0)] * 4
     slow = Known(**{**asdict(TEXT), "learning_rate": 1e-6})
     assert cause(signs(4.0, *still), slow) == (h.STUCK, h.LOW_RATE)
+    short = signs(4.0, *still)
+    short = replace(short, evaluations=[{**one, "step": number} for number, one in enumerate(short.evaluations)])
+    assert cause(short, slow)[1] != h.LOW_RATE, "three steps tell nothing of the rate"
     assert cause(signs(4.0, *still, norm=0.0), TEXT) == (h.STUCK, h.NO_GRADIENT)
     assert cause(signs(4.0, *still), TEXT) == (h.STUCK, h.WEAK)
     assert cause(signs(4.0, *still[:1]), TEXT) == (h.LEARNING, ""), "one evaluation tells nothing of it"

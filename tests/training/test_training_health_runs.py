@@ -177,7 +177,7 @@ FAULTS: dict[str, tuple[Case, set[str], str]] = {
         {h.FAULT},
         h.LEAKED,
     ),
-    "wrong tokenizer": (wrong_tokenizer, {h.FAULT}, h.OTHER_TOKENIZER),
+    "wrong tokenizer": (wrong_tokenizer, {h.FAULT}, h.STRANGE_BASE),
     "labels constant": (lambda at: (table(at / "n.csv", mostly(notes(500, 16), 3)), {}), {h.FAULT}, h.ONE_TARGET),
     "inputs cut alike": (
         lambda at: (table(at / "n.csv", letter(notes(400, 17))), {"length": 16}),

@@ -1,6 +1,7 @@
 """Every bad value is one InputError that names the option, the value and what is allowed."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,8 @@ from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.training.config import TrainOptions, seconds
 from headway.training.presets import fine_tune_classifier_plan
+from headway.training.resume import changes, recorded
+from headway.training.run_directory import RunDirectory
 
 
 @pytest.mark.parametrize(
@@ -111,3 +114,12 @@ def test_a_fine_tuned_classifier_is_steadied_where_rows_are_few_and_time_is_ther
         "r_drop" not in options and plan.r_drop > 0
     )
     assert any(decision["what"] == "passes" for decision in plan.decisions) == (not {"epochs", "steps"} & set(options))
+
+
+def test_one_time_written_in_two_ways_is_no_change(tmp_path: Path):
+    run = RunDirectory(tmp_path)
+    earlier = {"options": recorded(TrainOptions(time="90s"))}
+    assert changes(earlier, TrainOptions(time="1m30s"), run) == []
+    assert changes(earlier, TrainOptions(time="90"), run) == []
+    with pytest.raises(InputError, match="--time 90s"):
+        changes(earlier, TrainOptions(time="91s"), run)

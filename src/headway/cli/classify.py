@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.cli.answers import asked_for, give_answers, piece_size
-from headway.cli.common import emit, output_options, rows_of, text_options, threads_option
+from headway.cli.common import emit, output_options, rows_of, text_options, threads_option, warn_of_blank
 from headway.cli.output_file import OutputFile
 from headway.cli.results import Beside, as_bytes, as_csv, as_jsonl, check_output
 from headway.errors import InputError, field
@@ -55,6 +55,8 @@ def command(
         (inputs, rows), what, tokens = rows_of(run, words, text_column, encoding), "text", 1
     else:
         raise InputError(f"{run}: holds a model for {pipe.task}; classify needs a classifier.")
+    if what == "text":
+        warn_of_blank(inputs)
     table = _Table(what, inputs, rows, pipe.labels, to)
     most = piece_size(max(1, tokens_at_once(pipe.model.config) // tokens))
     given: dict[str, Any] = {"most": most, "as_json": as_json, "progress": shown_to(quiet)}

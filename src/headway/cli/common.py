@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--text-column and --encoding: how a file of texts is read."""
-    function = click.option("--encoding", help="Encoding of the file or of standard input, if not UTF-8.")(function)
+    function = click.option("--encoding", help="Encoding of what is read, if it is not UTF-8.")(function)
     return click.option("--text-column", help="Column that holds the text, if the file is a table.")(function)
 
 
@@ -97,13 +98,17 @@ def interruptible(*more: int) -> Iterator[None]:
 
 def standard_input(encoding: str | None = None) -> str:
     """All of standard input as text, UTF-8 unless another encoding is named.  Raises InputError for anything else."""
-    from headway.data.files import check_encoding
+    from headway.data.files import check_encoding, surely_utf8
 
     name = check_encoding(encoding)
     if sys.stdin is None:
         raise InputError(CLOSED)
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig" if name == "utf-8" else name).removeprefix("\ufeff")
+        content = sys.stdin.buffer.read()
+        if name != "utf-8" and surely_utf8([content], name):
+            warnings.warn(f"standard input is UTF-8 and is read as that, not as {name}", stacklevel=2)
+            name = "utf-8"
+        return content.decode("utf-8-sig" if name == "utf-8" else name).removeprefix("\ufeff")
     except OSError as error:
         raise InputError(f"standard input cannot be read ({error.strerror or error}).") from None
     except UnicodeError as error:
@@ -133,7 +138,8 @@ def check_not_path(argument: str) -> None:
         return
     if os.sep in argument and path.is_dir():
         raise InputError(f"{argument}: this is a folder; name a file in it.")
-    if " " not in path.name and path.suffix in ENDINGS:
+    meant = argument.startswith(("./", "../", "/", "~/")) and path.parent.expanduser().is_dir()
+    if " " not in argument and (meant or path.suffix in ENDINGS):
         raise InputError(f"{argument}: there is no such file. (To use these very words as the text, pipe them to `-`.)")
 
 
@@ -150,7 +156,11 @@ def texts_of(run: str, words: Sequence[str], text_column: str | None, encoding: 
 def rows_of(
     run: str, words: Sequence[str], text_column: str | None, encoding: str | None
 ) -> tuple[list[str], list[dict[str, str]] | None]:
-    """``texts_of``, and where they stand in a table its rows."""
+    """``texts_of``, and where they stand in a table its rows.
+
+    A file is read by the column and in the encoding that the model was trained on, where no other is named: the
+    column where the file has it, the encoding where the file is not UTF-8.
+    """
     if len(words) > 1:
         for word in words:
             if word == "-" or is_file(word):
@@ -165,17 +175,30 @@ def rows_of(
         check_not_path(text)
         return [text], None
     from headway.data.corpus import file_chunks
+    from headway.data.detect import find_text
     from headway.data.files import kind
     from headway.data.read import read
     from headway.data.table import Table
+    from headway.training.facts import read_facts
 
     path = Path(text)
+    facts = read_facts(Path(run)) or {}
+    encoding = encoding or facts.get("options", {}).get("encoding")
     if kind(path) == "text":
         return lines_of("".join(file_chunks(path, encoding))), None
     source = read([path], encoding=encoding)
     if isinstance(source, Table):
-        return source.column(text_column or _trained_column(run, source)), source.rows
+        trained = facts.get("data", {}).get("text_column")
+        return source.column(text_column or (trained if trained in source.columns else find_text(source))), source.rows
     return ["".join(document.chunks()) for document in source.documents()], None
+
+
+def warn_of_blank(texts: Sequence[str]) -> None:
+    """Say that the answers to texts without a letter mean nothing, where there are any."""
+    if blank := [number for number, text in enumerate(texts, start=1) if not text.strip()]:
+        of = f"{len(blank):,} of {len(texts):,} texts are blank (the first is number {blank[0]:,})"
+        what = of if len(texts) > 1 else "the text is blank"
+        warnings.warn(f"{what}: an answer to nothing means nothing", stacklevel=2)
 
 
 def place_of(words: Sequence[str], number: int) -> str:
@@ -188,15 +211,3 @@ def place_of(words: Sequence[str], number: int) -> str:
     from headway.data.files import kind
 
     return f"{text}, {'line' if kind(Path(text)) == 'text' else 'row'} {number + 1}"
-
-
-def _trained_column(run: str, table: Any) -> str:
-    """The column the model was trained on, where the file has it, else the one that ``train`` would take for the text.
-
-    Raises InputError when none or several could be it.
-    """
-    from headway.data.detect import find_text
-    from headway.training.facts import read_facts
-
-    trained = (read_facts(Path(run)) or {}).get("data", {}).get("text_column")
-    return trained if trained in table.columns else find_text(table)

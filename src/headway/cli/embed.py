@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headway.cli.answers import asked_for, give_answers, piece_size
-from headway.cli.common import emit, output_options, text_options, texts_of, threads_option
+from headway.cli.common import emit, output_options, text_options, texts_of, threads_option, warn_of_blank
 from headway.cli.output_file import OutputFile
 from headway.cli.results import as_bytes, as_csv, as_jsonl, check_output, write_output
 from headway.errors import InputError, field
@@ -50,6 +50,7 @@ def command(
     if similarity and nearest is not None:
         raise InputError("--similarity and --nearest were both given; ask for one of them.")
     check_output(to, words[0], (".jsonl", ".csv") if nearest is not None else (".npy", ".jsonl", ".csv"))
+    from headway.generation.sampling import check_number
     from headway.inference.embedder import as_embedder
     from headway.inference.load import load
     from headway.inference.together import tokens_at_once
@@ -59,7 +60,10 @@ def command(
     pipe = as_embedder(loaded)
     if pipe is None:
         raise InputError(f"{run}: holds a model for {loaded.task}; embed needs an encoder without classes.")
+    if nearest is not None:
+        check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)
     texts = texts_of(run, words, text_column, encoding)
+    warn_of_blank(texts)
     most = piece_size(tokens_at_once(pipe.model.config))
     compared = similarity or nearest is not None
     in_json = as_json and not compared

@@ -10,6 +10,9 @@ from headway.data.table import Table
 MOST_LABELS = 100
 """A column with more distinct values is a label only when it is named."""
 
+TINY = 10
+"""In a table of fewer rows nothing has to repeat: a column that is called like a label may be one."""
+
 LABEL_CHARACTERS = 40
 """A label is short: its average length in characters is at most this."""
 
@@ -36,14 +39,19 @@ class Column:
         return few and not counted and self.mean_length <= LABEL_CHARACTERS
 
     @property
+    def few_if_called_so(self) -> bool:
+        """``few`` for a column that is called like a label; in a tiny table, short."""
+        return self.few or (self.n_rows < TINY and not self.numeric and 0 < self.mean_length <= LABEL_CHARACTERS)
+
+    @property
     def label_like(self) -> bool:
         """Few values, and more than one."""
         return self.few and self.distinct > 1
 
     @property
     def text_like(self) -> bool:
-        """Words, most of them different from row to row."""
-        return not self.numeric and self.mean_length > 0 and self.distinct > 1
+        """Words, and more than one text where there is more than one row."""
+        return not self.numeric and self.mean_length > 0 and self.distinct > min(1, self.n_rows - 1)
 
 
 def judge(table: Table, name: str) -> Column:

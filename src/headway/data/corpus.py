@@ -3,7 +3,7 @@
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.data.files import Tally, cut_point, pieces
@@ -31,6 +31,8 @@ class Source:
     open: Callable[[Tally | None], Iterator[Document]]
     column: str | None = None
     """The column the documents are from, where the file is a table."""
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    """(line, reason) of each malformed row that was left out, once the source was read with a tally."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Corpus:
         """The files in a few words, for messages."""
         more = len(self.sources) - 1
         return f"{self.sources[0].path}" + (f" and {more} more" if more else "")
+
+    @property
+    def skipped(self) -> list[tuple[int, str]]:
+        """(line, reason) of each malformed row that was left out, once everything was read (``facts``)."""
+        return [one for source in self.sources for one in source.skipped]
 
     def documents(self) -> Iterator[Document]:
         """Every document in order, the empty ones too; a document of a table must be read before the next is asked."""

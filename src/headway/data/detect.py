@@ -226,7 +226,9 @@ def _find_text(
     others = [column for column in columns if column.name != label_column]
     words = [column for column in others if column.text_like]
     named = [column for column in words if column.key in TEXT_NAMES]
-    labels = [column for column in words if column.key in (LABEL_NAMES if column.few else SURE_LABEL_NAMES)]
+    labels = [
+        column for column in words if column.key in (LABEL_NAMES if column.few_if_called_so else SURE_LABEL_NAMES)
+    ]
     unnamed = [column for column in words if column not in labels] or words
     candidates = sorted(named or unnamed, key=lambda column: column.mean_length, reverse=True)
     if not candidates:
@@ -256,7 +258,7 @@ def _find_label(table: Table, columns: list[Column], text: str, task: str | None
     """The column of labels, None when nothing looks like one; InputError when several do."""
     others = [column for column in columns if column.name != text]
     sure = [column for column in others if column.key in SURE_LABEL_NAMES]
-    named = [column for column in others if column.key in LABEL_NAMES and column.few]
+    named = [column for column in others if column.key in LABEL_NAMES and column.few_if_called_so]
     like = [column for column in others if column.label_like]
     candidates = sure or named or like
     if len(candidates) > 1:

@@ -1,18 +1,22 @@
 """From a path to decoded text, in bounded memory.
 
 One reader for every command: it refuses what is not a regular file, unpacks .gz, drops a byte order mark, decodes
-strictly and knows the line and the offset of a byte that does not fit.  Lines end at "\\n" alone: U+2028, form feeds
-and the like are text, and "\\r\\n" is kept as it is.
+strictly and knows the line and the offset of a byte that does not fit.  A named encoding is that of the files which
+are not UTF-8: one that surely is UTF-8 is read as that, and a warning says so.  Lines end at "\\n" alone: U+2028, form
+feeds and the like are text, and "\\r\\n" is kept as it is.
 """
 
 import codecs
 import difflib
+import functools
 import gzip
 import hashlib
+import itertools
 import os
 import stat
+import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headway.data.diagnose import check_head, encoding_error
@@ -20,6 +24,14 @@ from headway.errors import InputError
 
 BLOCK = 1 << 20
 """Bytes read at a time."""
+WIDE = ("utf-16", "utf-32")
+"""Encodings whose line ends hold NUL bytes, as no UTF-8 text does."""
+MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""What text in one of them may begin with."""
+NOT_FILES = ("idna", "punycode")
+"""Encodings of names of hosts, which Python knows beside those of files."""
+SURE = 8
+"""Letters beyond ASCII that make a file surely UTF-8: text in another encoding is valid as UTF-8 by chance alone."""
 
 TABLES = {
     ".csv": "csv",
@@ -124,9 +136,58 @@ def check_encoding(encoding: str | None) -> str:
     try:
         "".encode(encoding)
         name = codecs.lookup(encoding).name
+        if name in NOT_FILES:
+            raise LookupError
     except (LookupError, ValueError):
         raise InputError(f"there is no encoding named {encoding!r}; try utf-8, cp1252, latin-1 or utf-16.") from None
     return "utf-8" if name == "utf-8-sig" else name
+
+
+def encoding_of(path: Path, encoding: str | None) -> str:
+    """The encoding to read a file in: the one that is named, but UTF-8, with a warning, where the file surely is that.
+
+    So the encoding of one file that is not UTF-8 does no harm to the others that are read with it.
+    """
+    name = check_encoding(encoding)
+    if name in ("utf-8", "ascii"):  # a part of UTF-8: who names it wants nothing else
+        return name
+    status = check_path(path)
+    return _encoding_found(path, name, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=256)
+def _encoding_found(path: Path, name: str, *_state: int) -> str:
+    """``encoding_of``, found once for a file as it is."""
+    if not surely_utf8(blocks(path), name):
+        return name
+    warnings.warn(f"{path}: this file is UTF-8 and is read as that, not as {name}", stacklevel=2)
+    return "utf-8"
+
+
+def surely_utf8(content: Iterable[bytes], name: str) -> bool:
+    """Whether bytes that are said to be in the encoding ``name`` are UTF-8 and nothing else.
+
+    They are where all of them decode and letters beyond ASCII are among them: one is enough where ``name`` has a
+    letter for each byte (cp1252), SURE are needed where it has not (gb18030).  With UTF-16 and UTF-32 it is enough
+    that no byte is NUL and that no byte order mark is at the start.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+    wide = name.startswith(WIDE)
+    letters = 0
+    try:
+        for number, block in enumerate(itertools.chain(content, [b""])):
+            if wide and (b"\0" in block or (number == 0 and block.startswith(MARKS))):
+                return False
+            text = decoder.decode(block, final=not block)
+            letters += len(text) - len(text.encode("ascii", errors="ignore"))
+    except UnicodeDecodeError:
+        return False
+    return wide or letters >= (1 if _is_one_byte(name) else SURE)
+
+
+def _is_one_byte(name: str) -> bool:
+    """Whether an encoding has one byte for each letter, so that two bytes are two letters."""
+    return all(len(bytes([byte, byte]).decode(name, errors="replace")) == 2 for byte in range(128, 256))
 
 
 def blocks(path: Path, size: int = BLOCK) -> Iterator[bytes]:
@@ -150,7 +211,7 @@ def pieces(path: Path, encoding: str | None = None, tally: Tally | None = None) 
 
     Raises InputError when the file is not text or does not decode, naming byte, line and offset.
     """
-    name = check_encoding(encoding)
+    name = encoding_of(path, encoding)
     decoder = codecs.getincrementaldecoder(name)("strict")
     offset = newlines = 0
     first = True
@@ -188,6 +249,10 @@ def _decode(
         start = offset - (len(error.object) - len(block)) + error.start
         line = newlines + before.count("\n") + 1
         raise encoding_error(path, name, error, start, line, _fits_cp1252(path)) from None
+    except UnicodeError as error:
+        raise InputError(
+            f"{path}: this file is not {name.upper()} ({error}); name its encoding with --encoding."
+        ) from None
 
 
 def _fits_cp1252(path: Path) -> bool:

@@ -1,13 +1,19 @@
-"""JSON Lines: one object per line, the same keys in each, every key with values of one type."""
+"""JSON Lines, one object per line, or one JSON list of objects: the same keys in each, of one type."""
 
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Never
 
 from headway.data.rows import BadRows, OpenTable, shorten
 from headway.errors import InputError
+
+BLANK = " \t\n\r"
+"""What may stand between values in JSON."""
+MOST_LIST = 1 << 30
+"""Characters of a JSON list at most, which is held in memory while it is read."""
 
 
 class Malformed(ValueError):
@@ -57,13 +63,14 @@ def _rows(
 
 
 def json_objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, dict]]:
-    """The object on each line, with the line; blank lines are left out."""
+    """The object on each line, or each object of a list, with its line; blank lines are left out."""
     started = False
     for line, text in enumerate(lines, start=1):
         if not text.strip():
             continue
         if not started and text.lstrip().startswith("["):
-            raise InputError(f"{path}, line {line}: this is a JSON list; expected one object per line (JSON Lines).")
+            yield from _list_of_objects(path, "\n" * (line - 1) + text, lines, bad)
+            return
         started = True
         try:
             yield line, _flat(_parse(text))
@@ -71,19 +78,81 @@ def json_objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tup
             bad.add(line, str(error))
 
 
+def _list_of_objects(path: Path, head: str, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, dict]]:
+    """The objects of one JSON list, which begins in ``head`` and is held in memory.
+
+    Raises InputError where the list is no JSON: what follows cannot be told apart then, so no row can be left out.
+    """
+    parts, size = [head], len(head)
+    for text in lines:
+        parts.append(text)
+        if (size := size + len(text)) > MOST_LIST:
+            raise InputError(
+                f"{path}: this JSON list has more than {MOST_LIST:,} characters; write one object per line (JSON "
+                "Lines), which is read as a stream."
+            )
+    whole = "".join(parts)
+    if "\0" in whole:
+        line = whole.count("\n", 0, whole.index("\0")) + 1
+        raise InputError(f"{path}, line {line}: a NUL byte; expected text. Remove it and run again.")
+    at, line, seen = whole.index("[") + 1, 1, 0
+    while True:
+        at = _after_blank(whole, at)
+        line, seen = line + whole.count("\n", seen, at), at
+        if whole.startswith("]", at):
+            if rest := whole[at + 1 :].strip():
+                raise InputError(f"{path}, line {line}: {shorten(rest, 20)} stands after the end of the JSON list.")
+            return
+        try:
+            value, at = _decode(whole, at)
+        except Malformed as error:
+            raise InputError(f"{path}, line {line}: {error}") from None
+        try:
+            yield line, _flat(_checked(value, whole[seen:at]))
+        except Malformed as error:
+            bad.add(line, str(error))
+        at = _after_blank(whole, at)
+        if whole.startswith(",", at):
+            at += 1
+            if whole.startswith("]", end := _after_blank(whole, at)):
+                line += whole.count("\n", seen, end)
+                raise InputError(f"{path}, line {line}: a comma and no object after it at the end of the JSON list.")
+        elif not whole.startswith("]", at):
+            line += whole.count("\n", seen, at)
+            what = shorten(whole[at : at + 20], 20) if at < len(whole) else "the end of the file"
+            raise InputError(f"{path}, line {line}: {what} stands where the JSON list goes on with a comma or ends.")
+
+
+def _after_blank(text: str, at: int) -> int:
+    """The place of the first character from ``at`` on that is not blank in JSON."""
+    while at < len(text) and text[at] in BLANK:
+        at += 1
+    return at
+
+
 def _parse(text: str) -> dict:
+    """The object on a line."""
     if "\0" in text:
         raise Malformed(f"a NUL byte at column {text.index(chr(0)) + 1}; expected text. Remove it and run again.")
+    start = len(text) - len(text.lstrip(BLANK))
+    value, end = _decode(text, start)
+    if rest := text[end:].strip(BLANK):
+        raise Malformed(f"after the JSON object comes {shorten(rest, 20)}; expected one object per line.")
+    return _checked(value, text)
+
+
+def _decode(text: str, at: int) -> tuple[object, int]:
+    """The JSON value at a place of a text, and where it ends.  Raises Malformed."""
     try:
-        value = json.loads(
-            text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=_Number, parse_float=_Number
-        )
+        return DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
-        raise Malformed(
-            f"this is not a complete JSON object, one per line ({error.msg} at column {error.colno})."
-        ) from None
+        raise Malformed(f"this is not a complete JSON object ({error.msg} at column {error.colno}).") from None
     except RecursionError:
         raise Malformed("this JSON is nested too deeply; expected an object of texts and numbers.") from None
+
+
+def _checked(value: object, text: str) -> dict:
+    """A value that is an object of texts and numbers, as it is in the file."""
     if not isinstance(value, dict):
         raise Malformed(f'this is {json_type(value)}, expected an object such as {{"text": "…"}}.')
     if "\\u" in text:
@@ -113,7 +182,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _refuse(word: str) -> None:
+def _refuse(word: str) -> Never:
     raise Malformed(f"{word} is not a JSON value; write null, or leave the row out.")
 
 
@@ -158,3 +227,6 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value, ensure_ascii=False, default=lambda number: json.loads(number.text))
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse, parse_int=_Number, parse_float=_Number)

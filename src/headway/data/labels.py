@@ -80,8 +80,8 @@ def labelled(
 
     ``merging`` joins labels, also with ``classes`` that were known before.  Rows with an empty text are left out with a
     warning, 1 % of all at most.  Raises InputError for more of them and for missing labels ("skip" drops and counts
-    both), for a single label if they are ``to_learn`` from, for labels that are the same number written twice (1 and
-    1.0), and for a column that is no label.
+    both), for labels that are the same number written twice (1 and 1.0) and, if they are ``to_learn`` from, for a
+    single label and for a column that is no label.
     """
     check_policy(on_bad_row)
     texts = table.column(text_column)
@@ -101,7 +101,7 @@ def labelled(
     if on_bad_row == "error":
         check_skipped(table.name, len(bad), len(kept), "without text or label")
     counts = Counter(labels[i] for i in kept)
-    _check_classes(table.name, label_column, counts, len(kept), 2 if to_learn else 1)
+    _check_classes(table.name, label_column, counts, len(kept), to_learn)
     warnings = []
     if bad:
         warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(sorted(bad))})")
@@ -133,14 +133,14 @@ def _refuse(table: Table, rows: list[int], what: str, where: str, written: Seque
         )
 
 
-def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, least: int) -> None:
-    if len(counts) == 1 < least:
+def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to_learn: bool) -> None:
+    if len(counts) == 1 and to_learn:
         label = next(iter(counts))
         rows = counted(n_rows, "row")
         raise InputError(f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to learn.")
     if not counts:
         raise InputError(f"{name}: no row has both a text and a label.")
-    if len(counts) > max(2, n_rows / 2):
+    if len(counts) > max(2, n_rows / 2) and to_learn:
         raise InputError(
             f"{name}: column {column!r} has {len(counts):,} distinct values in {n_rows:,} rows, which does not look "
             "like a label. Choose another with --label-column."

@@ -31,9 +31,10 @@ def read(
 ) -> Corpus | Table:
     """Read what the user named, and check all of it before anything is trained.
 
-    Several inputs of the same kind are joined in order; tables must have the same columns.  `encoding` None is UTF-8,
-    with or without a byte order mark; `delimiter` None tries , ; tab and | ; `on_bad_row` "skip" leaves malformed rows
-    out, at most 1 % of them.  Raises InputError, naming file and line, for anything that cannot be used as it is.
+    Several inputs of the same kind are joined in order; tables must have the same columns.  `encoding` is that of files
+    which are not UTF-8, None for none; `delimiter` None tries , ; tab and | ; `on_bad_row` "skip" leaves malformed rows
+    out, at most 1 % of them or five.  Raises InputError, naming file and line, for anything that cannot be
+    used as it is.
     """
     check_policy(on_bad_row)
     check_encoding(encoding)
@@ -135,6 +136,8 @@ def _row_source(
 ) -> Source:
     """A table as documents, one for each row of a column (the only one for None), read as a stream."""
 
+    skipped: list[tuple[int, str]] = []
+
     def documents(tally: Tally | None) -> Iterator[Document]:
         bad = BadRows(path, on_bad_row)
         opened = _open(path, encoding, delimiter, bad, tally, column)
@@ -144,9 +147,11 @@ def _row_source(
             kept += 1
             yield _row_document(f"{path}:{line}", row[at])
         bad.check(kept)
+        if tally is not None:
+            skipped[:] = bad.skipped
 
     name = column if column is not None else _columns(path, encoding, delimiter, on_bad_row)[0]
-    return Source(path, documents, name)
+    return Source(path, documents, name, skipped)
 
 
 def _row_document(name: str, text: str) -> Document:

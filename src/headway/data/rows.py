@@ -12,6 +12,8 @@ SKIP_SHARE = 0.01
 """The share of rows that may be skipped; more than this (and more than SKIP_ROWS) is an error."""
 
 SKIP_ROWS = 5
+SKIP = "--on-bad-row skip"
+"""The option by which they are."""
 
 
 @dataclass
@@ -33,7 +35,8 @@ class BadRows:
     def add(self, line: int, reason: str) -> None:
         """Take note of a malformed row; under "error", raise InputError with its line."""
         if self.policy != "skip":
-            raise InputError(f"{self.path}, {unit(self.path)} {line}: {reason}")
+            hint = "" if SKIP in reason else f" ({SKIP} leaves such rows out.)"
+            raise InputError(f"{self.path}, {unit(self.path)} {line}: {reason}{hint}")
         self.skipped.append((line, reason))
 
     def check(self, kept: int) -> None:
@@ -56,8 +59,15 @@ def check_skipped(
         example = f" (first: {unit} {first[0][0]}: {first[0][1].rstrip('.')})" if first else ""
         raise InputError(
             f"{name}: {skipped:,} of {total:,} rows are {what}{example}; "
-            f"at most {SKIP_SHARE:.0%} may be skipped. Correct the file."
+            f"at most {SKIP_SHARE:.0%}, or {SKIP_ROWS} rows, may be skipped. Correct the file."
         )
+
+
+def left_out(name: str, skipped: Sequence[tuple[int, str]]) -> str:
+    """A line about the malformed rows that were left out of a file, with the first three."""
+    shown = [f"{unit(Path(name))} {line}: {reason.split('. ')[0].rstrip('.')}" for line, reason in skipped]
+    more = [f"and {len(shown) - 3:,} more"] if len(shown) > 3 else []
+    return f"{name}: {counted(len(skipped), 'malformed row')} left out ({'; '.join(shown[:3] + more)})"
 
 
 def missing_column(name: str, wanted: str, columns: Sequence[str]) -> InputError:

@@ -15,14 +15,13 @@ from headway.hub.dataset import dataset_id
 from headway.inference.generator import Generator
 from headway.inference.load import load
 from headway.inference.measures import Given, measure
-from headway.inference.translator import Translator
 from headway.tasks.comparison import judged
 from headway.tasks.task import METRICS
 from headway.training.config import TrainOptions
 from headway.training.facts import FILE as FACTS
 from headway.training.facts import read_facts
 from headway.training.log import LOG
-from headway.training.prepare import are_aligned, read_input, without_columns
+from headway.training.prepare import are_aligned, known_columns, read_input, rows_left_out, without_columns
 
 SAME = 1e-4
 """Two measurements of one model on the same data differ by less."""
@@ -55,10 +54,10 @@ def evaluate(
     options = reading_options(facts, files, pipe.task, stream=bool(stream))
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     options = replace(options, **given)
-    data = facts.get("data", {})
-    known = (data["text_column"], data["second_column"]) if pipe.task == Translator.task and data else None
     chat = isinstance(pipe, Generator) and pipe.tokenizer.chat_template is not None
-    source, found = read_input(files, options, known, chat=chat)
+    source, found = read_input(files, options, known_columns(facts), chat=chat)
+    for line in rows_left_out(source):
+        warnings.warn(line, stacklevel=2)
     if not inputs and facts.get("data", {}).get("fingerprint") != source.fingerprint and not facts.get("validation"):
         raise InputError(
             f"{source.name}: has changed since the run was trained on it, so its held-out part is not known; "

@@ -1,5 +1,6 @@
 """What each pipeline is measured by, as its training measures it."""
 
+import difflib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -298,8 +299,9 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
     strange = sorted(set(names) - set(pipe.labels))
     if strange:
         raise InputError(
-            f"{table.name}: has labels the model does not know: {', '.join(strange[:5])}; "
-            f"known: {', '.join(pipe.labels)}."
+            f"{table.name}: has labels the model does not know: "
+            f"{', '.join(_with_nearest(label, pipe.labels) for label in strange[:5])}; "
+            f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}."
         )
     number = {label: i for i, label in enumerate(pipe.labels)}
     encoded = pipe.tokenizer.encode_batch(texts, special=True)
@@ -314,6 +316,13 @@ def _row_metrics(pipe: Classifier, given: Given) -> dict[str, Any]:
         lines, _ = classification_baselines(*learnt, texts, targets, pipe.labels, given.of_baselines)
         given.baselines.extend(lines)
     return {**metrics, "examples": len(texts)}
+
+
+def _with_nearest(label: str, labels: Sequence[str]) -> str:
+    """A label that is not known, with the known one that is written nearly so."""
+    written = {known.casefold(): known for known in labels}
+    near = difflib.get_close_matches(label.casefold(), list(written), n=1, cutoff=0.75)
+    return f"{label!r} (did you mean {written[near[0]]!r}?)" if near else repr(label)
 
 
 def _trained_rows(given: Given) -> tuple[list[str], list[str]] | None:

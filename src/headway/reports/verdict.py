@@ -115,7 +115,9 @@ def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[
         if found.get("by") == "last":
             worse = f"Training made it no better: a validation loss of {decimal(loss)} against {decimal(before)}"
             return [f"{worse} of the model that {began}. --keep best keeps the better weights."]
-        return [f"Training gained nothing over the model that {began}, which is kept as it was."]
+        least = number(mapping(found.get("lowest")).get("val_loss"))
+        better = "nothing that is clearly better than" if least is not None and least < before else "nothing over"
+        return [f"Training gained {better} the model that {began}, which is kept as it was."]
     ends = [number(end) for end in listing(found.get("gain"))]
     fell = f"the validation loss went from {decimal(before)} to {decimal(loss)}"
     between = interval(found.get("gain"))

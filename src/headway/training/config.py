@@ -53,11 +53,11 @@ class TrainOptions:
     second_column: str | None = option(None, "column of the second text of each pair (embedding), or of the target")
     source_language: str | None = option(None, "language of the sources, for a base of many languages (M2M-100)")
     target_language: str | None = option(None, "language of the targets, for a base of many languages")
-    encoding: str | None = option(None, "encoding of the files, if not UTF-8")
+    encoding: str | None = option(None, "encoding of the files that are not UTF-8")
     delimiter: str | None = option(None, "what separates columns, if not found by itself")
     on_bad_row: str = option(
         "error",
-        "stop at bad rows, or leave them out (malformed: 1 % at most)",
+        "stop at bad rows, or leave them out (malformed: 1 % or 5 at most)",
         ("error", "skip"),
     )
     merge_labels: str | None = option(

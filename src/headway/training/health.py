@@ -18,7 +18,7 @@ LEARNING, STUCK, OVERFITTING, DIVERGING, FAULT = "learning", "stuck", "overfitti
 
 HIGH_RATE = "the learning rate is too high"
 UNKNOWN = "the tokenizer does not know the text"
-OTHER_TOKENIZER = "the tokenizer is not the one that the model was trained with"
+STRANGE_BASE = "the model of --from guesses worse on this text than one that knows nothing"
 ALIKE = "the inputs are nearly all the same"
 LEAKED = "the held-out part occurs in training"
 ONE_TARGET = "the targets are nearly all the same"
@@ -33,6 +33,8 @@ LEAST_PATH = 5e-4
 """Rate times steps: with less, no weight can have moved as far as it must to learn anything."""
 FEW = 30
 """Held-out examples: with fewer of them nothing is said about the data from how they are answered."""
+FEW_STEPS = 20
+"""Steps after which a loss that has not changed tells something."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def _diverges(signs: Signs, known: Known) -> bool:
     return signs.peak > peak * signs.start(2) and not _learnt(signs, known, beside=known.simple)
 
 
-def _other_tokenizer(signs: Signs, known: Known) -> bool:
-    """A model that was trained begins worse than guessing evenly."""
+def _strange_base(signs: Signs, known: Known) -> bool:
+    """A model that was trained begins worse than guessing evenly: it read other tokens, or another kind of text."""
     trained = known.pretrained and known.uniform is not None and bool(signs.first)
     return trained and signs.start(4) > 1.02 * (known.uniform or 0.0)
 
@@ -146,7 +148,8 @@ def _unmoved(signs: Signs, known: Known) -> bool:
     """Neither loss has changed, and no weight can have, as Adam moves one by about its rate at most in a step."""
     now, begin = signs.evaluations[-1], signs.evaluations[0]
     still = now["train"] > 0.97 * signs.start() - 3 * now["error"] and now["loss"] > 0.98 * begin["loss"]
-    return bool(signs.first) and now["share"] >= 0.25 and still and known.learning_rate * now["step"] < LEAST_PATH
+    seen = bool(signs.first) and now["step"] >= FEW_STEPS and now["share"] >= 0.25
+    return seen and still and known.learning_rate * now["step"] < LEAST_PATH
 
 
 def _stuck(signs: Signs, known: Known) -> bool:
@@ -163,7 +166,12 @@ RULES: tuple[tuple[str, str, Rule, str], ...] = (
     (DIVERGING, HIGH_RATE, _diverges, SLOWER),
     (FAULT, UNKNOWN, lambda s, k: k.unknown > 0.5, "Look at the text column, or at --tokenizer."),
     (FAULT, ALIKE, lambda s, k: k.alike > 0.5, "Look at the text column; --length may cut the rest off."),
-    (FAULT, OTHER_TOKENIZER, _other_tokenizer, "Put the tokenizer back that came with the model of --from."),
+    (
+        FAULT,
+        STRANGE_BASE,
+        _strange_base,
+        "Its tokenizer may not be the one that it was trained with, or it never saw such text: look at both.",
+    ),
     (FAULT, LEAKED, lambda s, k: k.leaked > 0.25, "Scores are too high: hold out other data."),
     (FAULT, ONE_TARGET, _one_target, "Look at the label column; --balance weighs rare labels more."),
     (FAULT, UNLIKE, _unlike, "Look at what is held out, and at its labels (--validation)."),

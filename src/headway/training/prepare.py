@@ -1,9 +1,10 @@
 """The user's files, read and understood."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headway.data.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
 from headway.data.corpus import Corpus
@@ -16,6 +17,7 @@ from headway.data.files import kind
 from headway.data.image_folder import are_pictures
 from headway.data.pictures import Pictures
 from headway.data.read import input_paths, read, text_corpus
+from headway.data.rows import left_out
 from headway.data.shards import LARGE, Shard, local_shard, sample_table
 from headway.data.streamed import Streamed
 from headway.data.table import Table
@@ -41,15 +43,15 @@ RUNNING_TEXT = ("language_modeling", "masked_lm")
 def read_input(
     inputs: Sequence[str | Path],
     options: TrainOptions,
-    known: tuple[str, str] | None = None,
+    known: Mapping[str, str | None] | None = None,
     *,
     chat: bool = False,
 ) -> tuple[Corpus | Table, Detected]:
     """The files, and what they are for.  Raises InputError for anything that cannot be used.
 
     ``chat``: a table of prompts and replies is conversations, as it is with ``--task dialogue`` or from a model with a
-    chat template.  ``known`` are the two columns of pairs that a run was trained on: where a table has both, they are
-    meant.
+    chat template.  ``known`` are the columns that a run was trained on, by the names of ``COLUMNS``: where a table has
+    them and no others are named, they are meant.
     """
     columns = {name: getattr(options, name) for name in COLUMNS}
     if options.stream:
@@ -70,8 +72,8 @@ def read_input(
     )
     if isinstance(source, Table) and not isinstance(source, Dialogues | Pictures):
         source, columns = _conversations(source, options, columns, chat)
-    if known and isinstance(source, Table) and not any(columns.values()) and set(known) <= set(source.columns):
-        columns["text_column"], columns["second_column"] = known
+    if known and isinstance(source, Table):
+        columns |= _as_known(source, columns, known)
     talk = isinstance(source, Dialogues) and chat
     found = detect(source, task=None if talk else options.task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
@@ -82,7 +84,31 @@ def read_input(
             delimiter=options.delimiter,
             on_bad_row=options.on_bad_row,
         )
-    return source, found
+    return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
+
+
+def rows_left_out(source: Corpus | Table) -> list[str]:
+    """A line about the malformed rows of a source that were left out, if there were any."""
+    if isinstance(source, Pictures) or not source.skipped:
+        return []  # pictures have a line of their own
+    return [left_out(source.name, source.skipped)]
+
+
+def known_columns(facts: Mapping[str, Any]) -> dict[str, str | None]:
+    """The columns that a run was trained on, by its headway.json."""
+    return {name: facts.get("data", {}).get(name) for name in COLUMNS}
+
+
+def _as_known(
+    source: Table, columns: Mapping[str, str | None], known: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """The columns of a table that are not named but known; those of pairs all together, or none of them."""
+    there = {name: column for name, column in known.items() if column is not None and column in source.columns}
+    if known.get("second_column") is not None and (
+        any(columns.values()) or len(there) < sum(map(bool, known.values()))
+    ):
+        return {}
+    return {name: column for name, column in there.items() if columns[name] is None and column not in columns.values()}
 
 
 def _conversations(

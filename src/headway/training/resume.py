@@ -9,7 +9,7 @@ from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.training.base import Base
-from headway.training.config import DEFAULT_TIME, TrainOptions, flag
+from headway.training.config import DEFAULT_TIME, TrainOptions, flag, seconds
 from headway.training.plan import Plan
 from headway.training.run_directory import RunDirectory
 
@@ -44,7 +44,9 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
     Raises InputError, which names them with what they were, unless they are allowed to change.
     """
     before, asked = dict(earlier.get("options", {})), recorded(options)
-    changed = [name for name in asked if name in before and before[name] != asked[name] and name not in FREE]
+    changed = [
+        name for name in asked if name in before and name not in FREE and not _same(name, before[name], asked[name])
+    ]
     refused = [name for name in changed if name not in CHANGEABLE or not options.allow_changes]
     if not refused:
         return changed
@@ -58,6 +60,13 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
         f"{run.path}: holds a run with other options, which cannot change in its course: {listed}. "
         "Give the same options to go on with it, or another directory with --out."
     )
+
+
+def _same(name: str, before: Any, asked: Any) -> bool:
+    """Whether two values of an option are one: 90s is 1m30s."""
+    if name == "time" and isinstance(before, str) and isinstance(asked, str):
+        return seconds(before) == seconds(asked)
+    return bool(before == asked)
 
 
 def _said(value: Any) -> Any:

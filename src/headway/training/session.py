@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -28,7 +29,7 @@ from headway.training.measure import evaluation_seconds
 from headway.training.memory import out_of_memory, try_longest
 from headway.training.outcome import finish, finish_fitted, known_signs, measured
 from headway.training.precision import keep_freed_memory
-from headway.training.prepare import are_aligned, read_input, without_columns
+from headway.training.prepare import are_aligned, read_input, rows_left_out, without_columns
 from headway.training.progress import Silent
 from headway.training.ranks import Ranks
 from headway.training.ready import ADAPTED, ENDING, Prepared, prepare
@@ -144,6 +145,8 @@ def run_training(
         if options.tensorboard:
             run.open_board()
         for decision in prepared.plan.decisions:
+            if decision["what"] == "passes" and options.given(BOUNDS):
+                continue  # a run that is continued goes on for as long as was asked
             change = f" ({decision['option']} to change)" if decision["option"] else ""
             progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
         whole, learning = count_parameters(prepared.model)
@@ -187,7 +190,10 @@ def validation_input(validation: Sequence[str | Path], options: TrainOptions, fo
     options = replace(options, task=found.task, stream=False)
     if are_aligned(validation, found.task):  # columns were named for the table that is trained on
         options = without_columns(options)
-    return read_input(validation, options, chat=found.chat)[0]
+    source, _ = read_input(validation, options, chat=found.chat)
+    for line in rows_left_out(source):
+        warnings.warn(line, stacklevel=2)
+    return source
 
 
 def _adapt(

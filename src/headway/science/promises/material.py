@@ -19,7 +19,7 @@ from headway.errors import InputError
 from headway.inference.evaluation import reading_options
 from headway.science.promises.samples import Subject, ordinary
 from headway.text.tokenizer import Tokenizer
-from headway.training.prepare import read_input
+from headway.training.prepare import known_columns, read_input
 
 MOST_BYTES = 1 << 25
 """Of larger files it is not found out whether they are as they were, since that takes reading all of them."""
@@ -52,12 +52,9 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
         return None  # to look through a folder of pictures takes long; what is learnt here does not matter
     if not files or sum(_size(Path(file)) for file in files) > MOST_BYTES:
         return None
-    columns = data.get(TEXT), data.get(SECOND)
     try:
         options = reading_options(facts, files, task)
-        source, found = read_input(
-            files, options, columns if task == "translation" else None, chat="conversations" in data
-        )
+        source, found = read_input(files, options, known_columns(facts), chat="conversations" in data)
         if source.fingerprint != data.get("fingerprint"):
             return None
         made = _beginning(source, found, options.on_bad_row, length, folder, recorded(facts))
