@@ -238,6 +238,21 @@ def test_what_is_wrong_is_status_two(directory: Path, lm_run: Path, hold: Callab
         assert status == 2 and out == "" and "Error: " in err
 
 
+def test_who_continues_a_text_with_a_model_that_talks_is_told(directory: Path, lm_run: Path, in_process: Callable):
+    asked = ("the cat", "--max-tokens", "3", "--seed", "1")
+    assert f"`headway generate {directory} --chat` talks with it" in in_process("generate", directory, *asked)[2]
+    assert "--chat" not in in_process("generate", directory, *asked, "--quiet")[2]
+    assert "--chat" not in in_process("generate", lm_run, *asked)[2]
+
+
+def test_what_is_no_conversation_is_refused(directory: Path):
+    talk = headway.load(directory).chat
+    with pytest.raises(InputError, match="at least one message"):
+        talk([])
+    with pytest.raises(InputError, match="message 1: has no content"):
+        talk([{"role": "user"}])
+
+
 def test_ctrl_c_ends_a_conversation_cleanly(directory: Path):
     words = ["--chat", "--json", "--max-tokens", "9", "--temperature", "0"]
     running = subprocess.Popen(

@@ -315,3 +315,22 @@ def test_blank_texts_are_counted(classifier_run: Path, tmp_path: Path, in_proces
     assert status == 0 and "2 of 4 texts are blank (the first is number 2)" in said
     assert "the text is blank" in in_process("classify", classifier_run, "")[2]
     assert "blank" not in in_process("classify", classifier_run, "a film")[2]
+
+
+def test_what_is_counted_is_named(classifier_run: Path, rows: Path, lm_run: Path, tmp_path: Path, in_process: Callable):
+    head, *lines = rows.read_text().splitlines()
+    (tmp_path / "one.csv").write_text("\n".join([head, lines[0]]))
+    out = in_process("evaluate", classifier_run, tmp_path / "one.csv")[1]
+    assert "one.csv: 1 row\n" in out and ", 1 row\n" in out and "1 rows" not in out
+    (tmp_path / "text.txt").write_text("the dog saw the cat and the bird saw the dog again and again\n" * 9)
+    out = in_process("evaluate", lm_run, tmp_path / "text.txt")[1]
+    assert " tokens\n" in out.splitlines(keepends=True)[0]
+
+
+def test_options_of_a_model_that_cannot_be_are_named_as_they_were_given(
+    corpus: Path, tmp_path: Path, in_process: Callable
+):
+    asked = ("train", corpus, "--steps", "2", "--out", tmp_path / "run")
+    said = in_process(*asked, "--heads", "3", "--d-model", "64")[2]
+    assert "--heads is 3, but must be a divisor of --d-model = 64" in said
+    assert "--learning-rate is 1e+09;" in in_process(*asked, "--learning-rate", "1e9")[2]

@@ -9,6 +9,11 @@ from headway import quantities
 from headway.cli.common import emit, output_options, threads_option
 from headway.errors import field
 
+UNITS = {
+    **{"classification": "row", "image_classification": "picture", "embedding": "pair", "translation": "pair"},
+    **{"language_modeling": "token", "masked_lm": "masked token"},
+}
+"""What is counted as an example of each task."""
 MORE = ("bleu_lowercase", "signatures")
 """What is reported of a translator alone."""
 
@@ -42,11 +47,12 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
 def _lines(found: dict[str, Any]) -> list[str]:
     measured = {key: value for key, value in found.items() if isinstance(value, float) and key != "seconds"}
     numbers = [f"{key} {quantities.metric(value)}" for key, value in measured.items()]
+    from headway.data.rows import counted
     from headway.reports.verdict import comparison_in_words, interval
 
     verdict = found["verdict"]
     own = interval(verdict.get("interval"))
-    lines = [f"{field(found['on'])}: {found['examples']:,} examples", ", ".join(numbers)]
+    lines = [f"{field(found['on'])}: {counted(found['examples'], UNITS[found['task']])}", ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:
@@ -55,6 +61,6 @@ def _lines(found: dict[str, Any]) -> list[str]:
     for label, entry in (found.get("per_class") or {}).items():
         lines.append(
             f"  {field(label)}: precision {entry['precision']:.3f}, recall {entry['recall']:.3f}, "
-            f"F1 {entry['f1']:.3f}, {entry['support']:,} rows"
+            f"F1 {entry['f1']:.3f}, {counted(entry['support'], 'row')}"
         )
     return lines

@@ -1,6 +1,7 @@
 """``headway generate``: continue a text."""
 
 import time
+import warnings
 from typing import Any
 
 import click
@@ -56,6 +57,8 @@ def command(
         if interrupted:
             raise KeyboardInterrupt
         return
+    if pipe.tokenizer.chat_template is not None and not quiet:
+        warnings.warn(f"this model has learnt to reply: `headway generate {run} --chat` talks with it", stacklevel=2)
     text = standard_input() if prompt == "-" else str(prompt)
     if as_json:
         continuation = pipe(text, **options)

@@ -63,6 +63,8 @@ class Generator:
     ) -> tuple[Iterator[str], list[Message]]:
         """(the pieces of the reply, the messages that are read for it)."""
         check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        if isinstance(messages, list) and not messages:
+            raise InputError("messages: an empty list; expected at least one message, the user's, to reply to")
         tokenizer, context = chat_tokenizer(self.tokenizer), self.model.config.max_length
         ids, kept = fit(tokenizer, messages, context, max_tokens)
         ends = self.ends | end_of_turn(tokenizer)

@@ -72,6 +72,8 @@ def check_messages(messages: list[Message]) -> None:
     for number, message in enumerate(messages, start=1):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise InputError(f"message {number}: found {str(message)[:60]!r}, expected a dict with role and content")
+        if not {"content", "tool_calls"} & message.keys():
+            raise InputError(f"message {number}: has no content; expected a dict with role and content")
     try:
         size = len(json.dumps(messages))
     except (TypeError, ValueError, RecursionError):

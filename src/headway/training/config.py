@@ -159,11 +159,11 @@ class TrainOptions:
         for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup", "bpe_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise InputError(f"--{flag(name)} is {value}; it must be from 0 to below 1.")
+                raise InputError(f"--{flag(name)} is {shown(value)}; it must be from 0 to below 1.")
         if self.mask_share is not None and not 0 < self.mask_share <= 0.8:
-            raise InputError(f"--mask-share is {self.mask_share}; it must be above 0 and at most 0.8.")
+            raise InputError(f"--mask-share is {shown(self.mask_share)}; it must be above 0 and at most 0.8.")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise InputError(f"--layer-decay is {self.layer_decay}; it must be above 0 and at most 1.")
+            raise InputError(f"--layer-decay is {shown(self.layer_decay)}; it must be above 0 and at most 1.")
         for name in ("layer_decay", "freeze", "lora", "extend_vocab", "source_language", "target_language"):
             if getattr(self, name) is not None and self.from_model is None:
                 raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
@@ -190,7 +190,7 @@ class TrainOptions:
         if self.lora is not None and self.optimizer == "muon":
             raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
         if self.learning_rate is not None and not 0 < self.learning_rate <= 10:
-            raise InputError(f"--learning-rate is {self.learning_rate}; it must be above 0 and at most 10.")
+            raise InputError(f"--learning-rate is {shown(self.learning_rate)}; it must be above 0 and at most 10.")
 
 
 OF_THE_BASE = (

@@ -1,5 +1,6 @@
 """A run with everything decided and nothing trained."""
 
+import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -34,6 +35,11 @@ ENDING = 1.5
 """Seconds kept for saving, the report and leaving, beside the last evaluation."""
 MOST_LABELS = 100
 """Labels that are named, with their rows, before training."""
+FIELDS = {
+    **{"n_heads": "heads", "n_layers": "layers", "d_model": "d-model", "max_length": "length"},
+    **{"n_decoder_layers": "layers", "vocab_size": "vocab"},
+}
+"""Fields of a configuration -> the options that set them."""
 ADAPTED = "adapted"
 """The folder of the run that learns the texts before their labels (``--adapt``)."""
 
@@ -93,7 +99,7 @@ def prepare(
     except InputError:
         raise
     except ValueError as error:
-        raise InputError(f"no model can be made with these options: {error}.") from None
+        raise InputError(f"no model can be made with these options: {_as_options(str(error))}.") from None
     feed, task = recipe.feed(plan), recipe.task(plan)
     if earlier is None:
         drawn = plan.model
@@ -103,6 +109,13 @@ def prepare(
         said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
         plan = replace(plan, decisions=said)
     return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
+
+
+def _as_options(said: str) -> str:
+    """A message about a configuration in the words of the command line: --heads for n_heads."""
+    for name, option in FIELDS.items():
+        said = re.sub(rf"\b{name}\b", f"--{option}", said)
+    return said
 
 
 def say_data(data: Recipe, progress: Silent, options: TrainOptions, task: str) -> None:
