@@ -53,6 +53,6 @@ class OptionError(InputError):
 
 def shown(value: object) -> str:
     """A value as a message shows it: at most 80 characters, however large it is."""
-    short = f"{value:g}" if isinstance(value, float) else ""
+    short = f"{value:g}" if isinstance(value, float) and abs(value) >= 1e6 else ""
     text = short if short and float(short) == value else reprlib.repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
