@@ -155,11 +155,11 @@ def _weights(module: Any) -> int:
 
 def _scores(config: Any, window: int | None, length: int, causal: bool) -> float:
     """FLOPs for each token of q kᵀ and of the weighted sum of values, in one layer."""
+    from headway.nn.window import window_scores
+
     width = config.n_heads * config.head_width
-    if window is None or config.position.kind in ("alibi", "relative"):
-        return 4 * width * length
-    pieces = -(-length // window) * window * window * (2 if causal else 3)  # as attend_window makes them
-    return 4 * width * pieces / length
+    by_mask = config.position.kind in ("alibi", "relative")  # these two bring a whole mask
+    return 4 * width * window_scores(length, None if by_mask else window, causal) / length
 
 
 def _path(pipe: Any, text: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Literal
 from headway.models.config import TransformerConfig
 from headway.models.patches import Patches
 from headway.models.transformer import shares_embedding
+from headway.nn.window import window_scores
 
 Wiring = Literal["encoder", "decoder", "encoder-decoder"]
 
@@ -96,8 +97,8 @@ def forward_flops(
     """FLOPs of one forward pass over B sequences of T tokens without padding, and without a cache.
 
     Scores are counted as computed: all T × T of them under a causal mask too, and in a windowed layer the pieces that
-    ``attend_window`` makes.  ``source_length`` is S, for an encoder-decoder (T unless given).  T counts an image's
-    class token too; a pooler is no part of a forward pass, and whether a table is ``shared`` changes nothing here.
+    ``attend_window`` makes, where those are fewer.  ``source_length`` is S, for an encoder-decoder (T
+    unless given).  T counts an image's class token too; a pooler is no part of a forward pass, and whether a table is ``shared`` changes nothing here.
     """
     _check(wiring, encoder, head, pooler or patches is not None)
     width = config.d_model
@@ -195,11 +196,9 @@ def _stack_flops(config: TransformerConfig, batch: int, length: int, *, causal: 
     linear = (2 * q + kv + (3 if config.gated else 2) * config.hidden) * config.d_model
     flops = config.n_layers * 2 * batch * length * linear
     for layer in range(config.n_layers):
-        scores = length * length
-        window = config.layer_window(layer)
-        if window is not None and config.position.kind not in ("alibi", "relative"):  # these two bring a whole mask
-            scores = -(-length // window) * window * window * (2 if causal else 3)
-        flops += 2 * 2 * batch * q * scores
+        by_mask = config.position.kind in ("alibi", "relative")  # these two bring a whole mask
+        window = None if by_mask else config.layer_window(layer)
+        flops += 2 * 2 * batch * q * window_scores(length, window, causal)
     return flops
 
 

@@ -1,12 +1,20 @@
 """Sliding-window attention in time linear in the length: the sub-quadratic choice (Beltagy et al. 2020, Longformer).
 
 Queries are cut into pieces of one window; a piece needs only its own keys and those of the pieces beside it, so the
-scores take T × 3 W entries instead of T × T.  Letters: B batch, H heads, T length, K head width, W window, N pieces.
+scores take T × 3 W entries instead of T × T.  A sequence that is too short to gain is attended to whole.
+Letters: B batch, H heads, T length, K head width, W window, N pieces.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def window_scores(length: int, window: int | None, causal: bool) -> int:
+    """How many scores are computed for ``length`` queries of one head: all of them, or those of the pieces if fewer."""
+    if window is None:
+        return length * length
+    return min(length * length, -(-length // window) * window * window * (2 if causal else 3))
 
 
 def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dropout: float = 0.0) -> Tensor:
@@ -15,6 +23,11 @@ def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dr
     Query i attends to key j when |i - j| < window, and j ≤ i when ``causal``.  Equal to ``attend`` with that mask.
     """
     batch, heads, length, width = q.shape
+    if window_scores(length, window, causal) == length * length:
+        mask = None if window >= length else _whole_mask(length, window, causal, q.device)
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
+        )
     pieces = -(-length // window)
     after = 0 if causal else window
     span = 2 * window + after
@@ -27,6 +40,14 @@ def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dr
     mask = _piece_mask(length, window, causal, heads, q.device)
     y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)  # (B, H N, W, K)
     return y.reshape(batch, heads, pieces * window, width)[:, :, :length]  # (B, H, T, K)
+
+
+def _whole_mask(length: int, window: int, causal: bool, device: torch.device) -> Tensor:
+    """Which key each query may attend to, true = may: (T, T)."""
+    places = torch.arange(length, device=device)
+    distance = places[:, None] - places[None]
+    near = distance.abs() < window
+    return near & (distance >= 0) if causal else near
 
 
 def _piece_mask(length: int, window: int, causal: bool, heads: int, device: torch.device) -> Tensor:
