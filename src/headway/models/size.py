@@ -97,8 +97,9 @@ def forward_flops(
     """FLOPs of one forward pass over B sequences of T tokens without padding, and without a cache.
 
     Scores are counted as computed: all T × T of them under a causal mask too, and in a windowed layer the pieces that
-    ``attend_window`` makes, where those are fewer.  ``source_length`` is S, for an encoder-decoder (T
-    unless given).  T counts an image's class token too; a pooler is no part of a forward pass, and whether a table is ``shared`` changes nothing here.
+    ``attend_window`` makes, where those are fewer.  ``source_length`` is S, for an encoder-decoder (T unless given).  T
+    counts an image's class token too; a pooler is no part of a forward pass, and whether a table is ``shared`` changes
+    nothing here.
     """
     _check(wiring, encoder, head, pooler or patches is not None)
     width = config.d_model
