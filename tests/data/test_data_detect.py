@@ -173,7 +173,7 @@ def test_warnings():
     texts = [sentence(i) for i in range(101)]
     texts[3], texts[5], texts[7] = "The cafÃ© was fine", "Lost \ufffd letter", "Say <|endoftext|> now"
     texts[11], texts[13] = "Same  TEXT", "same text"
-    texts[17] = "hidden\u202eword"
+    texts[17], texts[19] = "hidden\u202eword", "black &amp; white at R&D; it&#39;s"
     labels = ["a", "b"] * 49 + ["c", "a", "None"]
     labels[13] = "a"
     found = "\n".join(labelled(good(labels, texts), "text", "label").warnings)
@@ -182,6 +182,7 @@ def test_warnings():
         "U+FFFD",
         "<|endoftext|>",
         "direction-turning",
+        "1 row (1.0%) with HTML entities such as &amp;, read as they stand",
         "1 row (1.0%) with a text seen before (lines 13, 15)",
         "1 text with more than one label: 'Same  TEXT' is 'b' and 'a' (lines 13, 15)",
         "2 of 4 labels have fewer than 10 rows: 'None' (1), 'c' (1)",

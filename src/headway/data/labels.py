@@ -23,6 +23,9 @@ MOJIBAKE = re.compile("Ã[\x80-\xbf\u0192\u2020-\u203a\u0152-\u0178\u02c6\u02dc]
 SPECIAL = re.compile(r"<\|[a-z_]+\|>|\[(?:CLS|SEP|MASK|PAD|UNK)\]|</?s>|<(?:pad|unk|mask|bos|eos)>")
 """What tokenizers use as special tokens."""
 
+ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});")
+"""Letters as HTML writes them."""
+
 HIDDEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
 """Zero-width characters and those that turn the direction of writing; not joiners, which emoji and scripts need."""
 
@@ -181,6 +184,7 @@ def _text_warnings(table: Table, texts: list[str], kept: list[int]) -> list[str]
         (re.compile("\ufffd"), "U+FFFD, a sign of letters lost in an earlier conversion"),
         (re.compile("[\x01-\x08\x0e-\x1b\x7f]"), "control characters"),
         (SPECIAL, "text that looks like special tokens, such as <|endoftext|>; it is read as plain text"),
+        (ENTITY, "HTML entities such as &amp;, read as they stand; html.unescape of Python makes letters of them"),
         (HIDDEN, "zero-width or direction-turning characters"),
     ):
         rows = [i for i in kept if pattern.search(texts[i])]
