@@ -66,6 +66,18 @@ def test_every_field_of_headway_json_of_every_kind(run_name, request, tmp_path, 
         check_message(status, err)
 
 
+@pytest.mark.parametrize("verb", ["evaluate", "classify", "train"])
+def test_another_file_in_the_place_of_headway_json_is_one_message(verb, classifier_run, rows, tmp_path, in_process):
+    """A file that is valid JSON and says nothing of a run is no run of an earlier version."""
+    run = shutil.copytree(classifier_run, tmp_path / "run")
+    (run / "log.jsonl").unlink()
+    shutil.copy(run / "tokenizer_config.json", run / "headway.json")
+    words = {"evaluate": ["evaluate", run, rows], "classify": ["classify", run, "a text"]}
+    status, _, err = in_process(*words.get(verb, ["train", rows, "--out", run, "--steps", "20"]))
+    check_message(status, err)
+    assert status == 2 and "not even its task" in err
+
+
 @pytest.mark.parametrize(
     "change",
     [

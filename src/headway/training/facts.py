@@ -108,6 +108,8 @@ def read_facts(run: Path) -> dict[str, Any] | None:
             f"{path}: has changed since headway wrote it (its checksum differs): it is damaged; {ADVICE}. "
             f"If you changed it yourself, remove the line of {CHECKSUM!r}."
         )
+    if "task" not in found:
+        raise InputError(f"{path}: says nothing of a run, not even its task: it is damaged or another file; {ADVICE}.")
     check_facts(found, path)
     return found
 
