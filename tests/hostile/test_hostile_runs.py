@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import time
+from functools import partial
 
 import pytest
 
@@ -13,8 +14,22 @@ import headway.science.verify  # the 2 s of a refusal are those after the import
 from headway.data.cache import tokenised
 from headway.errors import InputError
 from headway.reports import write_report
-from headway.training.facts import CHECKSUM, FILES, read_facts
+from headway.training.config import TrainOptions
+from headway.training.facts import CHECKSUM, FILES, read_facts, write_facts
 from headway.training.log import read_log
+
+
+def words_of(run):
+    """The options that a run was made with, but for its steps."""
+    defaults, chosen = TrainOptions(), read_facts(run)["options"]
+    said = {name: value for name, value in chosen.items() if name not in ("steps", "time") and value is not None}
+    return [
+        word
+        for name, value in said.items()
+        if value != getattr(defaults, name)
+        for word in (f"--{name.replace('_', '-')}", *([] if value is True else [value]))
+    ]
+
 
 KINDS = [None, True, -1, 10**30, 1e308, "", "x", [], {}, [None], {"a": None}, [[1]], ["../x"]]
 FILES_OF_A_RUN = ["headway.json", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -196,3 +211,42 @@ def test_a_file_of_the_cache_that_is_none(suffix, kind, tmp_path):
     make = {"pipe": lambda: os.mkfifo(path), "loop": lambda: path.symlink_to(path.name)}
     {**make, "endless": lambda: path.symlink_to("/dev/zero")}[kind]()
     assert tokenised([("the cat", True)], encode, **given).tolist() == before
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+@pytest.mark.parametrize("name", ["tensors.safetensors", "MANIFEST.json", "state.json"])
+def test_what_is_no_regular_file_in_a_checkpoint_is_never_waited_for(kind, name, lm_run, corpus, tmp_path, in_process):
+    run = shutil.copytree(lm_run, tmp_path / "run")
+    file = next((run / "checkpoints").glob(f"step-*/{name}"))
+    file.unlink()
+    {"pipe": partial(os.mkfifo, file), "device": partial(file.symlink_to, "/dev/zero"), "folder": file.mkdir}[kind]()
+    steps = str(read_facts(run)["steps"] + 2)
+    status, _, err = in_process("train", corpus, *words_of(lm_run), "--steps", steps, "--out", run, "--allow-changes")
+    check_message(status, err)
+    assert status == 2 and f"{name} is no regular file" in err
+
+
+def test_a_run_does_not_go_on_with_another_tokenizer(lm_run, corpus, tmp_path, in_process):
+    """Of a finished run and of one that was stopped."""
+    facts = read_facts(lm_run)
+    for finished in (True, False):
+        run = shutil.copytree(lm_run, tmp_path / f"run-{finished}")
+        write_facts(run, {**facts, "finished": finished})
+        text = json.loads((run / "tokenizer.json").read_text())
+        (run / "tokenizer.json").write_text(json.dumps({**text, "version": "1.1"}))
+        words = ["--steps", str(facts["steps"] + 2), "--out", run, "--allow-changes"]
+        status, _, err = in_process("train", corpus, *words_of(lm_run), *words)
+        check_message(status, err)
+        assert status == 2 and "tokenizer.json: has changed since training wrote it" in err
+
+
+def test_a_folder_in_the_place_of_cached_tokens_is_one_message(corpus, tmp_path, in_process, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    words = ["train", corpus, "--d-model", "16", "--layers", "1", "--heads", "2", "--steps", "2", "--out"]
+    assert in_process(*words, tmp_path / "one")[0] == 0
+    file = next((tmp_path / "cache").glob("*.tokens"))
+    file.unlink()
+    file.mkdir()
+    status, _, err = in_process(*words, tmp_path / "two")
+    check_message(status, err)
+    assert status == 2 and f"{file}: found a folder where the cache keeps a file" in err

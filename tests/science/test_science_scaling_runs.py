@@ -100,7 +100,15 @@ class Clock:
         tokens = options.steps * options.batch_tokens
         run.log("evaluation", step=1, val_loss=1.0)
         run.log("evaluation", step=options.steps, val_loss=2.0)
-        run.update(finished=True, tokens=tokens, metrics={"val_loss": 1.0}, options={}, plan={}, data={})
+        run.update(
+            task="language_modeling",
+            finished=True,
+            tokens=tokens,
+            metrics={"val_loss": 1.0},
+            options={},
+            plan={},
+            data={},
+        )
         run.update(seconds=1.0, training_seconds=3.0)
         return run
 

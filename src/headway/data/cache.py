@@ -184,6 +184,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException as error:
         if name is not None:
             Path(name).unlink(missing_ok=True)
+        if isinstance(error, IsADirectoryError):
+            raise InputError(
+                f"{path}: found a folder where the cache keeps a file; remove it, or name another folder for the cache "
+                "with the environment variable HEADWAY_CACHE."
+            ) from None
         if isinstance(error, OSError) and error.errno in FULL:
             raise RunFailed(
                 f"{path}: the cache cannot be written {why_not(path, error)}. Free some space, or name a folder on "

@@ -257,6 +257,9 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def _problem(path: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
+    for file in path.iterdir():
+        if not file.is_file():  # a pipe would be waited for, a device never ends
+            return f"{file.name} is no regular file"
     try:
         manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:

@@ -26,6 +26,8 @@ CHECKSUM, FILES = "checksum", "files"
 NOT_OF_THE_MODEL = (FILE, "log.jsonl", "report.html")
 PART = re.compile(r"\d+_[A-Za-z]+")
 """A folder in which a sentence encoder keeps a part of itself, such as 1_Pooling."""
+OF_THE_READER = ("tokenizer", "special_tokens", "chat_template", "preprocessor")
+"""How the names begin of files that turn inputs into what the model reads; training leaves them as they are."""
 ENDINGS = (".json", ".safetensors", ".txt", ".model", ".spm", ".jinja")
 """Of the files that a model is made of; what a person puts into the directory may be called otherwise."""
 ADVICE = "put it back as it was, or train in another directory with --out"
@@ -115,10 +117,12 @@ def read_facts(run: Path) -> dict[str, Any] | None:
 
 
 def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
-    """Write ``headway.json``, whole or not at all.  The model's files are vouched for once the run is finished."""
+    """Write ``headway.json``, whole or not at all.
+
+    It vouches for the model's files once the run is finished, and from the beginning for those of its reader.
+    """
     kept = {key: value for key, value in facts.items() if key not in (CHECKSUM, FILES)}
-    if kept.get("finished"):
-        kept[FILES] = sums(run)
+    kept[FILES] = sums(run, "" if kept.get("finished") else OF_THE_READER)
     plain = json.loads(json.dumps(kept, allow_nan=False))  # as it will be read: keys are texts, tuples lists
     write_json(run / FILE, {**plain, CHECKSUM: checksum(plain)})
 
@@ -129,18 +133,22 @@ def checksum(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def sums(run: Path) -> dict[str, str]:
-    """The SHA-256 of each file that the model in a directory is made of, by its name."""
+def sums(run: Path, begin: str | tuple[str, ...] = "") -> dict[str, str]:
+    """The SHA-256 of each file that the model in a directory is made of, by its name, which begins so."""
     places = [run, *(place for place in run.iterdir() if PART.fullmatch(place.name) and place.is_dir())]
     files = sorted(path for place in places for path in place.iterdir() if path.is_file())
-    names = [path.relative_to(run).as_posix() for path in files if path.suffix in ENDINGS]
+    files = [path for path in files if path.suffix in ENDINGS and path.name.startswith(begin)]
+    names = [path.relative_to(run).as_posix() for path in files]
     return {name: _sum(run / name) for name in names if name not in NOT_OF_THE_MODEL and not name.startswith(".")}
 
 
-def check_files(run: Path, facts: Mapping[str, Any] | None) -> None:
-    """Raise InputError where a file of the model is not as the run left it; nothing where the run says nothing."""
+def check_files(run: Path, facts: Mapping[str, Any] | None, begin: str | tuple[str, ...] = "") -> None:
+    """Raise InputError where a file of the model is not as the run left it; nothing where the run says nothing.
+
+    Of those whose names begin with ``begin``.
+    """
     for name, told in ((facts or {}).get(FILES) or {}).items():
-        if _sum(run / name) != told:
+        if Path(name).name.startswith(begin) and _sum(run / name) != told:
             raise InputError(
                 f"{run / name}: has changed since training wrote it (its SHA-256 differs): it is damaged; put it back "
                 f"as it was, or, if you changed it yourself, remove {FILE}, without which no file is compared."

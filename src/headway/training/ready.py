@@ -20,7 +20,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.config import TrainOptions, time_limit
 from headway.training.device import device_of
-from headway.training.facts import followed
+from headway.training.facts import OF_THE_READER, check_files, followed
 from headway.training.measure import measured
 from headway.training.memory import check_room
 from headway.training.plan import Plan
@@ -72,6 +72,7 @@ def prepare(
 ) -> Prepared:
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
     images = found.task == IMAGES
+    check_files(run.path, earlier, OF_THE_READER)
     tokenizer = Tokenizer.load(run.path) if earlier is not None and not images else None
     base = load_base(options.from_model, images=images) if options.from_model is not None else None
     if base is not None and (member := best_member(base.path)):
