@@ -13,7 +13,9 @@ import headway.inference.export
 import headway.science.verify  # the 2 s of a refusal are those after the imports
 from headway.data.cache import tokenised
 from headway.errors import InputError
+from headway.inference.load import load
 from headway.reports import write_report
+from headway.training.base import load_base
 from headway.training.config import TrainOptions
 from headway.training.facts import CHECKSUM, FILES, read_facts, write_facts
 from headway.training.log import read_log
@@ -250,3 +252,15 @@ def test_a_folder_in_the_place_of_cached_tokens_is_one_message(corpus, tmp_path,
     status, _, err = in_process(*words, tmp_path / "two")
     check_message(status, err)
     assert status == 2 and f"{file}: found a folder where the cache keeps a file" in err
+
+
+@pytest.mark.parametrize("left", ["log.jsonl", "report.html", "checkpoints"])
+def test_a_run_without_its_headway_json_says_that_nothing_can_be_compared(left, classifier_run, tmp_path):
+    """Also where most of what tells a run from any model is gone with it (found by an hour of fuzz)."""
+    run = shutil.copytree(classifier_run, tmp_path / "run")
+    (run / "checkpoints").mkdir(exist_ok=True)
+    for name in {"headway.json", "log.jsonl", "report.html", "checkpoints"} - {left}:
+        shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink(missing_ok=True)
+    for use in (load, load_base):
+        with pytest.warns(UserWarning, match=r"headway\.json is missing, so damage to its files cannot be found"):
+            use(str(run))

@@ -18,9 +18,7 @@ from headway.inference.measures import Given, measure
 from headway.tasks.comparison import judged
 from headway.tasks.task import METRICS
 from headway.training.config import TrainOptions
-from headway.training.facts import FILE as FACTS
 from headway.training.facts import read_facts
-from headway.training.log import LOG
 from headway.training.prepare import are_aligned, known_columns, read_input, rows_left_out, without_columns
 
 SAME = 1e-4
@@ -40,9 +38,6 @@ def evaluate(
     """
     pipe = load(run)
     facts = read_facts(Path(run)) or {}
-    if not facts and (Path(run) / LOG).is_file():
-        said = f"{run}: {FACTS} is missing, so what the run was trained on is not known: the whole file is measured"
-        warnings.warn(said, stacklevel=2)
     files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
     if not files:
         raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")

@@ -15,9 +15,12 @@ from headway.errors import InputError
 from headway.text.growth import parts_of
 from headway.text.guard import guarded
 
-LENGTHS = (32, 256, 4096)
+LENGTHS = (32, 256, 4096, 8192)
 SECONDS = 0.05
-"""Of the processor, for a text of one of these lengths: twenty times what a pattern in use needs for the longest."""
+"""Of the processor, for a text of one of these lengths.
+
+For the longest, the patterns of Llama 3 need 0.003 s and ``a+$``, of n^2 ways, 0.23 s (two cores, 2026).
+"""
 USUAL = " a0\n'Aé中!"
 MOST_LETTERS = 24
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -22,6 +23,8 @@ from headway.training.config import TrainOptions
 from headway.training.plan import Plan
 
 FILE = "headway.json"
+LEFT_BY_RUNS = ("log.jsonl", "checkpoints", "report.html")
+"""What tells the directory of a run from that of any model, where ``headway.json`` is gone."""
 CHECKSUM, FILES = "checksum", "files"
 NOT_OF_THE_MODEL = (FILE, "log.jsonl", "report.html")
 PART = re.compile(r"\d+_[A-Za-z]+")
@@ -143,10 +146,16 @@ def sums(run: Path, begin: str | tuple[str, ...] = "") -> dict[str, str]:
 
 
 def check_files(run: Path, facts: Mapping[str, Any] | None, begin: str | tuple[str, ...] = "") -> None:
-    """Raise InputError where a file of the model is not as the run left it; nothing where the run says nothing.
+    """Raise InputError where a file of the model is not as the run left it.
 
-    Of those whose names begin with ``begin``.
+    Of those whose names begin with ``begin``.  A run without its ``headway.json`` is a warning: nothing is compared.
     """
+    if facts is None and any((run / name).exists() for name in LEFT_BY_RUNS):
+        warnings.warn(
+            f"{run}: {FILE} is missing, so damage to its files cannot be found, and what it was trained on is not "
+            "known: evaluate measures whole files",
+            stacklevel=3,
+        )
     for name, told in ((facts or {}).get(FILES) or {}).items():
         if Path(name).name.startswith(begin) and _sum(run / name) != told:
             raise InputError(
