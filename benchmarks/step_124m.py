@@ -20,7 +20,7 @@ from headway.data.batches import Batch
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling
 from headway.training.optim import optimizers
 from headway.training.precision import keep_freed_memory
 from headway.training.shares import Shares, share_count

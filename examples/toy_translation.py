@@ -8,7 +8,7 @@ from pathlib import Path
 
 import headway
 from headway.data.toy_pairs import TOYS
-from headway.inference.alignment import picture
+from headway.tasks.translation.alignment import picture
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("task", nargs="?", default="reverse", choices=sorted(TOYS))

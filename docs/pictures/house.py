@@ -15,7 +15,7 @@ SOURCE = HERE.parent.parent / "src" / "headway"
 GROUND = ("errors", "forked", "quantities", "storage", "regular_file", "standard_streams", "strict_json")
 ORDER = (
     *(*GROUND, "nn", "models", "text", "hub", "data", "generation"),
-    *("tasks", "training", "inference", "science", "reports", "serving", "cli"),
+    *("training", "runtime", "tasks", "inference", "science", "reports", "serving", "cli"),
 )
 """The layers from the ground up: each may import from those before it."""
 

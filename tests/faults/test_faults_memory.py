@@ -14,7 +14,7 @@ from growing_text import peak, write_text
 
 import headway
 from headway.inference.evaluation import evaluate
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling
 from headway.training import checkpoint, run_directory, saver, session
 from headway.training.checkpoint import newest_checkpoint
 from headway.training.memory import OutOfMemory, out_of_memory
@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {
 }
 KNOBS = ("--batch-tokens 128 --accumulate 4", "now 256 and 2", "--length below 32", "--precision bfloat16", "--preset")
 BOUNDS = """
-import headway.tasks.ngram as ngram, headway.text.train as train
+import headway.tasks.common.ngram as ngram, headway.text.train as train
 ngram.CHUNK = ngram.MOST_PAIRS = 50_000
 train.MOST_CHARACTERS = 500_000
 """

@@ -14,7 +14,7 @@ from faults_harness import LIVELY, lines_of, losses, outcome
 from torch import nn
 
 import headway
-from headway.tasks.classification import Classification
+from headway.tasks.common.classes import Classification
 from headway.training import checkpoint, session, trainer
 from headway.training.watch import LEAST, Diverged, spike_limit
 

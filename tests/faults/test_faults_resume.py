@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import headway
 from headway.data.windows import Position
 from headway.errors import InputError
-from headway.tasks.classification import Classification
+from headway.tasks.common.classes import Classification
 from headway.training import checkpoint, session, trainer
 from headway.training.ahead import Ahead
 

@@ -8,8 +8,8 @@ import torch
 
 import headway
 from headway.errors import InputError
-from headway.inference.classifier import Classifier
-from headway.inference.windows import frame, framed
+from headway.runtime.windows import frame, framed
+from headway.tasks.classification.pipeline import Classifier
 
 TEXTS = [
     "the cat sat on a mat, lovely",

@@ -11,7 +11,7 @@ from headway.data.labels import labelled
 from headway.data.read import read
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
-from headway.training.recipes.classification import held_out_rows
+from headway.tasks.classification.data import held_out_rows
 
 
 def metrics(run: Path) -> dict:

@@ -2,9 +2,9 @@
 
 import torch
 
-from headway.inference.together import LEAST, MOST, read_together, tokens_at_once
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.runtime.batching import LEAST, MOST, read_together, tokens_at_once
 
 WIDE = TransformerConfig(vocab_size=99, d_model=4096, n_heads=4, n_layers=1, d_ff=16384)
 

@@ -16,9 +16,9 @@ from headway.errors import InputError
 from headway.generation import targets
 from headway.generation.beam import Hypothesis
 from headway.generation.targets import longest_target, write_targets
-from headway.inference.alignment import align, words_of
-from headway.inference.translator import SENTENCE, Translator
 from headway.models.inspect import attention_maps
+from headway.tasks.translation.alignment import align, words_of
+from headway.tasks.translation.pipeline import SENTENCE, Translator
 from headway.text.train import train_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet

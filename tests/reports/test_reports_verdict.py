@@ -7,7 +7,7 @@ import pytest
 
 from headway.reports.record import Record
 from headway.reports.verdict import cross_validation_in_words, kept_in_words, verdict, verdict_of
-from headway.tasks.comparison import BEFORE, judged
+from headway.training.evaluation.comparison import BEFORE, judged
 
 
 def rows(right: list[bool]) -> np.ndarray:

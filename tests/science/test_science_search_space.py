@@ -60,7 +60,7 @@ def planned(corpus: Path, rows: Path, lm_run: Path, classifier_run: Path, tmp_pa
 
 
 def space_of(options: TrainOptions, prepared: Prepared) -> Any:
-    return search_space(prepared.task.name, options, prepared.plan, tokenizer=prepared.recipe.tokenizer.kind)
+    return search_space(prepared.objective.name, options, prepared.plan, tokenizer=prepared.data.tokenizer.kind)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -22,11 +22,11 @@ from headway.science.search import time_of_each
 from headway.science.search_space import Range
 from headway.science.trials import LEAST_FOR_IMPORTANCE, Trials
 from headway.science.tune import tune
+from headway.tasks.classification import data as classification
 from headway.training.checkpoint import SaveFailed
 from headway.training.config import TrainOptions
 from headway.training.memory import OutOfMemory
 from headway.training.progress import Silent
-from headway.training.recipes import classification
 from headway.training.run_directory import RunDirectory
 from headway.training.trainer import Interrupted
 from headway.training.watch import Diverged

@@ -6,9 +6,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from headway.tasks import linear, ngram
-from headway.tasks.linear import _flat, classification_baselines, picture_baselines
-from headway.tasks.ngram import ngram_baselines
+from headway.tasks.common import linear, ngram
+from headway.tasks.common.linear import _flat, classification_baselines, picture_baselines
+from headway.tasks.common.ngram import ngram_baselines
 
 TRAIN, VALIDATION = np.array([0, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 1, 2, 2], dtype=np.uint16)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from headway.tasks import intervals
+from headway.training.evaluation import intervals
 
 
 def pairs(a: int, b: int, c: int, d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from headway.data.batches import IGNORED, Batch
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling
 
 B, T, V = 5, 7, 23
 

@@ -11,8 +11,8 @@ from headway.data.batches import Batch, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
+from headway.tasks.common.ngram import ngram_baselines, token_counts
 from headway.tasks.masked_lm import MaskedLM, masked_baselines, word_starts
-from headway.tasks.ngram import ngram_baselines, token_counts
 from headway.text.train import train_tokenizer
 
 V, MASK, SPECIAL = 101, 4, (0, 1, 2, 3, 4)

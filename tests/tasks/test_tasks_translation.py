@@ -14,7 +14,7 @@ from headway.data.windows import Position
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.translation import Translation, shifted
+from headway.tasks.translation.objective import Translation, shifted
 from headway.training.shares import Shares, equal_shares
 
 V, START, END = 23, 2, 2

@@ -14,8 +14,8 @@ import pytest
 import headway
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
-from headway.tasks.classification import Classification
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.common.classes import Classification
+from headway.tasks.common.next_token import LanguageModeling
 from headway.training import session, trainer
 from headway.training.watch import Diverged
 

@@ -23,7 +23,7 @@ from headway.data.read import read
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
 from headway.reports.verdict import kept_in_words
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat_ids import encode_chat
 from headway.text.tokenizer import Tokenizer
@@ -394,7 +394,7 @@ def test_of_few_conversations_the_base_is_the_bar_and_the_user_is_told(tmp_path:
 
 
 def test_a_later_step_is_kept_only_where_few_conversations_tell_it_apart():
-    from headway.tasks.comparison import clearly_lower
+    from headway.training.evaluation.comparison import clearly_lower
 
     before = np.array([[20.0, 10], [33.0, 11], [12.0, 7], [50.0, 23], [9.0, 5], [31.0, 13]])
     slight, clear = before.copy(), before.copy()

@@ -16,8 +16,8 @@ from headway.hub.mean_layer import SPREAD
 from headway.inference.evaluation import evaluate
 from headway.models.depth import first_blocks
 from headway.models.heads import ClassificationHead, PoolingHead
+from headway.tasks.common.linear_probe import kept_blocks
 from headway.training.facts import read_facts, write_facts
-from headway.training.frozen import kept_blocks
 from headway.training.optim import optimizers
 from headway.training.state import Training
 

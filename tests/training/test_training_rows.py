@@ -23,13 +23,13 @@ from headway.models.freeze import freeze
 from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
+from headway.tasks.classification import data as classification
+from headway.tasks.common import contrastive
+from headway.tasks.common.contrastive import STEPS, pair_loss, tune_vectors
+from headway.tasks.common.linear_probe import TEMPLATES, kept_blocks, label_texts
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training import contrastive
-from headway.training.contrastive import STEPS, pair_loss, tune_vectors
-from headway.training.frozen import TEMPLATES, kept_blocks, label_texts
 from headway.training.optim import RowAdam, optimizers
-from headway.training.recipes import classification
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True}
 BERT = {
@@ -183,7 +183,7 @@ def test_many_rows_and_little_time_become_one_too(
 def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):
     from sklearn.linear_model import LogisticRegression
 
-    from headway.training.frozen import fit_frozen, vectors
+    from headway.tasks.common.linear_probe import fit_frozen, vectors
 
     model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
     ids = words.encode_batch(["the cat sat", "old dogs ran", "red doors", "a mat and a cat", "dogs sang", "doors"])
@@ -198,7 +198,7 @@ def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tm
 
 
 def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.training import frozen
+    from headway.tasks.common import linear_probe as frozen
 
     monkeypatch.setattr(frozen, "TOGETHER", 1)
     model, words = for_classification(load_model(base), 3, mean=True), Tokenizer.load(base)
@@ -208,8 +208,8 @@ def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monk
 
 
 def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
-    from headway.tasks.classification import balanced_weights
-    from headway.training.frozen import fit_frozen
+    from headway.tasks.common.classes import balanced_weights
+    from headway.tasks.common.linear_probe import fit_frozen
 
     words = Tokenizer.load(base)
     ids = words.encode_batch([*["the cat sat"] * 30, "old dogs ran", "the cat ran"])

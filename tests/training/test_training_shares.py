@@ -15,9 +15,9 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
-from headway.tasks.classification import Classification
+from headway.tasks.common.classes import Classification
+from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.embedding import Embedding
-from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.masked_lm import MaskedLM
 from headway.training import shares
 from headway.training.shares import Shares, share_count

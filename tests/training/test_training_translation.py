@@ -16,10 +16,10 @@ from headway.data.text_pairs import TextPairs
 from headway.errors import InputError
 from headway.inference.evaluation import evaluate
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.training import translator_preset
+from headway.tasks.translation import preset as translator_preset
+from headway.tasks.translation.data import split_text_pairs
+from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.training.config import TrainOptions
-from headway.training.recipes.translation import split_text_pairs
-from headway.training.translator_preset import by_pairs, translator_plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet
 

@@ -44,8 +44,8 @@ def command(
     _check_out(out)
     from headway.inference.inside import look_inside
     from headway.inference.load import load
-    from headway.inference.translator import Translator
     from headway.reports.explorer import attention_page
+    from headway.tasks.translation.pipeline import Translator
     from headway.training.progress import shown_to
 
     progress = shown_to(quiet)

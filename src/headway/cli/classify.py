@@ -38,10 +38,10 @@ def command(
     """
     started = time.monotonic()
     check_output(to, words[0], (".csv", ".jsonl"))
-    from headway.inference.classifier import Classifier
     from headway.inference.image_classifier import ImageClassifier
     from headway.inference.load import load
-    from headway.inference.together import tokens_at_once
+    from headway.runtime.batching import tokens_at_once
+    from headway.tasks.classification.pipeline import Classifier
     from headway.training.progress import shown_to
 
     pipe: Any = load(run)

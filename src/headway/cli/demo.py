@@ -236,9 +236,9 @@ def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
 
 def _samples(part: Part, path: Path, seed: int) -> list[dict[str, Any]]:
     """What the finished model says to the part's prompts."""
-    from headway.inference.classifier import Classifier
     from headway.inference.load import load
-    from headway.inference.translator import Translator
+    from headway.tasks.classification.pipeline import Classifier
+    from headway.tasks.translation.pipeline import Translator
 
     pipe: Any = load(path)
     if isinstance(pipe, Translator):
@@ -255,7 +255,7 @@ def _shown(part: Part, path: Path, samples: list[dict[str, Any]]) -> list[str]:
         lines = ["", f'headway classify {shlex.quote(str(path))} "..." says of {len(samples)} lines:', ""]
         return lines + [f"  {found['label']}  {found['score']:4.0%}   {found['text']}" for found in samples]
     if "source" in samples[0]:
-        from headway.inference.alignment import picture
+        from headway.tasks.translation.alignment import picture
 
         lines = ["", f'headway translate {shlex.quote(str(path))} "..." writes for {len(samples)} dates:', ""]
         lines += [f"  {found['source']:20} {found['text']}" for found in samples]

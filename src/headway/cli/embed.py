@@ -53,7 +53,7 @@ def command(
     from headway.generation.sampling import check_number
     from headway.inference.embedder import as_embedder
     from headway.inference.load import load
-    from headway.inference.together import tokens_at_once
+    from headway.runtime.batching import tokens_at_once
     from headway.training.progress import shown_to
 
     loaded = load(run)

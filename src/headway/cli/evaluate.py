@@ -36,7 +36,7 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
     """
     started = time.monotonic()
     from headway.inference.evaluation import evaluate
-    from headway.tasks.task import METRICS, OF_PAIRS
+    from headway.training.objective import METRICS, OF_PAIRS
 
     found = evaluate(run, list(inputs), **columns)
     found = {"task": found["task"], "seconds": time.monotonic() - started, **found}

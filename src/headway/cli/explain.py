@@ -41,10 +41,10 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     together, the first is shown.
     """
     from headway.errors import InputError
-    from headway.inference.classifier import Classifier
     from headway.models.baselines import BaselineConfig
     from headway.models.ensemble import Ensemble
     from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
+    from headway.tasks.classification.pipeline import Classifier
 
     members = len(pipe.model.members) if isinstance(pipe.model, Ensemble) else 1
     if members > 1:

@@ -41,7 +41,7 @@ def command(
     check_output(to, words[0], (".csv", ".jsonl"))
     from headway.inference.load import load
     from headway.inference.mask_filler import MaskFiller
-    from headway.inference.together import tokens_at_once
+    from headway.runtime.batching import tokens_at_once
     from headway.training.progress import shown_to
 
     pipe = load(run)

@@ -78,7 +78,7 @@ def plan(
             work = work_of(prepared, chosen, numbers.get("tokens"))
         finally:
             progress.close()
-        task, decisions, wiring = prepared.task.name, prepared.plan.decisions, wiring_of(prepared.model)
+        task, decisions, wiring = prepared.objective.name, prepared.plan.decisions, wiring_of(prepared.model)
         if gpus is not None:
             work = replace(work, precision=chosen.precision or "bfloat16", shares=1)
             decisions = [one for one in decisions if one["what"] != "precision"]  # that was measured for here

@@ -64,7 +64,7 @@ def command(
         )
     from headway.generation.targets import BATCH_TOKENS
     from headway.inference.load import load
-    from headway.inference.translator import Translator
+    from headway.tasks.translation.pipeline import Translator
     from headway.training.progress import shown_to
 
     pipe = load(run)

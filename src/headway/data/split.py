@@ -9,6 +9,9 @@ from headway.data.corpus import Corpus
 from headway.data.labels import text_key
 from headway.errors import InputError
 
+HELD_OUT = 0.1
+"""The share of the data that is held out when no validation file is given."""
+
 
 def split_indices(
     texts: Sequence[str], labels: Sequence[str], fraction: float, seed: int

@@ -10,10 +10,10 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.generation.sampling import check_number
 from headway.hub.sentence_transformers import sequence_length
-from headway.inference.together import read_together
-from headway.inference.windows import frame, framed
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
+from headway.runtime.batching import read_together
+from headway.runtime.windows import frame, framed
 from headway.text.tokenizer import Tokenizer
 
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ import numpy as np
 
 from headway.data.files import kind
 from headway.data.read import input_paths
+from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.inference.generator import Generator
 from headway.inference.load import load
-from headway.inference.measures import Given, measure
-from headway.tasks.comparison import judged
-from headway.tasks.task import METRICS
+from headway.inference.measures import measure
+from headway.tasks.task import EvaluationInputs
 from headway.training.config import TrainOptions
+from headway.training.evaluation.comparison import judged
 from headway.training.facts import read_facts
+from headway.training.objective import METRICS
 from headway.training.prepare import are_aligned, known_columns, read_input, rows_left_out, without_columns
 
 SAME = 1e-4
@@ -61,7 +64,7 @@ def evaluate(
     if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
         warnings.warn(f"{source.name}: has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
-    given_data = Given(source, found, facts, options, same, whole)
+    given_data = EvaluationInputs(source, found, facts, options, same, whole, partial(training_table, facts, options))
     metrics = measure(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{source.name}, the held-out part" if same else source.name
@@ -69,7 +72,7 @@ def evaluate(
     return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
 
 
-def _verdict(task: str, metrics: dict[str, Any], given: Given) -> dict[str, Any]:
+def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:
     """The verdict on a model: that of its run where the same was measured, else against what was measured with it."""
     before = given.facts.get("verdict") or {}
     key = before.get("metric")
@@ -93,3 +96,22 @@ def _are_shards(files: Sequence[str | Path]) -> bool:
     """Whether these are files that ``--stream`` reads."""
     here = [file for file in files if dataset_id(file) is None]
     return not here or all(kind(path) == "parquet" for path in input_paths(here))
+
+
+def training_table(facts: dict[str, Any], options: TrainOptions) -> Table | None:
+    """What a run was trained on, as far as it is a table with the columns that are recorded and is still there.
+
+    ``options`` say how the files that are measured are read.
+    """
+    data = facts.get("data", {})
+    files = data.get("inputs", [])
+    if not files or "text_column" not in data or not all(Path(file).exists() for file in files):
+        return None
+    options = without_columns(options)
+    if not are_aligned(files, options.task):
+        options = replace(options, text_column=data["text_column"], second_column=data.get("second_column"))
+    try:
+        trained, _ = read_input(files, options)
+    except InputError:
+        return None
+    return trained if isinstance(trained, Table) and trained.fingerprint == data.get("fingerprint") else None

@@ -13,9 +13,9 @@ from headway.data.images import as_bytes, fitted, normalised, read_image
 from headway.errors import InputError
 from headway.forked import check_threads
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.inference.classifier import answers
-from headway.inference.together import tokens_at_once
 from headway.models.transformer import Encoder
+from headway.runtime.batching import tokens_at_once
+from headway.tasks.classification.pipeline import answers
 
 Picture = str | Path | np.ndarray
 

@@ -18,12 +18,12 @@ from headway.generation.targets import write_targets
 from headway.inference.image_classifier import ImageClassifier, Picture
 from headway.inference.load import Pipeline
 from headway.inference.mask_filler import MaskFiller
-from headway.inference.translator import Translator
 from headway.models.baselines import BaselineConfig
 from headway.models.ensemble import Ensemble
 from headway.models.head_statistics import head_statistics, induction_scores, patch_distance
 from headway.models.inspect import attention_maps, fused_difference
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.tasks.translation.pipeline import Translator
 from headway.text.tokenizer import Tokenizer
 
 MOST_WEIGHTS = 200_000_000

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from headway.errors import InputError, shown
 from headway.generation.sampling import check_number
-from headway.inference.together import read_together
-from headway.inference.windows import frame, framed, framed_around
 from headway.models.transformer import Encoder
+from headway.runtime.batching import read_together
+from headway.runtime.windows import frame, framed, framed_around
 from headway.text.tokenizer import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")

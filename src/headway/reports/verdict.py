@@ -1,8 +1,8 @@
 """The sentences at the end: is the model better than the simple thing, and which step's weights are kept?
 
-What they say is decided in ``tasks.comparison`` and kept in headway.json as ``verdict``; here it only gets its words,
-the same ones for the terminal, the report, ``tune`` and ``evaluate``.  A loss is said as plainly as a win, every
-comparison carries its interval, and advice is given only where the interval leaves no doubt.
+What they say is decided in ``training.evaluation.comparison`` and kept in headway.json as ``verdict``; here it only
+gets its words, the same ones for the terminal, the report, ``tune`` and ``evaluate``.  A loss is said as plainly as a
+win, every comparison carries its interval, and advice is given only where the interval leaves no doubt.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.reports.record import Record, not_numbers
 from headway.reports.wording import LOSS_UNITS, decimal, listing, mapping, metric_name, number, short_name
-from headway.tasks.comparison import BEFORE, judged
+from headway.training.evaluation.comparison import BEFORE, judged
 
 HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
 """The metrics by which a table of models is sorted; the first one that they have."""

@@ -35,9 +35,9 @@ from headway.science.parts import VARIED, varied
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
 from headway.storage import write_json, write_whole
-from headway.tasks.bleu import MISSING, bleu_scores
-from headway.tasks.intervals import student
+from headway.tasks.translation.bleu import MISSING, bleu_scores
 from headway.training.config import TrainOptions, check_for_task, flag, seconds
+from headway.training.evaluation.intervals import student
 from headway.training.facts import read_facts
 from headway.training.prepare import COLUMNS, read_input
 from headway.training.progress import Silent, duration

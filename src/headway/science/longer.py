@@ -6,7 +6,7 @@ from headway.data.corpus import Corpus
 from headway.data.feed import text_batches
 from headway.data.tokens import Tokens
 from headway.models.lora import count_parameters
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling
 from headway.text.tokenizer import Tokenizer
 from headway.training.presets import MOST_LOGITS
 from headway.training.recipes.language_modeling import Chunks, encode_text, held_out_part

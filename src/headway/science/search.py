@@ -125,9 +125,9 @@ def decide(
     if first.plan.frozen:  # a linear classifier; beside it the training of the whole model is searched
         centre = decided(replace(options, learning_rate=first.plan.learning_rate), Silent())
         options = replace(options, learning_rate=None)
-    reader = centre.recipe.reader
+    reader = centre.data.processor
     tokenizer = reader.kind if isinstance(reader, Tokenizer) else None
-    space = search_space(centre.task.name, options, centre.plan, tokenizer=tokenizer)
+    space = search_space(centre.objective.name, options, centre.plan, tokenizer=tokenizer)
     if not space:
         raise InputError("every option that could be searched was given; leave one of them out.")
     for decision in first.plan.decisions:
@@ -140,7 +140,7 @@ def decide(
         pinned={"time": options.time, "precision": centre.plan.precision, "evaluations": centre.plan.evaluations},
         space=space,
         preset={} if first.plan.frozen else {name: one.preset for name, one in space.items()},
-        measure="error" if getattr(centre.task, "by_accuracy", False) else "val_loss",
-        held_out=str(centre.recipe.facts["validation"]),
+        measure="error" if getattr(centre.objective, "by_accuracy", False) else "val_loss",
+        held_out=str(centre.data.facts["validation"]),
         every=centre.plan.validation_every,
     )

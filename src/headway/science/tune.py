@@ -23,11 +23,11 @@ from headway.errors import InputError, RunFailed
 from headway.science.copies import copy_run
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
-from headway.tasks.intervals import of_shares
-from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.config import TrainOptions, check_for_task, seconds
+from headway.training.evaluation.intervals import of_shares
 from headway.training.facts import read_facts
 from headway.training.memory import out_of_memory
+from headway.training.objective import METRICS, OF_PAIRS
 from headway.training.outcome import result
 from headway.training.prepare import read_input
 from headway.training.progress import Silent, duration

@@ -1,1 +1,1 @@
-"""What a model is trained for: ``loss(model, batch) -> (sum, count)``, metrics, and the baselines to beat."""
+"""A room for each task, the protocol that they share (``task``), and the registry that finds them."""

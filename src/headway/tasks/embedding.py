@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
+from headway.training.evaluation.intervals import spearman
 
 SCALE = 20.0
 """What cosines are multiplied by: 1 / temperature, with the temperature 0.05."""
@@ -178,19 +179,6 @@ def same_pairs(first: Tensor, second: Tensor) -> Tensor:
     """Bool (P, P): two different pairs that share their first or their second text, by ids (P, T) padded alike."""
     same = (first[:, None] == first).all(dim=-1) | (second[:, None] == second).all(dim=-1)
     return same & ~torch.eye(len(first), dtype=torch.bool, device=first.device)
-
-
-def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    """The correlation of ranks, equal values sharing the mean of theirs; 0 where one of both is constant."""
-    a, b = (_ranks(values) - (len(values) - 1) / 2 for values in (one, other))
-    length = np.sqrt((a * a).sum() * (b * b).sum())
-    return float((a * b).sum() / length) if length else 0.0
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = counts.cumsum()
-    return ((last - counts + last - 1) / 2)[place]
 
 
 def _vectors(model: Callable[..., Tensor], batch: Batch) -> Tensor:

@@ -1,6 +1,6 @@
 """Predict the class of a picture."""
 
-from headway.tasks.classification import Classification
+from headway.tasks.common.classes import Classification
 
 
 class ImageClassification(Classification):

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.nn.random import generator
+from headway.tasks.common.ngram import mean_loss, unigrams
 from headway.tasks.cross_entropy import cross_entropy, row_losses
-from headway.tasks.ngram import mean_loss, unigrams
 from headway.text.tokenizer import Tokenizer
 
 SHARE = 0.15

@@ -1,38 +1,222 @@
-"""What a task is to the training loop: a loss to follow, and metrics to report."""
+"""What a task is: everything that is particular to it, behind one protocol.
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+    spec(name)      plain data about a task, without torch         headway.tasks.NAME.spec.SPEC
+    room(name)      the task itself                                headway.tasks.NAME.room.TASK
+
+The way of the data: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run
+directory -> ``Task.pipeline`` -> answers.  What uses tasks (workflows, science, reports, the command line) asks
+``tasks.registry`` and knows no task by name.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from headway.data.batches import Batch
+from headway.data.corpus import Corpus
+from headway.data.detected import Detected
+from headway.data.feed import Feed
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.hub.preprocessor import ImagePreprocessor
+from headway.tasks.spec import TaskSpec
+from headway.text.tokenizer import Tokenizer
+from headway.training.base import Base
+from headway.training.config import TrainOptions
+from headway.training.objective import Objective
+from headway.training.plan import Plan
+from headway.training.progress import Silent
 
-METRICS = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
-"""Those that are reported of every run, where they do not apply as None."""
-OF_PAIRS = ("mrr", "spearman")
-"""Those that are reported of embeddings alone."""
+SHOWN = "shown"
+"""The key of what is measured for the report alone, and is no metric."""
 
 
-class Task(Protocol):
-    """What a model is trained for."""
+@dataclass(frozen=True)
+class Closing:
+    """What is measured once, of the finished model."""
 
-    name: str
-    by_rows: bool
-    """whether a batch's loss is the sum of its rows', so that they may be computed apart"""
+    seconds: float
+    """how long it will take, about"""
+    measure: Callable[[], dict[str, Any]]
+    """the metrics"""
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """The sum of the loss over a batch, in nats, and how many targets it is a sum over."""
 
-    def evaluate(
-        self, model: nn.Module, batches: Iterable[Batch], each: list[np.ndarray] | None = None
-    ) -> dict[str, Any]:
-        """``val_loss`` and the other metrics that are reported, over all batches.
+@dataclass(frozen=True)
+class TaskInputs:
+    """What the data of a task are made from."""
 
-        ``each`` is given an array for each batch, float64 (units, 2), with what every held-out unit of it came to:
-        (predicted, true) class of a row, (sum of the loss, number of targets) of a window, a conversation or a pair of
-        texts, (rank of the right text, 1) or (cosine, score) of a pair to be compared.  ``tasks.comparison`` reads it.
+    source: Corpus | Table
+    held_out: Corpus | Table | None
+    """the validation files, if any were named"""
+    found: Detected
+    options: TrainOptions
+    base: Base | None
+    """the model that ``--from`` names"""
+    tokenizer: Tokenizer | None
+    """the tokenizer of a run that is resumed"""
+    progress: Silent
+
+
+class TaskData(ABC):
+    """A task's data: read, split and tokenised when it is made; then asked for plan, model, batches and objective."""
+
+    tokenizer: Tokenizer
+    facts: dict[str, Any]
+    """what headway.json says of the data"""
+    baselines: list[dict[str, Any]]
+    labels: list[str]
+    """the classes of a classifier in order, or nothing"""
+    unit: str = "rows"
+    """what is held out, as a verdict counts it"""
+    careful_below: int = 0
+    """with fewer held-out units, weights are kept only where they are clearly better than those that are kept"""
+    new_head: bool = False
+    """whether the base lacks the head that the task needs, so that it begins with one that knows nothing"""
+
+    @property
+    def processor(self) -> Tokenizer | ImagePreprocessor:
+        """What turns inputs into what the model reads; it is saved with the model."""
+        return self.tokenizer
+
+    @abstractmethod
+    def __init__(self, given: TaskInputs):
+        """Read and check the data.  Raises InputError."""
+
+    @abstractmethod
+    def plan(self, seconds: float | None) -> Plan:
+        """Everything decided, for ``seconds`` of training or for the steps that were asked for."""
+
+    def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
+        """What makes a plan final by the tokens that training reads in a second; None where nothing depends on it."""
+        return None
+
+    @abstractmethod
+    def build(self, plan: Plan) -> nn.Module:
+        """The model at the start of training, its weights drawn from the plan's seed or taken from the base."""
+
+    @abstractmethod
+    def feed(self, plan: Plan) -> Feed:
+        """The batches that the plan wants of the data."""
+
+    @abstractmethod
+    def objective(self, plan: Plan) -> Objective:
+        """Loss and metrics."""
+
+    def fit(
+        self, plan: Plan, model: nn.Module, show: Callable[[float, float], None], seconds: float | None = None
+    ) -> bool:
+        """Fit the model without the training loop, where the plan wants that, in ``seconds``; whether it was so.
+
+        ``show`` is told the progress from 0 to 1 and a loss.
+        """
+        return False
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        """What each held-out unit came to with each baseline, by its name, as ``Objective.evaluate`` gives it."""
+        return {}
+
+    def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
+        """Repeated cross-validation of what is cheap to repeat, where too few examples are held out to judge by."""
+        return None
+
+    def sampler(self, model: nn.Module) -> Callable[[], str] | None:
+        """What shows at each evaluation what the model can do now, or None."""
+        return None
+
+    def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
+        """What is measured at the end of a run of ``limit`` seconds, besides its loss; or None."""
+        return None
+
+
+@dataclass(frozen=True)
+class EvaluationInputs:
+    """What a saved model is measured on."""
+
+    source: Corpus | Table
+    found: Detected
+    facts: dict[str, Any]
+    """headway.json of the run, or nothing"""
+    options: TrainOptions
+    same: bool
+    """whether these are the files that the run was trained on, of which the held-out part is meant"""
+    whole: bool = False
+    """whether all of it is measured, also where training measured some windows alone"""
+    trained_on: Callable[[], Corpus | Table | None] = lambda: None
+    """reads what the run was trained on; None where it is gone or has changed"""
+    each: list[np.ndarray] = field(default_factory=list)
+    """is given what each unit came to (``Objective.evaluate``), in any order; of classes, in their own"""
+    baselines: list[dict[str, Any]] = field(default_factory=list)
+    """is given the baselines that were measured on the same, and ``of_baselines`` what each unit came to with them"""
+    of_baselines: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The options of the run."""
+        return self.facts.get("options", {})
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The plan of the run."""
+        return self.facts.get("plan", {})
+
+    @property
+    def every(self) -> int:
+        """Which windows of a text are measured: every n-th."""
+        return int(self.plan.get("validation_every", 1)) if self.same and not self.whole else 1
+
+    def length(self, longest: int) -> int:
+        """The length in tokens that the run was measured at: a model that was not made there may read more."""
+        return min(longest, int(self.plan.get("length", longest)))
+
+    def table(self, what: str) -> Table:
+        """The source as a table.  Raises InputError, with ``what`` a model is measured on, for any other."""
+        if not isinstance(self.source, Table):
+            raise InputError(f"{self.source.name}: {what}.")
+        return self.source
+
+    def corpus(self, what: str) -> Corpus:
+        """The source as running text.  Raises InputError, with ``what`` a model is measured on, for any other."""
+        if not isinstance(self.source, Corpus):
+            raise InputError(f"{self.source.name}: {what}.")
+        return self.source
+
+
+class Task(ABC):
+    """One task: its spec, and what makes its data, its pipeline and its measurements."""
+
+    spec: TaskSpec
+
+    @abstractmethod
+    def open_data(self, given: TaskInputs) -> TaskData:
+        """The data of a run, made ready.  Raises InputError."""
+
+    @abstractmethod
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
+        """What answers with a model that was loaded from ``directory``; None for a model of another task.
+
+        ``facts`` are those of its headway.json, or nothing.  Raises InputError for a model of this task that cannot
+        answer.
         """
 
-    def cost(self, metrics: dict[str, Any]) -> float:
-        """The number by which evaluations are compared: the smallest is the best."""
+    @abstractmethod
+    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
+        """The metrics of a pipeline, with ``examples``: how many texts or tokens were counted.  Raises InputError."""
+
+    @abstractmethod
+    def trial(self, pipe: Any, texts: list[list[int]], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        """Objective and batch by which ``verify`` checks gradients.
+
+        ``texts`` are random ids of what the model reads, ``targets`` of what it may write, as many.
+        """
+
+    @abstractmethod
+    def made_up(self, pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
+        """Row ``number`` of a made-up table to train on, by the option that names each column.
+
+        ``text`` and ``target`` are texts that the model can read and write.
+        """

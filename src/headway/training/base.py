@@ -30,23 +30,23 @@ class Base:
 
     path: Path
     model: nn.Module
-    reader: Tokenizer | ImagePreprocessor
+    processor: Tokenizer | ImagePreprocessor
     fingerprint: str
     """of its files (``hub.fingerprint``)"""
 
     @property
     def tokenizer(self) -> Tokenizer:
         """That of a model of texts."""
-        if not isinstance(self.reader, Tokenizer):
+        if not isinstance(self.processor, Tokenizer):
             raise TypeError("a model of pictures has no tokenizer")
-        return self.reader
+        return self.processor
 
     @property
     def preprocessor(self) -> ImagePreprocessor:
         """What is done to pictures before a model of pictures reads them."""
-        if not isinstance(self.reader, ImagePreprocessor):
+        if not isinstance(self.processor, ImagePreprocessor):
             raise TypeError("a model of texts reads no pictures")
-        return self.reader
+        return self.processor
 
     @property
     def config(self) -> Any:

@@ -243,6 +243,12 @@ def flag(name: str) -> str:
     return "from" if name == "from_model" else name.replace("_", "-")
 
 
+def split_seed(options: dict[str, Any]) -> int:
+    """What decides which rows are held out, of a run's options as they are recorded."""
+    chosen = options.get("split_seed")
+    return int(options.get("seed", 0) if chosen is None else chosen)
+
+
 def time_limit(options: TrainOptions) -> float | None:
     """The seconds that the command may take; None where steps bound it."""
     if options.more_time is not None:

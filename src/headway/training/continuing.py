@@ -10,8 +10,8 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from headway.errors import InputError
-from headway.tasks.comparison import gain
 from headway.training.config import TrainOptions
+from headway.training.evaluation.comparison import gain
 from headway.training.run_directory import RunDirectory
 from headway.training.state import Training
 
@@ -69,7 +69,7 @@ def went_on(state: dict[str, Any]) -> None:
     state["since"] = state["step"]
 
 
-def kept(now: Training, keep: str, task: str, metric: str | None) -> dict[str, Any]:
+def kept(now: Training, keep: str, metric: str | None) -> dict[str, Any]:
     """What headway.json says as ``kept``: the step whose weights the run ends with, and what came after it.
 
     ``last`` is the last evaluation, ``lowest`` the one with the lowest loss.  ``since`` is the step at which a run went
@@ -94,5 +94,5 @@ def kept(now: Training, keep: str, task: str, metric: str | None) -> dict[str, A
         found |= {"since": state.since, "before": state.before["val_loss"], "gained": gained, "gain": None}
         one, other = now.units.get("before"), now.units.get("best")
         if metric is not None and one is not None and other is not None:
-            found["gain"] = gain(one.numpy(), other.numpy(), task, metric)
+            found["gain"] = gain(one.numpy(), other.numpy(), metric)
     return found

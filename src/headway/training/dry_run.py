@@ -97,7 +97,7 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
         average=plan.average > 0,
         shares=plan.shares,
         readings=2 if plan.r_drop else 1,
-        logits=_logits(plan, prepared.task.name),
+        logits=_logits(plan, prepared.objective.name),
     )
 
 

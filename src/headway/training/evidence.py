@@ -13,7 +13,7 @@ from headway.data.feed import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
 from headway.data.image_feed import ImageFeed
 from headway.data.tokens import Tokens
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.tasks.ngram import ngram_baselines
+from headway.tasks.common.ngram import ngram_baselines
 from headway.text.tokenizer import Tokenizer
 from headway.training.signs import Known
 

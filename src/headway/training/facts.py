@@ -18,8 +18,8 @@ from headway.errors import InputError, shown
 from headway.regular_file import open_regular
 from headway.storage import write_json
 from headway.strict_json import read_object
-from headway.tasks.task import METRICS, OF_PAIRS
 from headway.training.config import TrainOptions
+from headway.training.objective import METRICS, OF_PAIRS
 from headway.training.plan import Plan
 
 FILE = "headway.json"

@@ -9,7 +9,7 @@ from torch import nn
 
 from headway.data.feed import Feed, HeldOutText
 from headway.data.windows import Position
-from headway.tasks.task import Task
+from headway.training.objective import Objective
 from headway.training.plan import Decision, Plan
 from headway.training.precision import faster_precision
 from headway.training.probe import gradient_seconds
@@ -34,7 +34,7 @@ def measured(
     plan: Plan,
     model: nn.Module,
     feed: Feed,
-    task: Task,
+    objective: Objective,
     sample: Callable[[], str] | None,
     limit: float | None,
     settle: Settle | None = None,
@@ -47,9 +47,9 @@ def measured(
         why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
     plan = replace(plan, decisions=decisions)
-    plan = _timed(plan, model, feed, task, limit, settle)
+    plan = _timed(plan, model, feed, objective, limit, settle)
     decisions = list(plan.decisions)
-    cost = 0.0 if limit is None else evaluation_seconds(model, feed, task, None)
+    cost = 0.0 if limit is None else evaluation_seconds(model, feed, objective, None)
     shown = 0.0 if limit is None else _seconds_of(sample)
     if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))
@@ -67,17 +67,19 @@ def measured(
     return replace(plan, decisions=decisions)
 
 
-def _timed(plan: Plan, model: nn.Module, feed: Feed, task: Task, limit: float | None, settle: Settle | None) -> Plan:
+def _timed(
+    plan: Plan, model: nn.Module, feed: Feed, objective: Objective, limit: float | None, settle: Settle | None
+) -> Plan:
     """The plan with the faster number of shares, and settled.
 
     A run by ``--steps`` is not timed: two runs of one command must be the same.  What is decided is recorded, so a run
     that is continued does not time it again.
     """
     places = feed.next(Position())[0].places
-    usual, most = share_count(model, task, places), most_shares(model, task, places)
+    usual, most = share_count(model, objective, places), most_shares(model, objective, places)
     if limit is None or (most == 1 and settle is None):
         return replace(plan, shares=usual)
-    times = gradient_seconds(model, task, feed, plan, sorted({1, most}), PROBE_SHARE * limit)
+    times = gradient_seconds(model, objective, feed, plan, sorted({1, most}), PROBE_SHARE * limit)
     if not times:
         return replace(plan, shares=usual)
     best = min(times, key=lambda count: times[count][0])
@@ -91,13 +93,13 @@ def _timed(plan: Plan, model: nn.Module, feed: Feed, task: Task, limit: float | 
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
-def evaluation_seconds(model: nn.Module, feed: Feed, task: Task, sample: Callable[[], str] | None) -> float:
+def evaluation_seconds(model: nn.Module, feed: Feed, objective: Objective, sample: Callable[[], str] | None) -> float:
     """How long one evaluation will take, from its first batch, with the sample that is drawn and the model saved."""
     model.eval()
     batch = next(iter(feed.validation())).to(next(model.parameters()).device)
-    task.evaluate(model, [batch])
+    objective.evaluate(model, [batch])
     start = time.perf_counter()
-    task.evaluate(model, [batch])
+    objective.evaluate(model, [batch])
     cost = (time.perf_counter() - start) * feed.validation_batches()
     cost += _seconds_of(sample)
     model.train()

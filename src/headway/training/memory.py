@@ -14,7 +14,7 @@ from headway.data.feed import Feed
 from headway.errors import RunFailed
 from headway.hub.memory import check_fits
 from headway.models.config import TransformerConfig
-from headway.tasks.task import Task
+from headway.training.objective import Objective
 from headway.training.plan import Plan
 from headway.training.randomness import random_state, set_random_state
 from headway.training.ranks import Ranks
@@ -92,7 +92,7 @@ def check_room(plan: Plan) -> None:
         check_fits(4 * plan.batch_tokens * width, f"a batch of {plan.batch_tokens:,} tokens (--batch-tokens)")
 
 
-def try_longest(model: nn.Module, task: Task, feed: Feed, plan: Plan, ranks: Ranks) -> None:
+def try_longest(model: nn.Module, objective: Objective, feed: Feed, plan: Plan, ranks: Ranks) -> None:
     """One gradient of the longest batch, and one evaluation of the longest: raises OutOfMemory where they do not fit.
 
     Weights, random state and mode are as before, and there is no gradient.  Of several ranks, each tries its own part.
@@ -107,9 +107,9 @@ def try_longest(model: nn.Module, task: Task, feed: Feed, plan: Plan, ranks: Ran
             model.train()
             if (batch := ranks.part(longest)) is not None:
                 with Shares(plan.shares) as shares:
-                    shares.add_gradient(model, task, batch.to(device), plan.precision, parameters)
+                    shares.add_gradient(model, objective, batch.to(device), plan.precision, parameters)
             model.eval()
-            task.evaluate(model, [held_out.to(device)])
+            objective.evaluate(model, [held_out.to(device)])
             del later
         finally:
             for p in parameters:

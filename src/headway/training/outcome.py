@@ -9,15 +9,15 @@ import torch
 
 from headway.data.batches import on_device
 from headway.quantities import metric
-from headway.tasks.comparison import BEFORE, in_order, judged
-from headway.tasks.task import METRICS, OF_PAIRS
+from headway.tasks.task import SHOWN, Closing
 from headway.training.config import TrainOptions
 from headway.training.continuing import kept
+from headway.training.evaluation.comparison import BEFORE, in_order, judged
 from headway.training.evidence import known_of
 from headway.training.health import LEARNING
+from headway.training.objective import METRICS, OF_PAIRS
 from headway.training.progress import Silent
 from headway.training.ready import Prepared
-from headway.training.recipes.recipe import SHOWN, Closing
 from headway.training.run_directory import RunDirectory, clock
 from headway.training.signs import Known
 from headway.training.state import State, Training
@@ -25,10 +25,10 @@ from headway.training.state import State, Training
 
 def known_signs(prepared: Prepared) -> Known:
     """What explains how the run goes."""
-    recipe, plan = prepared.recipe, prepared.plan
-    trained_before = plan.base is not None and not recipe.new_head
+    data, plan = prepared.data, prepared.plan
+    trained_before = plan.base is not None and not data.new_head
     rate = plan.learning_rate
-    return known_of(recipe.baselines, prepared.feed, recipe.reader, learning_rate=rate, pretrained=trained_before)
+    return known_of(data.baselines, prepared.feed, data.processor, learning_rate=rate, pretrained=trained_before)
 
 
 def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progres
     """Evaluate and save a model that was fitted without a loop."""
     device = next(prepared.model.parameters()).device
     each: list[np.ndarray] = []
-    metrics = prepared.task.evaluate(prepared.model, on_device(prepared.feed.validation(), device), each)
+    metrics = prepared.objective.evaluate(prepared.model, on_device(prepared.feed.validation(), device), each)
     units = in_order(each, prepared.feed.validation_order())
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
@@ -53,13 +53,13 @@ def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progres
     progress.say("fitted: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if health.word != LEARNING:
         progress.warn(str(health))
-    progress.evaluated(1.0, prepared.task.cost(metrics))
-    if (closing := prepared.recipe.closing(prepared.model, None)) is not None:
+    progress.evaluated(1.0, prepared.objective.cost(metrics))
+    if (closing := prepared.data.closing(prepared.model, None)) is not None:
         metrics |= measured(run, closing)
-    run.save_model(prepared.model, prepared.recipe.reader, prepared.recipe.labels)
+    run.save_model(prepared.model, prepared.data.processor, prepared.data.labels)
     state = State(best_metrics=metrics, seconds=time.monotonic() - started)
     now = Training(prepared.model, [], None, units={"best": torch.from_numpy(units)}, state=state)
-    finish(run, now, prepared, None, prepared.recipe.baseline_units(prepared.plan), started)
+    finish(run, now, prepared, None, prepared.data.baseline_units(prepared.plan), started)
 
 
 def finish(
@@ -71,20 +71,20 @@ def finish(
     started: float,
 ) -> None:
     """Record what the run came to, and its verdict; ``options`` are None for a model that was fitted without steps."""
-    state, recipe = now.state, prepared.recipe
+    state, data = now.state, prepared.data
     used = time.monotonic() - started
     run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
-    baselines, units = list(recipe.baselines), {name: value.numpy() for name, value in now.units.items()}
+    baselines, units = list(data.baselines), {name: value.numpy() for name, value in now.units.items()}
     if state.start:
         baselines.append({"name": BEFORE, **state.start})
         of_baselines = {**of_baselines, BEFORE: units["start"]} if "start" in units else of_baselines
     known = run.facts["task"], state.best_metrics, baselines
-    verdict = judged(*known, units=units.get("best"), of_baselines=of_baselines, unit=recipe.unit)
+    verdict = judged(*known, units=units.get("best"), of_baselines=of_baselines, unit=data.unit)
     run.update(
         finished=True,
         baselines=baselines,
         verdict=verdict,
-        kept=None if options is None else kept(now, options.keep, run.facts["task"], verdict["metric"]),
+        kept=None if options is None else kept(now, options.keep, verdict["metric"]),
         metrics=state.best_metrics,
         best_step=state.best_step,
         steps=state.step,

@@ -27,10 +27,6 @@ from headway.training.base import CHAT, talks
 from headway.training.base import TO_TEXT as TO_TEXT_KIND
 from headway.training.config import TrainOptions, flag
 
-HELD_OUT = 0.1
-"""The share of the data that is held out when no validation file is given."""
-
-
 COLUMNS = ("text_column", "label_column", "second_column")
 """The options that name columns."""
 

@@ -9,9 +9,9 @@ from torch import nn
 
 from headway.data.feed import Feed
 from headway.data.windows import Position
-from headway.tasks.task import Task
 from headway.training.device import wait_for
 from headway.training.memory import out_of_memory
+from headway.training.objective import Objective
 from headway.training.plan import Plan
 from headway.training.randomness import random_state, set_random_state
 from headway.training.shares import Shares
@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 def gradient_seconds(
-    model: nn.Module, task: Task, feed: Feed, plan: Plan, counts: Sequence[int], most: float
+    model: nn.Module, objective: Objective, feed: Feed, plan: Plan, counts: Sequence[int], most: float
 ) -> dict[int, tuple[float, float]]:
     """For each number of shares, the median seconds of a batch's gradient, and the places for tokens in a batch.
 
@@ -46,7 +46,7 @@ def gradient_seconds(
                 for count, shares in ways.items():
                     wait_for(device)
                     start = time.perf_counter()
-                    shares.add_gradient(model, task, batch, plan.precision, parameters)
+                    shares.add_gradient(model, objective, batch, plan.precision, parameters)
                     wait_for(device)
                     if number:
                         times[count].append(time.perf_counter() - start)

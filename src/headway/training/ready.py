@@ -15,7 +15,6 @@ from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.quantities import metric
-from headway.tasks.task import Task
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.config import TrainOptions, time_limit
@@ -23,10 +22,11 @@ from headway.training.device import device_of
 from headway.training.facts import OF_THE_READER, check_files, followed
 from headway.training.measure import measured
 from headway.training.memory import check_room
+from headway.training.objective import Objective
 from headway.training.plan import Plan
 from headway.training.presets import with_lora
 from headway.training.progress import Silent
-from headway.training.recipes import Ingredients, Recipe, recipe_for
+from headway.training.recipes import TaskData, TaskInputs, recipe_for
 from headway.training.resume import changed_plan, check_same_base, check_same_labels
 from headway.training.run_directory import RunDirectory, best_member
 from headway.training.suggestions import advice, to_change
@@ -48,11 +48,11 @@ ADAPTED = "adapted"
 class Prepared:
     """A run with everything decided and nothing trained."""
 
-    recipe: Recipe
+    data: TaskData
     plan: Plan
     model: nn.Module
     feed: Feed
-    task: Task
+    objective: Objective
     limit: float | None
     """seconds for the whole command; None when the run is bounded by steps"""
     base: str | None = None
@@ -83,33 +83,33 @@ def prepare(
         check_same_base(earlier, base, run)
     for reason in found.reasons:
         progress.say(reason)
-    recipe = recipe_for(Ingredients(source, held_out, found, options, base, tokenizer, progress))
+    data = recipe_for(TaskInputs(source, held_out, found, options, base, tokenizer, progress))
     if earlier is not None:
-        check_same_labels(earlier, recipe.facts, run)
-    recipe.facts["warnings"] = [*found.warnings, *recipe.facts["warnings"]]
-    say_data(recipe, progress, options, found.task)
+        check_same_labels(earlier, data.facts, run)
+    data.facts["warnings"] = [*found.warnings, *data.facts["warnings"]]
+    say_data(data, progress, options, found.task)
     limit = time_limit(options)
     left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
     try:
         if earlier is not None:
             plan = changed_plan(followed(earlier["plan"]), options, changed)
         else:
-            plan = with_lora(recipe.plan(left), options)
+            plan = with_lora(data.plan(left), options)
         check_room(plan)
-        model = recipe.build(plan).to(device_of(options.device))
+        model = data.build(plan).to(device_of(options.device))
     except InputError:
         raise
     except ValueError as error:
         raise InputError(f"no model can be made with these options: {_as_options(str(error))}.") from None
-    feed, task = recipe.feed(plan), recipe.task(plan)
+    feed, objective = data.feed(plan), data.objective(plan)
     if earlier is None:
         drawn = plan.model
-        plan = measured(plan, model, feed, task, recipe.sampler(model), limit, recipe.settling(left))
+        plan = measured(plan, model, feed, objective, data.sampler(model), limit, data.settling(left))
         if plan.model != drawn:
-            model = recipe.build(plan).to(device_of(options.device))
+            model = data.build(plan).to(device_of(options.device))
         said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
         plan = replace(plan, decisions=said)
-    return Prepared(recipe, plan, model, feed, task, limit, base.fingerprint if base is not None else None)
+    return Prepared(data, plan, model, feed, objective, limit, base.fingerprint if base is not None else None)
 
 
 def _as_options(said: str) -> str:
@@ -119,7 +119,7 @@ def _as_options(said: str) -> str:
     return said
 
 
-def say_data(data: Recipe, progress: Silent, options: TrainOptions, task: str) -> None:
+def say_data(data: TaskData, progress: Silent, options: TrainOptions, task: str) -> None:
     """Say what was found in the data, and the baselines."""
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
@@ -129,7 +129,7 @@ def say_data(data: Recipe, progress: Silent, options: TrainOptions, task: str) -
         named = [f"{label} {count:,}" for label, count in facts["classes"].items()]
         more = [f"and {len(named) - MOST_LABELS:,} more"] if len(named) > MOST_LABELS else []
         progress.say("labels: " + ", ".join(named[:MOST_LABELS] + more))
-    if isinstance(tokenizer := data.reader, Tokenizer):
+    if isinstance(tokenizer := data.processor, Tokenizer):
         change = advice(options, task, "--tokenizer, --vocab") or f" (that of {options.from_model})"
         progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens{change}")
         if tokenizer.sampled:

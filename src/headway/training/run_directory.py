@@ -209,7 +209,7 @@ class RunDirectory:
         self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); the rest is left out")
         self._board = None
 
-    def save_reader(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
+    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
         """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json.  Raises SaveFailed."""
         with saving(self.path):
             if isinstance(reader, ImagePreprocessor):
@@ -247,7 +247,7 @@ class RunDirectory:
         config: Any = model.config
         with saving(place.path):
             place.path.mkdir(parents=True, exist_ok=True)
-            place.save_reader(reader, config.max_length)
+            place.save_processor(reader, config.max_length)
             place.save_model(model, reader, labels)
             write_facts(place.path, {**self.facts, "finished": False, "snapshot": step})
 
@@ -276,7 +276,7 @@ class Onlooker(RunDirectory):
     def open_board(self) -> None:
         """Nothing."""
 
-    def save_reader(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
+    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
         """Nothing."""
 
     def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:

@@ -111,11 +111,11 @@ def run_training(
             if isinstance(prepared.feed, StreamFeed):
                 prepared.feed.check(ranks.count)
             if not prepared.plan.frozen and not options.shard:  # whose weights may be more than one process can hold
-                try_longest(prepared.model, prepared.task, prepared.feed, prepared.plan, ranks)
+                try_longest(prepared.model, prepared.objective, prepared.feed, prepared.plan, ranks)
             if earlier is None:
-                plan, recipe = prepared.plan, prepared.recipe
+                plan, data = prepared.plan, prepared.data
                 whole, learning = count_parameters(prepared.model)
-                run.save_reader(recipe.reader, plan.config.max_length)
+                run.save_processor(data.processor, plan.config.max_length)
                 run.update(
                     headway=versions()["headway"],
                     task=found.task,
@@ -125,12 +125,12 @@ def run_training(
                     validation_fingerprint=prints["validation"],
                     plan=plan.plain(),
                     decisions=plan.decisions,
-                    data=_as_given(recipe.facts, inputs),
-                    labels=recipe.labels,
+                    data=_as_given(data.facts, inputs),
+                    labels=data.labels,
                     base={"path": options.from_model, "fingerprint": prepared.base} if prepared.base else None,
                     parameters=whole,
                     trained_parameters=learning,
-                    baselines=recipe.baselines,
+                    baselines=data.baselines,
                     machine=machine(device),
                     versions=versions(),
                     started=clock(),
@@ -154,7 +154,7 @@ def run_training(
             progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
         if "cross_validation" not in run.facts:
             most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
-            run.update(cross_validation=prepared.recipe.cross_validation(prepared.plan, prepared.model, most))
+            run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
         left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
         if _fitted(run, prepared, left, progress):
             finish_fitted(run, prepared, started, progress)
@@ -244,7 +244,7 @@ def _train(
     ranks: Ranks,
 ) -> None:
     """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
-    plan, model, recipe = prepared.plan, prepared.model, prepared.recipe
+    plan, model, data = prepared.plan, prepared.model, prepared.data
     ranks.same(model)
     twin = model  # a whole one, where the weights are spread over ranks
     if options.shard:
@@ -278,27 +278,27 @@ def _train(
         run.update(options=recorded(options), plan=plan.plain(), finished=False)
     cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
     since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
-    shown, closing = recipe.sampler(twin), recipe.closing(twin, prepared.limit)
+    shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
-    after = evaluation_seconds(model, prepared.feed, prepared.task, sample) * 1.25
+    after = evaluation_seconds(model, prepared.feed, prepared.objective, sample) * 1.25
     budget = _budget(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
-    of_baselines = recipe.baseline_units(plan)
+    of_baselines = data.baseline_units(plan)
 
     def keep_best() -> None:
         with out_of_memory("while the model was saved", plan):
-            run.save_model(put_together(model, twin), recipe.reader, recipe.labels)
+            run.save_model(put_together(model, twin), data.processor, data.labels)
 
     def snapshot(step: int) -> None:
         with out_of_memory("while the model was saved", plan):
-            run.save_snapshot(step, put_together(model, twin), recipe.reader, recipe.labels)
+            run.save_snapshot(step, put_together(model, twin), data.processor, data.labels)
 
     job = Job(
-        model, prepared.task, prepared.feed, plan, run, keep_best, snapshot if options.snapshots else None, sample
+        model, prepared.objective, prepared.feed, plan, run, keep_best, snapshot if options.snapshots else None, sample
     )
     job.ranks, job.workers = ranks, options.workers
     job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
     job.known, job.keep, job.cycle = known_signs(prepared), options.keep, cycle
-    job.careful_below = recipe.careful_below
+    job.careful_below = data.careful_below
     model.train()
     try:
         now = train(job, budget, progress, saved)
@@ -333,7 +333,7 @@ def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progr
 def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Silent) -> bool:
     """Fit the model without the loop, where the plan wants that; whether it was so."""
     try:
-        return prepared.recipe.fit(prepared.plan, prepared.model, _shower(progress), seconds)
+        return prepared.data.fit(prepared.plan, prepared.model, _shower(progress), seconds)
     except KeyboardInterrupt:
         progress.say(f"{run.path}: nothing is kept of a fit that is broken off; the same command begins it again")
         raise

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from headway.data.batches import Batch
 from headway.nn.random import drawing_from
 from headway.nn.threads import Threads
-from headway.tasks.task import Task
+from headway.training.objective import Objective
 from headway.training.precision import autocast
 
 MOST_SHARES = 4
@@ -30,23 +30,23 @@ tokens (480,000) took 2.28 s in two shares and 1.74 s in one.
 """
 
 
-def share_count(model: nn.Module, task: Task, tokens: int) -> int:
+def share_count(model: nn.Module, objective: Objective, tokens: int) -> int:
     """Into how many shares batches of so many tokens are divided where nothing is timed, as under ``--steps``.
 
     It follows from the model, the batch and the number of threads alone, so that the same command gives the same run.
     """
     gradient = 4 * sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return most_shares(model, task, tokens, LEAST_WORK) if gradient <= MOST_GRADIENT * tokens else 1
+    return most_shares(model, objective, tokens, LEAST_WORK) if gradient <= MOST_GRADIENT * tokens else 1
 
 
-def most_shares(model: nn.Module, task: Task, tokens: int, least: float | None = None) -> int:
+def most_shares(model: nn.Module, objective: Objective, tokens: int, least: float | None = None) -> int:
     """One share for each of torch's threads where rows are apart and a step has ``least`` FLOPs, else one in all.
 
     Without ``least``, TRIED_WORK counts.
     """
     least = TRIED_WORK if least is None else least
     weights = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    pays = task.by_rows and 6 * weights * tokens >= least  # 2 FLOPs for each weight and token, thrice
+    pays = objective.by_rows and 6 * weights * tokens >= least  # 2 FLOPs for each weight and token, thrice
     on_cpu = next(model.parameters()).device.type == "cpu"
     return min(MOST_SHARES, torch.get_num_threads()) if pays and on_cpu else 1
 
@@ -69,12 +69,12 @@ class Shares:
         self._threads.close()
 
     def add_gradient(
-        self, model: nn.Module, task: Task, batch: Batch, precision: str, parameters: Sequence[nn.Parameter]
+        self, model: nn.Module, objective: Objective, batch: Batch, precision: str, parameters: Sequence[nn.Parameter]
     ) -> tuple[Tensor, int]:
         """Add to every ``grad`` that of the batch's loss; the loss, a sum in nats, and its number of targets."""
         if self.count == 1 or len(batch.ids) < 2:
             with autocast(batch.ids.device, precision):
-                loss, count = task.loss(model, batch)
+                loss, count = objective.loss(model, batch)
             loss.backward()
             return loss.detach(), count
         parts = [batch.rows(index) for index in equal_shares(batch, self.count)]
@@ -82,7 +82,7 @@ class Shares:
 
         def one(part: Batch, seed: int) -> tuple[Tensor, int, tuple[Tensor | None, ...]]:
             with drawing_from(seed), autocast(part.ids.device, precision):
-                loss, count = task.loss(model, part)
+                loss, count = objective.loss(model, part)
             return loss.detach(), count, torch.autograd.grad(loss, parameters, allow_unused=True)
 
         found = self._threads.map(one, parts, seeds)

@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from headway.data.lanes import position_of
 from headway.data.windows import Position
 from headway.errors import InputError
-from headway.tasks.comparison import clearly_lower
 from headway.training.average import WeightAverage
 from headway.training.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
+from headway.training.evaluation.comparison import clearly_lower
 from headway.training.health import Health, judge
 from headway.training.randomness import random_states, set_random_states
 from headway.training.ranks import Ranks
@@ -87,8 +87,8 @@ class Training:
     best: dict[str, Tensor] = field(default_factory=dict)
     """the trained weights of the best evaluation so far, by name"""
     units: dict[str, Tensor] = field(default_factory=dict)
-    """what each held-out unit came to (``Task.evaluate``) with the kept weights ("best"), before training ("start") and
-    before the run was continued ("before")"""
+    """what each held-out unit came to (``Objective.evaluate``) with the kept weights ("best"), before training
+    ("start") and before the run was continued ("before")"""
     state: State = field(default_factory=State)
 
     @property

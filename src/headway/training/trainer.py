@@ -18,14 +18,14 @@ from headway.data.batches import on_device
 from headway.data.feed import Feed
 from headway.data.windows import Position
 from headway.quantities import metric
-from headway.tasks.comparison import in_order
-from headway.tasks.task import Task
 from headway.training.ahead import Ahead
 from headway.training.average import WeightAverage
 from headway.training.budget import Budget
 from headway.training.checkpoint import SaveFailed
+from headway.training.evaluation.comparison import in_order
 from headway.training.health import LEARNING, Health
 from headway.training.memory import out_of_memory
+from headway.training.objective import Objective
 from headway.training.optim import optimizers, set_rate
 from headway.training.parts import together
 from headway.training.plan import Plan
@@ -55,7 +55,7 @@ class Job:
     """One training run: what is trained, on what, how, and where it is kept."""
 
     model: nn.Module
-    task: Task
+    objective: Objective
     feed: Feed
     plan: Plan
     run: RunDirectory
@@ -152,7 +152,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                     state.tokens += tokens
                     if part is not None:
                         part = part.to(device)
-                        loss, n = shares.add_gradient(job.model, job.task, part, plan.precision, parameters)
+                        loss, n = shares.add_gradient(job.model, job.objective, part, plan.precision, parameters)
                         total, count = total + loss, count + n
             except Asked:  # a step that is not whole is no step
                 state.position, state.tokens = before
@@ -241,10 +241,11 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
     each: list[np.ndarray] = []
     try:
         with out_of_memory(f"at the evaluation after step {state.step}"):
-            metrics = job.task.evaluate(job.model, stop.between(on_device(job.feed.validation(), now.device)), each)
+            held_out = stop.between(on_device(job.feed.validation(), now.device))
+            metrics = job.objective.evaluate(job.model, held_out, each)
             text = job.sample() if job.sample is not None and _shows(job.plan, share) else None
         stop.poll()
-        cost = job.task.cost(metrics)
+        cost = job.objective.cost(metrics)
         units = torch.from_numpy(in_order(each, job.feed.validation_order()))
         kept = now.note(cost, metrics, units, last=job.keep == "last", careful=len(units) < job.careful_below)
         if kept:

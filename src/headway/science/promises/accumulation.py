@@ -6,20 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import IGNORED, Batch, ImageBatch, TargetBatch, pad
-from headway.inference.classifier import Classifier
+from headway.data.batches import IGNORED, Batch, ImageBatch, pad
 from headway.inference.image_classifier import ImageClassifier
 from headway.inference.mask_filler import MaskFiller
-from headway.inference.translator import Translator
 from headway.models.transformer import EncoderDecoder
 from headway.science.promises.check import Check, difference
 from headway.science.promises.samples import Subject, different_lengths
-from headway.tasks.classification import Classification
+from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.image_classification import ImageClassification
-from headway.tasks.language_modeling import LanguageModeling
 from headway.tasks.masked_lm import MaskedLM
-from headway.tasks.task import Task
-from headway.tasks.translation import Translation
+from headway.tasks.registry import NAMES, room
+from headway.training.objective import Objective
 from headway.training.shares import Shares
 from headway.training.trainer import divide_and_clip
 
@@ -55,7 +52,7 @@ def check_accumulation(subject: Subject) -> Check:
     return Check(NAME, what, value, BOUND, problem)
 
 
-def _gradient(model: nn.Module, task: Task, batches: list[Batch]) -> list[Tensor]:
+def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[Tensor]:
     """The gradient of each parameter over some batches, divided by all their targets."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     targets = 0
@@ -75,7 +72,7 @@ def _rows(batch: Batch, rows: list[int]) -> Batch:
     return replace(batch, ids=batch.ids[rows], mask=mask, targets=batch.targets[rows])
 
 
-def _task(subject: Subject) -> tuple[Task, Batch]:
+def _task(subject: Subject) -> tuple[Objective, Batch]:
     """What the model is trained for, and five texts with what is wanted of each."""
     pipe: Any = subject.pipe
     model: Any = subject.one
@@ -85,18 +82,13 @@ def _task(subject: Subject) -> tuple[Task, Batch]:
         classes = torch.arange(len(pixels)) % len(pipe.labels)
         return ImageClassification(pipe.labels), ImageBatch(pixels, None, classes, model.config.max_length)
     texts = subject.texts(lengths)
+    if pipe.task in NAMES:
+        written = []
+        if isinstance(model, EncoderDecoder):
+            written = subject.targets(different_lengths(min(LONGEST, model.config.max_length))[::-1])
+        return room(pipe.task).trial(pipe, texts, written)
     ids, mask = pad(texts)
-    if isinstance(model, EncoderDecoder):
-        lengths = different_lengths(min(LONGEST, model.config.max_length))[::-1]
-        return Translation(pipe.rules.start[0]), TargetBatch(ids, mask, pad(subject.targets(lengths), IGNORED)[0])
-    if isinstance(pipe, Classifier):
-        classes = torch.arange(len(texts)) % len(pipe.labels)
-        return Classification(pipe.labels), Batch(ids, mask, classes)
     if isinstance(pipe, MaskFiller):
         rows = pipe.tokenizer.vocab_size
         return SameHidden(pipe.mask, pipe.tokenizer.special_ids, rows), Batch(ids, mask, ids)
-    if isinstance(pipe, Translator):  # a decoder: nothing is asked of a text's first half
-        wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in texts]
-    else:
-        wanted = texts
-    return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in wanted], IGNORED)[0])
+    return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in texts], IGNORED)[0])

@@ -18,6 +18,7 @@ from headway.data.table import Table
 from headway.errors import InputError
 from headway.inference.evaluation import reading_options
 from headway.science.promises.samples import Subject, ordinary
+from headway.tasks.registry import NAMES, room
 from headway.text.tokenizer import Tokenizer
 from headway.training.prepare import known_columns, read_input
 
@@ -80,12 +81,11 @@ def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) 
     scored = facts.get("data", {}).get(LABEL) is not None
     targets = _Words(pipe.tokenizer.target, subject.pipe.model.config.vocab_size, draw)
     for number in range(ROWS):
-        row = {TEXT: words.text()}
-        if pipe.task == "classification":
-            row[LABEL] = pipe.labels[number % len(pipe.labels)]
-        else:
-            row[SECOND] = (targets if pipe.task == "translation" else words).text()
-        if pipe.task == "embedding" and scored:
+        if pipe.task in NAMES:
+            rows.append(room(pipe.task).made_up(pipe, number, words.text(), targets.text()))
+            continue
+        row = {TEXT: words.text(), SECOND: words.text()}
+        if scored:
             row[LABEL] = str(number % 5)
         rows.append(row)
     file, options = _table(rows, folder)

@@ -8,11 +8,11 @@ from headway.data.detect import IMAGES
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
-from headway.inference.classifier import Classifier
 from headway.inference.image_classifier import ImageClassifier
 from headway.science.promises.check import DoesNotApply
 from headway.science.promises.material import Material, made_up, own_data
 from headway.science.promises.samples import Subject
+from headway.tasks.classification.pipeline import Classifier
 from headway.text.tokenizer import Tokenizer
 from headway.training.config import TrainOptions, flag
 from headway.training.facts import FILE, read_facts, write_facts
@@ -68,7 +68,7 @@ class Replay:
     """What is trained again, on what, and how much of it there is."""
 
     material: Material
-    reader: Tokenizer | ImagePreprocessor
+    processor: Tokenizer | ImagePreprocessor
     options: dict[str, Any]
     """options of ``train`` that are not as they are by default"""
     facts: dict[str, Any] | None
@@ -80,10 +80,10 @@ class Replay:
         """Make the directory of a run of which nothing has been trained; none for a new run."""
         if self.facts is not None:
             run.mkdir()
-            if isinstance(self.reader, ImagePreprocessor):
-                save_preprocessor(self.reader, run)
+            if isinstance(self.processor, ImagePreprocessor):
+                save_preprocessor(self.processor, run)
             else:
-                self.reader.save(run)
+                self.processor.save(run)
             write_facts(run, self.facts)
 
     def words(self, run: Path, save_every: str) -> list[str]:
@@ -118,7 +118,7 @@ def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Re
     options = {**material.options, **size.options(), "from_model": str(directory), "batch_tokens": tokens}
     if subject.pipe.task not in ("translation", IMAGES):
         options["length"] = length
-    return Replay(material, subject.reader, options, None, 6.0 * size.weights * tokens * size.steps)
+    return Replay(material, subject.processor, options, None, 6.0 * size.weights * tokens * size.steps)
 
 
 def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
@@ -149,7 +149,7 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
         facts["base"] = {"path": chosen.from_model, "fingerprint": fingerprint(directory)}
     each = 6.0 * plan.batch_tokens * plan.accumulate * plan.grow_batch
     each += ORTHOGONAL * plan.config.d_model if plan.optimizer == "muon" else 0.0
-    return Replay(material, subject.reader, options, facts, size.weights * each * size.steps)
+    return Replay(material, subject.processor, options, facts, size.weights * each * size.steps)
 
 
 OTHERWISE = (

@@ -18,9 +18,9 @@ from headway.hub.preprocessor import ImagePreprocessor
 from headway.inference.embedder import Embedder
 from headway.inference.image_classifier import ImageClassifier
 from headway.inference.load import Pipeline
-from headway.inference.windows import frame
 from headway.models.ensemble import Ensemble
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.windows import frame
 from headway.text.tokenizer import Tokenizer
 
 LONGEST = 160
@@ -44,7 +44,7 @@ class Subject:
         return self.model.members[0] if isinstance(self.model, Ensemble) else self.model  # type: ignore[return-value]
 
     @property
-    def reader(self) -> Tokenizer | ImagePreprocessor:
+    def processor(self) -> Tokenizer | ImagePreprocessor:
         """What turns inputs into what the model reads."""
         return self.pipe.preprocessor if isinstance(self.pipe, ImageClassifier) else self.pipe.tokenizer
 

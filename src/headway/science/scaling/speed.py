@@ -10,7 +10,7 @@ from headway.data.batches import Batch
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.science.scaling.grid import Shape
-from headway.tasks.language_modeling import LanguageModeling
+from headway.tasks.common.next_token import LanguageModeling
 from headway.training.optim import optimizers
 from headway.training.precision import LEAST_WIDTH, faster_precision
 from headway.training.presets import decoder_config

@@ -22,11 +22,11 @@ from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
 from headway.storage import write_json, write_whole
+from headway.tasks.task import TaskInputs
 from headway.training.config import TrainOptions
 from headway.training.prepare import read_input
 from headway.training.progress import Silent
-from headway.training.recipes.language_modeling import LanguageModelRecipe
-from headway.training.recipes.recipe import Ingredients
+from headway.training.recipes.language_modeling import LanguageModelData
 from headway.training.session import validation_input
 
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
@@ -70,8 +70,8 @@ def decide(
     earlier = _kept(out, asked) if out is not None else None
     if earlier is not None:
         return earlier
-    recipe = LanguageModelRecipe(Ingredients(source, held_out, found, options, None, None, progress))
-    text = Text(recipe.n_tokens, len(recipe.validation), recipe.tokenizer.vocab_size)
+    data = LanguageModelData(TaskInputs(source, held_out, found, options, None, None, progress))
+    text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
     length = options.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")
     for kind in KINDS:

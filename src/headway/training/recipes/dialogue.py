@@ -9,11 +9,14 @@ from torch import nn
 from headway.data.batches import IGNORED
 from headway.data.dialogues import REPLY, ROLES, Dialogues, Message, without_oldest_turn
 from headway.data.feed import Feed, RowFeed
-from headway.data.split import split_indices
+from headway.data.split import HELD_OUT, split_indices
 from headway.errors import InputError
-from headway.tasks.language_modeling import LanguageModeling
-from headway.tasks.ngram import each_unigram, unigram_baselines
-from headway.tasks.task import Task
+from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.common.ngram import each_unigram, unigram_baselines
+from headway.tasks.common.sample import sampled
+from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
 from headway.text.chat_ids import encode_chat, encode_prompt
 from headway.text.tokenizer import Tokenizer
@@ -21,16 +24,11 @@ from headway.text.train import train_tokenizer
 from headway.training.architecture import architecture
 from headway.training.base import base_decoder
 from headway.training.baselines import reference
-from headway.training.config import TrainOptions
+from headway.training.config import TrainOptions, split_seed
+from headway.training.objective import Objective
 from headway.training.plan import Plan
-from headway.training.prepare import HELD_OUT
 from headway.training.presets import decoder_plan, fine_tune_text_plan
-from headway.training.recipes.classification import split_seed
-from headway.training.recipes.language_modeling import LanguageModelRecipe, bpe_size
-from headway.training.recipes.lengths import usual_longest
-from headway.training.recipes.recipe import Ingredients
-from headway.training.recipes.sample import sampled
-from headway.training.recipes.vocabulary import base_vocabulary
+from headway.training.recipes.language_modeling import LanguageModelData, bpe_size
 
 FEW_HELD_OUT = 30
 """Conversations: of fewer, what they say of a step or of a model is noisy."""
@@ -38,7 +36,7 @@ LONGEST = 1024
 """Tokens: conversations are not read further than this unless ``--length`` says so."""
 
 
-class DialogueRecipe(LanguageModelRecipe):
+class DialogueData(LanguageModelData):
     """A decoder, from scratch or from a base, on conversations in the form that a chat template gives them.
 
     The template is the base's; without one it is the usual one, whose two tokens are added to the tokenizer.  Each
@@ -48,7 +46,7 @@ class DialogueRecipe(LanguageModelRecipe):
     unit = "conversations"
     careful_below = FEW_HELD_OUT
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         source, held_out = given.source, given.held_out
         if not isinstance(source, Dialogues) or not (held_out is None or isinstance(held_out, Dialogues)):
             raise TypeError("conversations are needed")
@@ -106,7 +104,7 @@ class DialogueRecipe(LanguageModelRecipe):
         most = plan.max_examples
         return RowFeed(train.ids, train.targets, *held_out, plan.batch_tokens, plan.seed, max_examples=most)
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         return dialogue_task(self.tokenizer, self.validation_examples, plan.label_smoothing)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:

@@ -11,25 +11,24 @@ from torch import nn
 from headway.data.columns import number
 from headway.data.detected import Detected
 from headway.data.feed import Feed, PairFeed, pair_lengths
-from headway.data.split import split_indices
+from headway.data.split import HELD_OUT, split_indices
 from headway.data.table import Table
 from headway.errors import InputError, shown
 from headway.models.heads import PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
+from headway.tasks.classification.data import cut_warning, shortened
+from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.embedding import Embedding, embedding_baselines
-from headway.tasks.task import Task
+from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
 from headway.training.config import TrainOptions
+from headway.training.objective import Objective
 from headway.training.plan import Decision, Plan
-from headway.training.prepare import HELD_OUT
 from headway.training.presets import encoder_plan, fine_tune_rows_plan
-from headway.training.recipes.classification import cut_warning, shortened
 from headway.training.recipes.language_modeling import bpe_size
-from headway.training.recipes.recipe import Ingredients, Recipe
-from headway.training.recipes.vocabulary import base_vocabulary
 
 LONGEST = 128
 """Tokens of a text, unless --length says otherwise."""
@@ -55,7 +54,7 @@ class Pairs:
         return len(self.first)
 
 
-class EmbeddingRecipe(Recipe):
+class EmbeddingData(TaskData):
     """An encoder with a pooling head, from scratch or from a base, on pairs of texts.
 
     Without scores every pair belongs together (InfoNCE among the pairs of a batch); with scores their order is learned
@@ -64,7 +63,7 @@ class EmbeddingRecipe(Recipe):
 
     unit = "pairs"
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         table = given.source
         if not isinstance(table, Table):
             raise TypeError("pairs of texts need a table")
@@ -148,7 +147,7 @@ class EmbeddingRecipe(Recipe):
             max_examples=plan.max_examples,
         )
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         return Embedding(self.kind)  # type: ignore[arg-type]
 
     @staticmethod

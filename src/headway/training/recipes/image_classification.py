@@ -13,7 +13,7 @@ from headway.data.decode import Decoded, decoded
 from headway.data.image_feed import ImageFeed
 from headway.data.labels import leaks
 from headway.data.pictures import Pictures
-from headway.data.split import split_indices
+from headway.data.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
@@ -21,29 +21,28 @@ from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
-from headway.tasks.classification import balanced_weights
+from headway.tasks.common.classes import balanced_weights
+from headway.tasks.common.linear import picture_baselines
 from headway.tasks.image_classification import ImageClassification
-from headway.tasks.linear import picture_baselines
-from headway.tasks.task import Task
+from headway.tasks.task import TaskData, TaskInputs
 from headway.training.base import prepared_base
+from headway.training.config import split_seed
 from headway.training.image_preset import cut_of, fine_tune_vit_plan, vit_plan
+from headway.training.objective import Objective
 from headway.training.plan import Plan
-from headway.training.prepare import HELD_OUT
-from headway.training.recipes.classification import split_seed
-from headway.training.recipes.recipe import Ingredients, Recipe
 
 POSITION_STD = 1.0
 """Of positions and the class token at the start.  A patch's vector has entries of about 1 from the first step on:
 beside them, the usual 0.02 tells nothing of where a patch stands until it has grown."""
 
 
-class ImageRecipe(Recipe):
+class ImageData(TaskData):
     """A ViT, from scratch or from a base, on pictures with a class each."""
 
     unit = "pictures"
     new_head = True
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         source, held_out = given.source, given.held_out
         if not isinstance(source, Pictures):
             raise TypeError("a classifier of pictures needs pictures")
@@ -84,7 +83,7 @@ class ImageRecipe(Recipe):
         self.baselines = picture_baselines(*args, self._each)
 
     @property
-    def reader(self) -> ImagePreprocessor:
+    def processor(self) -> ImagePreprocessor:
         return self.how
 
     def plan(self, seconds: float | None) -> Plan:
@@ -121,7 +120,7 @@ class ImageRecipe(Recipe):
             augmentation=Augmentation(plan.augment, len(self.train), plan.seed),
         )
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         weights = balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None
         return ImageClassification(self.labels, weights=weights, label_smoothing=plan.label_smoothing)
 

@@ -11,33 +11,32 @@ from torch import nn
 from headway.data.cache import cache_directory, cache_key, tokenised
 from headway.data.corpus import Corpus
 from headway.data.feed import Feed, TextFeed
-from headway.data.split import split_text
+from headway.data.split import HELD_OUT, split_text
 from headway.data.streamed import Streamed
 from headway.data.tokens import TokenFile
 from headway.errors import InputError
-from headway.tasks.language_modeling import LanguageModeling
-from headway.tasks.ngram import LossAlong, ngram_baselines
-from headway.tasks.task import Task
+from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.common.ngram import LossAlong, ngram_baselines
+from headway.tasks.common.sample import sampled
+from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.architecture import architecture, built
 from headway.training.base import base_decoder, prepared_base
 from headway.training.baselines import reference
 from headway.training.config import TrainOptions
+from headway.training.objective import Objective
 from headway.training.plan import Plan
-from headway.training.prepare import HELD_OUT
 from headway.training.presets import decoder_plan, fine_tune_text_plan, regularised
-from headway.training.recipes.recipe import Ingredients, Recipe
-from headway.training.recipes.sample import sampled
-from headway.training.recipes.vocabulary import base_vocabulary
 
 
-class LanguageModelRecipe(Recipe):
+class LanguageModelData(TaskData):
     """A decoder, from scratch or from a base, on running text as one sequence of tokens."""
 
     unit = "windows"
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         corpus, held_out = given.source, given.held_out
         if not isinstance(corpus, Corpus):
             raise TypeError("a language model needs running text")
@@ -91,7 +90,7 @@ class LanguageModelRecipe(Recipe):
         feed.every = plan.validation_every
         return feed
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         return LanguageModeling(self.bytes_per_token, plan.label_smoothing)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ from headway.data.batches import Batch
 from headway.data.cache import cache_directory, cache_key, tokenised
 from headway.data.corpus import Corpus
 from headway.data.feed import Feed, FramedFeed, framed, text_batches
+from headway.data.split import HELD_OUT
 from headway.data.tokens import TokenFile, Tokens
 from headway.errors import InputError
 from headway.hub.fine_tune import for_masked_tokens
@@ -18,19 +19,18 @@ from headway.models.heads import MaskedTokenHead
 from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Encoder
+from headway.tasks.common.ngram import token_counts, unigrams
+from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.masked_lm import MaskedLM, masked_baselines, word_starts
-from headway.tasks.ngram import token_counts, unigrams
-from headway.tasks.task import Task
+from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import prepared_base
 from headway.training.config import TrainOptions
+from headway.training.objective import Objective
 from headway.training.plan import Decision, Plan
-from headway.training.prepare import HELD_OUT
 from headway.training.presets import MODERNBERT, decoder_plan, fine_tune_text_plan
 from headway.training.recipes.language_modeling import bpe_size, text_facts, text_parts
-from headway.training.recipes.recipe import Ingredients, Recipe
-from headway.training.recipes.vocabulary import base_vocabulary
 
 MASK_SHARE = 0.15
 """The share of tokens to be predicted with a published model, as most were trained."""
@@ -40,7 +40,7 @@ tokens of Python source (width 64, 3 layers), all measured on the same 15 %, end
 0.15."""
 
 
-class MaskedLMRecipe(Recipe):
+class MaskedLMData(TaskData):
     """An encoder with a masked-token head, from scratch or from a base, on running text in packed windows.
 
     From scratch it has ModernBERT's layout, in the size that the rule for language models gives.  Documents follow each
@@ -49,7 +49,7 @@ class MaskedLMRecipe(Recipe):
 
     unit = "windows"
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         corpus, held_out = given.source, given.held_out
         if not isinstance(corpus, Corpus):
             raise TypeError("a masked language model needs running text")
@@ -109,7 +109,7 @@ class MaskedLMRecipe(Recipe):
         feed.every = plan.validation_every
         return feed
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         return task_of(self.tokenizer, plan.mask_share, whole_words=plan.whole_words)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:

@@ -11,16 +11,16 @@ from headway.data.stream_feed import FramedStreamFeed, StreamFeed, lane_count
 from headway.data.streamed import Streamed
 from headway.data.tokens import TokenFile
 from headway.errors import InputError
+from headway.tasks.task import TaskData, TaskInputs
 from headway.text.sample import MOST_CHARACTERS
 from headway.training.config import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.ranks import Ranks
-from headway.training.recipes.language_modeling import LanguageModelRecipe, bpe_size, separator_of
-from headway.training.recipes.masked_lm import MaskedLMRecipe, frame_of
-from headway.training.recipes.recipe import Ingredients, Recipe
+from headway.training.recipes.language_modeling import LanguageModelData, bpe_size, separator_of
+from headway.training.recipes.masked_lm import MaskedLMData, frame_of
 
 
-class Streaming(Recipe):
+class Streaming(TaskData):
     """What a recipe for running text becomes on Parquet shards that are never read whole before training.
 
     Rows are set aside for validation, unless files were named for it.  The recipe itself is given a sample of the
@@ -31,7 +31,7 @@ class Streaming(Recipe):
     validation: TokenFile
     n_tokens: int
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         corpus, held_out = given.source, given.held_out
         if not isinstance(corpus, Streamed) or not (held_out is None or isinstance(held_out, Corpus)):
             raise TypeError("a stream needs running text in shards")
@@ -81,7 +81,7 @@ class Streaming(Recipe):
         }
 
 
-class StreamedLanguageModelRecipe(Streaming, LanguageModelRecipe):
+class StreamedLanguageModelData(Streaming, LanguageModelData):
     """A decoder on shards."""
 
     def feed(self, plan: Plan) -> Feed:
@@ -90,7 +90,7 @@ class StreamedLanguageModelRecipe(Streaming, LanguageModelRecipe):
         return feed
 
 
-class StreamedMaskedLMRecipe(Streaming, MaskedLMRecipe):
+class StreamedMaskedLMData(Streaming, MaskedLMData):
     """An encoder with a masked-token head on shards."""
 
     def feed(self, plan: Plan) -> Feed:
@@ -100,8 +100,8 @@ class StreamedMaskedLMRecipe(Streaming, MaskedLMRecipe):
 
 
 STREAMED: dict[str, type[Streaming]] = {
-    "language_modeling": StreamedLanguageModelRecipe,
-    "masked_lm": StreamedMaskedLMRecipe,
+    "language_modeling": StreamedLanguageModelData,
+    "masked_lm": StreamedMaskedLMData,
 }
 """By the name of the task."""
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.models.vocabulary import resize_vocabulary
+from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
 from headway.text.extend import extend
 from headway.text.parts import made_of
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
-from headway.training.recipes.recipe import Ingredients
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Vocabulary:
     facts: dict[str, Any]
 
 
-def base_vocabulary(given: Ingredients, texts: Iterable[str], *, chat: bool = False) -> Vocabulary:
+def base_vocabulary(given: TaskInputs, texts: Iterable[str], *, chat: bool = False) -> Vocabulary:
     """The tokenizer for a run: that of a run taken up again, or the base's, with ``--extend-vocab`` new tokens.
 
     ``texts`` are those of the training part; ``chat`` gives a tokenizer without a chat template the usual one.  The

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.tasks.classification import scores
+from headway.tasks.common.classes import scores
 
 MOST_CHARACTERS = 2_000_000
 """Characters that the linear model is fitted on at most: each begins about four n-grams, of 30 to 100 bytes each."""

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
-from headway.inference.together import read_together
-from headway.inference.windows import frame, framed
 from headway.models.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
+from headway.runtime.batching import read_together
+from headway.runtime.windows import frame, framed
 from headway.text.tokenizer import Tokenizer
 
 

@@ -7,24 +7,24 @@ from headway.data.feed import Feed, RowFeed
 from headway.errors import InputError
 from headway.hub.generation import TargetRules
 from headway.models.size import Wiring, parameters
-from headway.tasks.language_modeling import LanguageModeling
-from headway.tasks.task import Task
+from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.task import TaskInputs
+from headway.tasks.translation.data import IdPairs, TranslationData
 from headway.text.tokenizer import Tokenizer
+from headway.training.objective import Objective
 from headway.training.plan import Plan
-from headway.training.recipes.recipe import Ingredients
-from headway.training.recipes.translation import IdPairs, TranslationRecipe
 
 NOT_HERE = ("bpe_dropout", "r_drop")
 """Options of encoder-decoders alone."""
 
 
-class PrefixRecipe(TranslationRecipe):
+class DecoderOnlyData(TranslationData):
     """A decoder from scratch on pairs of texts, each as ``source </s> target </s>`` (Liu et al. 2018).
 
     Nothing is asked of the source; its width is that of the encoder-decoder for these pairs, with twice the layers.
     """
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         if given.base is not None:
             raise InputError("--model decoder begins from scratch; leave out --from, or leave out --model.")
         for name in NOT_HERE:
@@ -62,7 +62,7 @@ class PrefixRecipe(TranslationRecipe):
         most = plan.max_examples
         return RowFeed(train, wanted, validation, held_out, plan.batch_tokens, plan.seed, max_examples=most)
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         return prefix_task(self.validation, self.tokenizer, plan.label_smoothing)
 
 
@@ -73,7 +73,7 @@ def joined(pairs: IdPairs) -> tuple[list[list[int]], list[list[int]]]:
     return inputs, targets
 
 
-def prefix_task(pairs: IdPairs, tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Task:
+def prefix_task(pairs: IdPairs, tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Objective:
     """The task whose bits per byte are those of the targets of these pairs."""
     n_bytes = sum(len(tokenizer.decode(target).encode("utf-8", "surrogatepass")) for _, target in pairs)
     n_tokens = sum(len(target) for _, target in pairs)

@@ -6,7 +6,7 @@ units (``intervals.of_mean``), rank correlations, macro F1 and chrF by the paire
 the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A difference counts only
 where zero is outside its interval of 95 %.
 
-Units are what ``Task.evaluate`` gives of each: arrays (N, 2).
+Units are what ``Objective.evaluate`` gives of each: arrays (N, 2).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.tasks import intervals
+from headway.training.evaluation import intervals
 
 HEADLINES = {
     **dict.fromkeys(("classification", "image_classification"), ("accuracy",)),
@@ -50,7 +50,7 @@ def judged(
     key = next((key for key in _headlines(task) if _is_number(metrics.get(key))), None)
     if key is None:
         return {"metric": None, "result": "unknown", "against": None}
-    kind = _kind(task, key)
+    kind = _kind(key)
     value, n = float(metrics[key]), _count(key, metrics, units)
     found: dict[str, Any] = {"metric": key, "value": value, "units": n, "unit": unit, "interval": None, "against": None}
     found["interval"] = _own_interval(kind, key, metrics, units, n)
@@ -72,9 +72,9 @@ def judged(
     return found
 
 
-def gain(before: np.ndarray, after: np.ndarray, task: str, key: str) -> list[float] | None:
+def gain(before: np.ndarray, after: np.ndarray, key: str) -> list[float] | None:
     """By how much a model became better from one evaluation to another of the same units: the interval of that."""
-    return _paired(_kind(task, key), after, before)
+    return _paired(_kind(key), after, before)
 
 
 def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
@@ -102,12 +102,12 @@ def _headlines(task: str) -> tuple[str, ...]:
     return ("accuracy", "spearman", "chrf", "val_loss")
 
 
-def _kind(task: str, key: str) -> str:
-    """What the units of a metric hold: class, rank, cosine or loss; or text, of which there are none."""
+def _kind(key: str) -> str:
+    """What the units of a metric hold: class (or rank), cosine or loss; or text, of which there are none."""
     if key == "val_loss":
         return "loss"
     if key == "accuracy":
-        return "rank" if task == "embedding" else "class"
+        return "class"
     return "cosine" if key == "spearman" else "text"
 
 
@@ -145,7 +145,7 @@ def _right(kind: str, units: np.ndarray) -> np.ndarray:
 
 def _own_interval(kind: str, key: str, metrics: Figures, units: np.ndarray | None, n: int | None) -> list[float] | None:
     """The interval of the model's own figure."""
-    if kind in ("class", "rank") and n and 0 <= float(metrics[key]) <= 1:
+    if kind == "class" and n and 0 <= float(metrics[key]) <= 1:
         return list(intervals.wilson(float(metrics[key]) * n, n))
     if kind == "loss" and units is not None and len(units) > 1:
         return list(intervals.of_mean(units[:, 0], units[:, 1]))
@@ -171,7 +171,7 @@ def _difference(
     if units is not None and theirs is not None and len(units) == len(theirs) > 1:
         return _paired(kind, units, theirs), True
     shares = float(metrics[key]), other
-    if kind in ("class", "rank") and n and all(0 <= share <= 1 for share in shares):
+    if kind == "class" and n and all(0 <= share <= 1 for share in shares):
         return list(intervals.of_shares(shares[0], n, other, n)), False
     return None, False
 
@@ -180,7 +180,7 @@ def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | N
     """The interval of how much better ``units`` are than ``theirs``, which are of the same held-out part."""
     if len(units) != len(theirs) or len(units) < 2:
         return None
-    if kind in ("class", "rank"):
+    if kind == "class":
         return list(intervals.of_paired_shares(_right(kind, units), _right(kind, theirs)))
     if kind == "loss":
         return list(intervals.of_mean(theirs[:, 0] - units[:, 0], units[:, 1]))
@@ -196,9 +196,7 @@ def _texts(metrics: Figures, key: str) -> dict[str, Any]:
 
 
 def _spearman(units: np.ndarray) -> float:
-    from headway.tasks.embedding import spearman
-
-    return spearman(units[:, 0], units[:, 1])
+    return intervals.spearman(units[:, 0], units[:, 1])
 
 
 def _macro_f1(

@@ -14,7 +14,7 @@ from headway.data.feed import Feed, RowFeed
 from headway.data.id_rows import IdRows
 from headway.data.label_typing import merging, said
 from headway.data.labels import Labelled, check_labels, label_counts, labelled, leaks
-from headway.data.split import split_indices
+from headway.data.split import HELD_OUT, split_indices
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
@@ -23,27 +23,26 @@ from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.freeze import freeze
 from headway.models.transformer import Decoder, Encoder
-from headway.tasks.classification import Classification, balanced_weights
-from headway.tasks.comparison import FEW
-from headway.tasks.linear import classification_baselines
-from headway.tasks.task import Task
+from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
+from headway.tasks.common.classes import Classification, balanced_weights
+from headway.tasks.common.contrastive import tune_vectors
+from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
+from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.linear import classification_baselines
+from headway.tasks.common.linear_probe import FEW_ROWS, fit_frozen, guess_by_vectors, kept_blocks, with_label_rows
+from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.task import SHOWN, Closing, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.architecture import architecture, built
 from headway.training.base import Base, prepared_base
 from headway.training.baselines import reference
-from headway.training.config import OF_THE_LOOP, TrainOptions
-from headway.training.contrastive import tune_vectors
-from headway.training.cross_validate import MOST_ROWS, cross_validated
+from headway.training.config import OF_THE_LOOP, TrainOptions, split_seed
 from headway.training.device import device_of
-from headway.training.frozen import FEW_ROWS, fit_frozen, guess_by_vectors, kept_blocks, with_label_rows
+from headway.training.evaluation.comparison import FEW
+from headway.training.objective import Objective
 from headway.training.plan import Decision, Plan
-from headway.training.prepare import HELD_OUT
 from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
-from headway.training.recipes.lengths import usual_longest
-from headway.training.recipes.recipe import SHOWN, Closing, Ingredients, Recipe
-from headway.training.recipes.telling import MOST_LOOKED_AT, telling_rows
-from headway.training.recipes.vocabulary import base_vocabulary
 
 LONGEST = 512
 """Tokens: texts are not read further than this unless ``--length`` says so."""
@@ -57,10 +56,10 @@ TUNING = 0.6
 """The share of the time that tuning the vectors may take; the rest is for reading all rows with the tuned model."""
 
 
-class ClassificationRecipe(Recipe):
+class ClassificationData(TaskData):
     """An encoder with a classifier, from scratch or from a base (a decoder too), on texts with one label each."""
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         table, held_out = given.source, given.held_out
         if not isinstance(table, Table):
             raise TypeError("a classifier needs a table")
@@ -231,7 +230,7 @@ class ClassificationRecipe(Recipe):
             max_examples=plan.max_examples,
         )
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         return Classification(
             self.labels,
             weights=self._class_weights(),
@@ -297,12 +296,6 @@ def _leak_warning(train: list[str], held_out: list[str]) -> list[str]:
         return []
     share = f"{len(both):,} of {len(held_out):,} validation rows ({len(both) / len(held_out):.0%})"
     return [f"{share} also occur in training: scores on them will be too high"]
-
-
-def split_seed(options: dict[str, Any]) -> int:
-    """What decides which rows are held out, of a run's options as they are recorded."""
-    chosen = options.get("split_seed")
-    return int(options.get("seed", 0) if chosen is None else chosen)
 
 
 def held_out_rows(rows: Labelled, seed: int) -> tuple[list[str], list[str]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.tasks import intervals
+from headway.training.evaluation import intervals
 
 MISSING = "BLEU and chrF need sacrebleu: pip install 'headway[metrics]'"
 

@@ -112,3 +112,16 @@ def of_folds(values: Sequence[float], folds: int) -> Interval:
     mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
     half = student(n) * spread * math.sqrt(1 / n + 1 / (folds - 1))
     return mean - half, mean + half
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    """The correlation of ranks, equal values sharing the mean of theirs; 0 where one of both is constant."""
+    a, b = (_ranks(values) - (len(values) - 1) / 2 for values in (one, other))
+    length = np.sqrt((a * a).sum() * (b * b).sum())
+    return float((a * b).sum() / length) if length else 0.0
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = counts.cumsum()
+    return ((last - counts + last - 1) / 2)[place]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
+from headway.tasks.common.r_drop import divergence, twice
 from headway.tasks.cross_entropy import cross_entropy, row_losses
-from headway.tasks.r_drop import divergence, twice
 
 
 class Translation:
@@ -22,7 +22,7 @@ class Translation:
     A batch's ids are sources (B, S) and its targets (B, T), each with the token that ends it.  The decoder's inputs are
     the targets moved by one place, with ``start`` before them.  ``label_smoothing`` spreads a share of each target over
     the vocabulary (Szegedy et al. 2016).  With ``r_drop`` α every batch is read twice, and half of α times the
-    divergence of the two answers is added (``tasks.r_drop``).
+    divergence of the two answers is added (``tasks.common.r_drop``).
     """
 
     name = "translation"

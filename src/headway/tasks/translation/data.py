@@ -12,7 +12,7 @@ from headway.data.detect import detect
 from headway.data.detected import Detected
 from headway.data.feed import Feed, TargetFeed
 from headway.data.labels import leaks
-from headway.data.split import split_indices
+from headway.data.split import HELD_OUT, split_indices
 from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
@@ -21,25 +21,23 @@ from headway.hub.generation import TargetRules, target_rules
 from headway.models.heads import TokenHead
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
-from headway.tasks.ngram import each_unigram, unigram_baselines
-from headway.tasks.task import Task
-from headway.tasks.translation import Translation
+from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.ngram import each_unigram, unigram_baselines
+from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.task import Closing, TaskData, TaskInputs
+from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
+from headway.tasks.translation.objective import Translation
+from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.architecture import architecture, built
 from headway.training.base import Base, prepared_base
 from headway.training.baselines import reference
-from headway.training.config import TrainOptions
+from headway.training.config import TrainOptions, split_seed
+from headway.training.objective import Objective
 from headway.training.plan import Plan
-from headway.training.prepare import HELD_OUT
 from headway.training.presets import fine_tune_rows_plan
-from headway.training.recipes.classification import split_seed
-from headway.training.recipes.lengths import usual_longest
-from headway.training.recipes.recipe import Closing, Ingredients, Recipe
-from headway.training.recipes.vocabulary import base_vocabulary
-from headway.training.translator_preset import by_pairs, translator_plan
 
 TASK = "translation"
 LONGEST = 1024
@@ -58,7 +56,7 @@ UNCHANGED = "the source, unchanged"
 IdPairs = list[tuple[list[int], list[int]]]
 
 
-class TranslationRecipe(Recipe):
+class TranslationData(TaskData):
     """An encoder-decoder, from scratch or from a base, on pairs of texts.
 
     From scratch both sides share one tokenizer and one table of token vectors.  Pairs with a text that is longer than
@@ -68,7 +66,7 @@ class TranslationRecipe(Recipe):
     wiring: Wiring = "encoder-decoder"
     unit = "pairs"
 
-    def __init__(self, given: Ingredients):
+    def __init__(self, given: TaskInputs):
         table, other = given.source, given.held_out
         if not isinstance(table, Table):
             raise TypeError("pairs of texts need a table")
@@ -165,7 +163,7 @@ class TranslationRecipe(Recipe):
 
         return cut
 
-    def task(self, plan: Plan) -> Task:
+    def objective(self, plan: Plan) -> Objective:
         return Translation(self.rules.start[0], label_smoothing=plan.label_smoothing, r_drop=plan.r_drop)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
@@ -274,7 +272,7 @@ def _between(base: Base, options: TrainOptions) -> Base:
         tokenizer = tokenizer.with_languages(source=options.source_language, target=options.target_language)
     if tokenizer.lacks_target_language:
         raise InputError(f"{base.path}: writes many languages; say which targets are in with --target-language.")
-    return replace(base, reader=tokenizer)
+    return replace(base, processor=tokenizer)
 
 
 def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:

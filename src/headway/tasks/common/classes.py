@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.nn.random import generator
-from headway.tasks.r_drop import divergence, twice
+from headway.tasks.common.r_drop import divergence, twice
 
 MOST_IN_CONFUSION = 1_000
 """Classes up to which every pair is counted: a matrix of 20,000 classes would be 3 GB."""
@@ -21,8 +21,8 @@ class Classification:
 
     ``weights`` (C,) multiply the loss of each class; ``token_dropout`` is the share of tokens that training replaces
     by ``hidden_token``, which keeps a small model from leaning on single words.  With ``r_drop`` α every batch is read
-    twice, and half of α times the divergence of the two answers is added (``tasks.r_drop``).  ``by_accuracy`` says how
-    evaluations are compared.
+    twice, and half of α times the divergence of the two answers is added (``tasks.common.r_drop``).  ``by_accuracy``
+    says how evaluations are compared.
     """
 
     name = "classification"

@@ -12,9 +12,9 @@ from headway.generation.beam import Hypothesis
 from headway.generation.sampling import check_number
 from headway.generation.targets import write_targets
 from headway.hub.generation import TargetRules
-from headway.inference.alignment import Alignment, align
 from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.tasks.translation.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
 
 SENTENCE = re.compile(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from headway.data.labels import text_key
-from headway.tasks import intervals
-from headway.tasks.linear import linear_guess
+from headway.tasks.common.linear import linear_guess
+from headway.training.evaluation import intervals
 
 MOST_ROWS = 1000
 """Rows of the largest table that is judged so."""

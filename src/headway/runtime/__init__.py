@@ -1,0 +1,1 @@
+"""A model that is ready to answer: which inputs are read together, and where."""

@@ -1,0 +1,1 @@
+"""Name the label of a text."""

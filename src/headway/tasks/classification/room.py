@@ -1,0 +1,69 @@
+"""Classification of texts: one label for each.
+
+What only training and measuring need is imported when they begin, so that answers begin sooner.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.data.batches import Batch, pad
+from headway.hub.directory import load_model, model_config
+from headway.models.ensemble import Ensemble
+from headway.models.heads import ClassificationHead
+from headway.models.transformer import Decoder, Encoder
+from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.classification.spec import SPEC
+from headway.tasks.common.classes import Classification
+from headway.tasks.common.labels import labels_of
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.text.tokenizer import Tokenizer
+from headway.training.facts import check_files, read_facts
+from headway.training.objective import Objective
+
+
+class ClassificationTask(Task):
+    """An encoder or a decoder with a head for classes."""
+
+    spec = SPEC
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        from headway.tasks.classification.data import ClassificationData
+
+        return ClassificationData(given)
+
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Classifier | None:
+        head: Any = getattr(model, "head", None)
+        if not isinstance(model, Encoder | Decoder) or not isinstance(head, ClassificationHead):
+            return None
+        if getattr(model, "patches", None) is not None:
+            return None
+        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        labels = labels_of(directory, head.out.out_features)
+        members = _members(directory, facts)
+        return Classifier(Ensemble([load_model(path) for path in members]) if members else model, tokenizer, labels)
+
+    def evaluate(self, pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
+        from headway.tasks.classification.measure import measure
+
+        return measure(pipe, given)
+
+    def trial(self, pipe: Any, texts: list[list[int]], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        ids, mask = pad(texts)
+        return Classification(pipe.labels), Batch(ids, mask, torch.arange(len(texts)) % len(pipe.labels))
+
+    def made_up(self, pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
+        return {"text_column": text, "label_column": pipe.labels[number % len(pipe.labels)]}
+
+
+def _members(directory: Path, facts: dict[str, Any]) -> list[Path]:
+    """The runs with other seeds whose answers are averaged (``train --seeds``), if this is a run of that kind."""
+    names = facts.get("members", [])
+    for name in names:
+        check_files(directory / name, read_facts(directory / name))
+    return [directory / name for name in names]
+
+
+TASK = ClassificationTask()

@@ -1,0 +1,21 @@
+"""Classification of texts, in words and names."""
+
+from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+
+SPEC = TaskSpec(
+    name="classification",
+    title="Text classifier",
+    verb="classify",
+    argument='"..."',
+    counted="row",
+    loss_unit="nats per example",
+    logits=0.0,
+    headline=("accuracy",),
+    units="class",
+    models=("transformer", "rnn", "lstm", "gru", "cnn", "bow"),
+    options=OF_TEXTS
+    | OF_KINDS
+    | {"frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "balance", "r_drop", "label_smoothing"},
+    searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
+    transformers=("ForSequenceClassification",),
+)

@@ -1,0 +1,1 @@
+"""What several tasks share: objectives, metrics, baselines, encoding, and fitting to few rows."""

@@ -1,0 +1,28 @@
+"""The labels of a classifier, as its ``config.json`` names them."""
+
+from pathlib import Path
+
+from headway.errors import InputError
+from headway.hub.directory import read_json
+
+
+def labels_of(directory: Path, n_classes: int) -> list[str]:
+    """The names of the classes in order; LABEL_0, LABEL_1 and so on where ``config.json`` has none.
+
+    Raises InputError for a classifier that does not name one label for each input, and for names that are not right.
+    """
+    path = directory / "config.json"
+    entries = read_json(path)
+    kind = entries.get("problem_type")
+    if kind not in (None, "single_label_classification"):
+        raise InputError(
+            f"{path}: problem_type is {str(kind)[:60]!r}; a classifier here names one label for each text "
+            "(single_label_classification), and reading its scores so would be wrong."
+        )
+    names = entries.get("id2label") or {str(i): f"LABEL_{i}" for i in range(n_classes)}
+    if not isinstance(names, dict) or {str(i) for i in range(n_classes)} != set(names):
+        raise InputError(f"{path}: id2label must name each of the {n_classes} classes, from 0 to {n_classes - 1}.")
+    labels = [str(names[str(i)]) for i in range(n_classes)]
+    if len(set(labels)) < n_classes:
+        raise InputError(f"{path}: id2label gives two classes the same name; found {', '.join(labels)}.")
+    return labels

@@ -1,0 +1,1 @@
+"""Write a text for a text: translation, summaries, answers."""

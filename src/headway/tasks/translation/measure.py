@@ -1,0 +1,77 @@
+"""A translator is measured as its training measured it: the loss of targets, and BLEU and chrF of what it writes."""
+
+import warnings
+from typing import Any
+
+from headway.data.feed import row_batches, target_batches
+from headway.data.labels import leaks
+from headway.data.table import Table
+from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
+from headway.errors import InputError
+from headway.models.transformer import EncoderDecoder
+from headway.runtime.batching import tokens_at_once
+from headway.tasks.task import EvaluationInputs
+from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
+from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores, fitting, id_pairs, split_text_pairs
+from headway.tasks.translation.decoder_only import joined, prefix_task
+from headway.tasks.translation.objective import Translation
+from headway.tasks.translation.pipeline import Translator
+from headway.training.config import split_seed
+
+
+def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
+    """The loss as in training, BLEU and chrF of what is written; of pairs that fit into the model."""
+    table = given.table("a translator is measured on pairs of texts")
+    pairs = columns_of(table, given.found)
+    if given.same:
+        pairs = split_text_pairs(pairs, split_seed(given.before))[1]
+    else:
+        _warn_of_pairs(pairs, table.name, given)
+    longest = min(pipe.longest_source, pipe.longest_target)
+    if isinstance(pipe.model, EncoderDecoder):
+        longest = min(longest, int(given.plan.get("length", longest)))
+    rows, fit = fitting(pairs, id_pairs(pairs, pipe.tokenizer), longest)
+    if len(fit) < len(pairs):
+        left_out = f"{len(pairs) - len(fit):,} of {len(pairs):,} pairs"
+        warnings.warn(f"{left_out} are longer than {longest:,} tokens and not measured", stacklevel=3)
+    if not rows:
+        raise InputError(f"{table.name}: no pair has at most {longest:,} tokens on each side, which is what is read.")
+    if isinstance(pipe.model, EncoderDecoder):
+        batches = target_batches(
+            [source for source, _ in rows], [target for _, target in rows], tokens_at_once(pipe.model.config)
+        )
+        metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches, given.each)
+    else:
+        metrics = prefix_task(rows, pipe.tokenizer).evaluate(
+            pipe.model, row_batches(*joined(rows), tokens_at_once(pipe.model.config)), given.each
+        )
+    written = pipe(fit.sources)
+    scores = bleu_scores(written, fit.targets)
+    if not scores:
+        warnings.warn(MISSING, stacklevel=3)
+    else:
+        scores |= {"written": len(fit), "intervals": chrf_intervals(written, fit.sources, fit.targets)}
+        given.baselines.append({"name": UNCHANGED, **copied_scores(fit)})
+    if scores and without_spaces(fit.targets):
+        warnings.warn(WITHOUT_SPACES, stacklevel=3)
+    return {**metrics, **scores, "examples": len(fit)}
+
+
+def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None:
+    """Warn of what looks wrong with pairs to be measured, by themselves and beside those that were trained on."""
+    for warning in pairs.warnings:
+        warnings.warn(f"{name}: {warning}", stacklevel=4)
+    trained = given.trained_on()
+    if not isinstance(trained, Table):
+        return
+    data = given.facts["data"]
+    known = read_text_pairs(trained, data["text_column"], data["second_column"])
+    if not given.facts.get("validation"):
+        known = split_text_pairs(known, split_seed(given.before))[0]
+    if exchanged_sides(known, pairs):
+        warnings.warn(
+            f"{name}: source and target seem to be exchanged, by the words of the training data", stacklevel=4
+        )
+    if both := leaks(known.sources, pairs.sources):
+        said = f"{len(both):,} of {len(pairs):,} sources also occur in the training data: scores on them are too high"
+        warnings.warn(said, stacklevel=4)

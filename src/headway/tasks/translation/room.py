@@ -1,0 +1,65 @@
+"""Translation: an encoder-decoder, or a decoder alone that was trained on sources with their targets behind them.
+
+What only training and measuring need is imported when they begin, so that answers begin sooner.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from headway.data.batches import IGNORED, Batch, TargetBatch, pad
+from headway.hub.directory import model_config
+from headway.hub.generation import TargetRules, target_rules, warn_of_settings
+from headway.models.heads import TokenHead
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.translation.objective import Translation
+from headway.tasks.translation.pipeline import Translator
+from headway.tasks.translation.spec import SPEC
+from headway.text.tokenizer import Tokenizer
+from headway.training.objective import Objective
+
+
+class TranslationTask(Task):
+    """A text for a text."""
+
+    spec = SPEC
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        from headway.tasks.translation.data import TranslationData
+        from headway.tasks.translation.decoder_only import DecoderOnlyData
+
+        return DecoderOnlyData(given) if given.options.model == "decoder" else TranslationData(given)
+
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Translator | None:
+        if not isinstance(getattr(model, "head", None), TokenHead):
+            return None
+        if isinstance(model, EncoderDecoder):
+            tokenizer = Tokenizer.load(directory, rows=model.encoder_config.vocab_size)
+            warn_of_settings(directory)
+            return Translator(model, tokenizer, target_rules(directory, model.config.vocab_size))
+        if not isinstance(model, Decoder) or facts.get("task") != SPEC.name:
+            return None
+        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        end = tokenizer.end_of_text
+        return Translator(model, tokenizer, TargetRules(start=(), end=() if end is None else (end,)))
+
+    def evaluate(self, pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
+        from headway.tasks.translation.measure import measure
+
+        return measure(pipe, given)
+
+    def trial(self, pipe: Any, texts: list[list[int]], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        ids, mask = pad(texts)
+        if isinstance(pipe.model, EncoderDecoder):
+            return Translation(pipe.rules.start[0]), TargetBatch(ids, mask, pad(targets, IGNORED)[0])
+        wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in texts]
+        return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in wanted], IGNORED)[0])
+
+    def made_up(self, pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
+        return {"text_column": text, "second_column": target}
+
+
+TASK = TranslationTask()

@@ -1,0 +1,20 @@
+"""Translation, and every other task that writes a text for a text, in words and names."""
+
+from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+
+SPEC = TaskSpec(
+    name="translation",
+    title="Translator",
+    verb="translate",
+    argument='"..."',
+    counted="pair",
+    loss_unit="nats per token",
+    logits=1.0,
+    headline=("chrf", "bleu", "val_loss"),
+    units="text",
+    models=("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru"),
+    options=OF_TEXTS | OF_KINDS | {"bpe_dropout", "r_drop", "label_smoothing", "source_language", "target_language"},
+    searched=frozenset({"label_smoothing"}),
+    transformers=("ForConditionalGeneration", "MTModel"),
+    behind="Train longer, on more pairs, or start from a pretrained model.",
+)

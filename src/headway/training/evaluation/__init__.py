@@ -1,0 +1,1 @@
+"""What an evaluation tells: intervals of metrics, and whether a model is better than a baseline."""
