@@ -21,7 +21,7 @@ from typing import Any
 
 from machine import facts, headway, spread, write
 
-from headway.storage import write_json
+from headway.io.atomic_write import write_json
 
 FILES = {
     "airline": ("reviews/airline-train.csv", None, "reviews/airline-test.csv"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from headway.storage import write_json
+from headway.io.atomic_write import write_json
 from headway.training.run_directory import clock, machine, versions
 
 RESULTS = Path(__file__).resolve().parent / "results"

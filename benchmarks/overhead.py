@@ -23,7 +23,7 @@ from machine import facts, spread, write
 
 WITHOUT = """
 import contextlib
-from headway import storage
+from headway.io import atomic_write
 from headway.training import checkpoint, run_directory, session, state, trainer
 from headway.training.health import Health
 from headway.training.signs import Known
@@ -47,7 +47,7 @@ trainer.Training.saved = lambda self: ({}, {})
 session.try_longest = lambda *given: None
 session.known_of = lambda *given, **named: Known()
 state.State.examined = lambda self, *given: Health()
-storage.flush = checkpoint.flush = lambda path: None
+atomic_write.flush = checkpoint.flush = lambda path: None
 run_directory.RunDirectory.locked = lambda self: contextlib.nullcontext()
 """
 RUN = "from headway.cli.main import main; main()"

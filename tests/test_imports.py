@@ -17,7 +17,7 @@ SHARED = {"task", "spec", "registry", "common", "cross_entropy"}
 """What is in ``tasks`` and no room."""
 TO_MOVE = {"continuing", "dry_run", "evidence", "outcome", "ready", "recipes", "session"}
 """Modules of ``training`` that know tasks; they leave it for the rooms and for ``workflows``."""
-GROUND = {"errors", "forked", "quantities", "storage", "regular_file", "standard_streams", "strict_json"}
+GROUND = {"errors", "io"}
 """Importable from everywhere but nn."""
 NN_MAY = {"concurrent", "contextlib", "threading", "torch", "math", "collections", "typing", "functools"}
 EXTRAS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src" / "headway"
-GROUND = ("errors", "forked", "quantities", "storage", "regular_file", "standard_streams", "strict_json")
+GROUND = ("errors", "io")
 ORDER = (
     *(*GROUND, "nn", "models", "text", "hub", "data", "generation"),
     *("training", "runtime", "tasks", "inference", "science", "reports", "serving", "cli"),

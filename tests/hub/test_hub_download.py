@@ -18,9 +18,9 @@ import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.download import ID, Download, fetch, is_hub_id, locate
+from headway.io.regular_file import inside
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
-from headway.regular_file import inside
 from headway.text.train import train_tokenizer
 
 FIRST, SECOND = "0123456789abcdef" * 2 + "01234567", "fedcba9876543210" * 2 + "fedcba98"
@@ -83,6 +83,12 @@ class Hub:
         if words[0] == "api" and words[4] == "revision":
             listed = [{"rfilename": file} for file in files]
             return self.send(request, 200, json.dumps({"id": name, "sha": commit, "siblings": listed}).encode())
+        if words[0] == "api" and words[4] == "tree":
+            tree = [
+                {"type": "file", "path": file, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+                for file, content in files.items()
+            ]
+            return self.send(request, 200, json.dumps(tree).encode())
         content = files.get("/".join(words[4:]))
         if content is None:
             return self.send(request, 404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})

@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
+from headway.io.atomic_write import write_json, write_whole
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler, make_norm
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.storage import write_json, write_whole
 
 CONFIG = TransformerConfig(
     31, d_model=26, n_heads=1, n_layers=2, d_ff=17, max_length=29, norm_parameters="none", activation="relu2",

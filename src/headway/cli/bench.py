@@ -9,7 +9,7 @@ import click
 
 from headway.cli.common import emit, output_options, threads_option
 from headway.errors import InputError
-from headway.quantities import figure
+from headway.io.quantities import figure
 
 SAVING = 3.0
 """Seconds of ``--time`` that are kept for drawing and writing."""
@@ -144,8 +144,8 @@ def _speed(run: str, limit: float, progress: Any) -> dict[str, Any]:
 
 def _written(found: dict[str, Any], folder: Path) -> Path:
     """The folder, with cost.json and, where matplotlib is there, a picture for each axis."""
+    from headway.io.atomic_write import write_json
     from headway.reports.costs import draw_costs
-    from headway.storage import write_json
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from headway.cli.common import emit, output_options
-from headway.quantities import size
+from headway.io.quantities import size
 
 
 @click.command(short_help="Free the disk of what a run does not need.")

@@ -171,7 +171,7 @@ def _remove(path: Path) -> None:
 
 
 def _mark(place: Path, facts: dict[str, Any]) -> None:
-    from headway.storage import write_json
+    from headway.io.atomic_write import write_json
 
     write_json(place / MARKER, facts)
 
@@ -211,7 +211,7 @@ def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -
     """The text of a part as files."""
     from headway.data.python_texts import documentation, lines_with_slips, source_code
     from headway.data.toy_pairs import dates
-    from headway.storage import write_whole
+    from headway.io.atomic_write import write_whole
 
     if part.name == "dates":
         write_whole(place / part.file, lambda beside: _write_rows(beside, [("source", "target"), *dates(size, seed)]))

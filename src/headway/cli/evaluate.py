@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from headway import quantities
 from headway.cli.common import emit, output_options, threads_option
 from headway.errors import field
+from headway.io import quantities
 
 UNITS = {
     **{"classification": "row", "image_classification": "picture", "embedding": "pair", "translation": "pair"},

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from headway.cli.aliases import in_our_words
-from headway.standard_streams import OutputLost, guard_standard_streams
+from headway.io.standard_streams import OutputLost, guard_standard_streams
 
 STARTED = time.monotonic()
 """When the command began: what ``--time`` is counted from."""
@@ -61,7 +61,7 @@ class FileName(click.ParamType):
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from headway.regular_file import check_name
+        from headway.io.regular_file import check_name
 
         what = "" if param is None else param.opts[0] if isinstance(param, click.Option) else param.opts[0].upper()
         return self.kind.convert(check_name(value, what) if isinstance(value, str) else value, param, ctx)

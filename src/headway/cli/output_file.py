@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, RunFailed
-from headway.storage import flush, why_not
+from headway.io.atomic_write import flush, why_not
 
 FORMAT = 1
 SYNC = 5.0

@@ -27,7 +27,7 @@ def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
 
 def write_output(to: str, content: bytes) -> None:
     """Write a file, whole or not at all.  Raises InputError when that is impossible."""
-    from headway.storage import write_whole
+    from headway.io.atomic_write import write_whole
 
     path = Path(to)
     try:

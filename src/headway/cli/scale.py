@@ -210,10 +210,10 @@ def _of_text(
 
 def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started: float) -> dict[str, Any]:
     """The result, with its pictures where it is kept."""
+    from headway.io.atomic_write import write_json
     from headway.reports.plots import MISSING
     from headway.reports.scaling_plots import draw_study
     from headway.science.scaling.study import REPORT
-    from headway.storage import write_json
 
     notes = [*notes, *found.pop("notes")]
     found = {"task": "language_modeling", "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}

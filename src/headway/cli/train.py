@@ -16,8 +16,8 @@ from headway.cli.common import emit, output_options
 from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.data.detect import IMAGES
 from headway.errors import InputError, RunFailed
-from headway.quantities import metric
-from headway.regular_file import check_name
+from headway.io.quantities import metric
+from headway.io.regular_file import check_name
 from headway.training.config import TrainOptions, flag
 
 
@@ -156,7 +156,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 
 def _disk(run: Path) -> list[str]:
     """What a run takes on disk."""
-    from headway.quantities import size
+    from headway.io.quantities import size
     from headway.training.cleaning import sizes
 
     found = sizes(run)

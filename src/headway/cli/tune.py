@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from headway import quantities
 from headway.cli.common import emit, output_options
 from headway.cli.train import USES, Train, default_out, report_of, training_options
 from headway.errors import InputError
+from headway.io import quantities
 from headway.training.config import TrainOptions, flag
 
 TEXTS = {

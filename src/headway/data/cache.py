@@ -18,7 +18,7 @@ from headway.data.checksums import BlockSums, sealed, unsealed
 from headway.data.files import cut_point
 from headway.data.tokens import Damaged, TokenFile
 from headway.errors import InputError, RunFailed
-from headway.storage import why_not
+from headway.io.atomic_write import why_not
 
 VERSION = 2
 """Of the layout of the two files."""

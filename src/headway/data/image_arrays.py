@@ -5,7 +5,6 @@
 Letters: N pictures, H height, W width, C channels.
 """
 
-import hashlib
 import os
 import zipfile
 import zlib
@@ -17,7 +16,8 @@ import numpy as np
 from headway.data.images import as_bytes
 from headway.data.pictures import Pictures, pictures
 from headway.errors import InputError
-from headway.regular_file import open_regular
+from headway.io.digest import sha256_of
+from headway.io.regular_file import open_regular
 
 IMAGES, LABELS = "images", "labels"
 MOST_BYTES = 1 << 33
@@ -32,7 +32,7 @@ def is_arrays(path: Path) -> bool:
 def read_arrays(path: Path) -> Pictures:
     """The pictures of a file, checked strictly; nothing in it is run (no pickle).  Raises InputError."""
     with open_regular(path, "expected a .npz file") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        digest = sha256_of(file)
         file.seek(0)
         images, labels = _arrays(path, file)
     try:

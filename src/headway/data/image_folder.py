@@ -9,7 +9,8 @@ from headway.data.image_arrays import is_arrays, read_arrays
 from headway.data.images import ENDINGS, image_size
 from headway.data.pictures import Pictures, advice, check_broken, check_classes, joined, pictures
 from headway.errors import InputError
-from headway.regular_file import inside, open_regular
+from headway.io.digest import sha256_of
+from headway.io.regular_file import inside, open_regular
 
 PARTS = ("train", "training", "test", "testing", "val", "valid", "validation", "dev")
 """What folders are called that hold a part of the data and not a class."""
@@ -83,7 +84,7 @@ def _read_folder(folder: Path, on_bad_row: str) -> Pictures:
             path = inside(folder, f"{label}/{name}")
             try:
                 with warnings.catch_warnings(action="ignore"), open_regular(path, "expected a picture") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+                    digest = sha256_of(file)
                     whole.update(f"{len(label)} {label}/{name} {digest}\n".encode("utf-8", "surrogateescape"))
                     file.seek(0)
                     size = image_size(file, path)

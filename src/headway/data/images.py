@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.regular_file import open_regular
+from headway.io.regular_file import open_regular
 
 PILLOW = "Opening and resizing pictures needs Pillow: pip install 'headway[data]'."
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.data.rows import counted, shorten
 from headway.errors import InputError
-from headway.strict_json import parse_object, read_text
+from headway.io.strict_json import parse_object, read_text
 
 ALL = "all"
 """For --merge-labels: join whatever differs only in typing."""

@@ -19,7 +19,7 @@ from headway.data.parquet import open_parquet
 from headway.data.rows import BadRows, OpenTable, check_policy
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.regular_file import check_name
+from headway.io.regular_file import check_name
 
 
 def read(

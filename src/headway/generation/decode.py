@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from headway.forked import check_threads
 from headway.generation.sampling import Sampling, choose
+from headway.io.forked import check_threads
 
 
 class Model(Protocol):

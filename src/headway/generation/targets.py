@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import torch
 
 from headway.data.batches import length_batches
-from headway.forked import check_threads
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
 from headway.generation.decode import Model
 from headway.hub.generation import TargetRules
+from headway.io.forked import check_threads
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, shown
-from headway.regular_file import inside
-from headway.strict_json import read_object
+from headway.io.regular_file import inside
+from headway.io.strict_json import read_object
 
 MAX_LAYERS = 512
 """Several times the depth of published models; a layer costs time to build before any weight is compared."""

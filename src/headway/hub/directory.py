@@ -19,11 +19,11 @@ from headway.hub.own_format import TYPES, load_own, save_own
 from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
 from headway.hub.table import write_weights
 from headway.hub.weights import FILE, open_weights
+from headway.io.atomic_write import write_json, write_whole
+from headway.io.regular_file import inside
+from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
-from headway.regular_file import inside
-from headway.storage import write_json, write_whole
-from headway.strict_json import read_object
 
 
 def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:

@@ -23,7 +23,7 @@ from typing import Any
 
 from headway import __version__
 from headway.errors import InputError, shown
-from headway.strict_json import read_object
+from headway.io.strict_json import read_object
 
 ID = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})(?:@(?P<revision>[A-Za-z0-9_][\w./-]*))?",
@@ -117,39 +117,47 @@ def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
     before, or there is none.
     """
 
-    def get(file: str, revision: str, **words: Any) -> Path:
-        return Path(api.hf_hub_download(name, file, revision=revision, etag_timeout=SECONDS, **words))
+    def get(patterns: Sequence[str], revision: str, **words: Any) -> Path:
+        words = {"allow_patterns": list(patterns), "etag_timeout": SECONDS, **words}
+        return Path(api.snapshot_download(name, revision=revision, **words))
 
     try:
         listed = api.model_info(name, revision=revision, timeout=SECONDS)
     except Exception as error:
         if _is_answer(error):
             raise
-        try:
-            return get("config.json", revision, local_files_only=True).parent
-        except Exception:
-            raise error from None
+        with contextlib.suppress(Exception):
+            folder = get(FILES, revision, local_files_only=True)
+            if (folder / "config.json").is_file():
+                return folder
+        raise
     files = [entry.rfilename for entry in listed.siblings or ()]
     if "config.json" not in files:
         raise InputError("has no config.json, so it is not a model in the layout of transformers")
-    folder = get("config.json", revision).parent  # by its revision, so that the cache remembers which it is
+    folder = get(FILES, revision, tqdm_class=_without_bar())  # by its revision, so that the cache remembers which it is
     if folder.name != listed.sha:  # it has moved on
         files = [entry.rfilename for entry in api.model_info(name, revision=folder.name, timeout=SECONDS).siblings]
-    for file in _chosen(files, FILES):
-        get(file, folder.name)
-    weights = _shards(folder) if INDEX in files else _chosen(files, (FILE,))
-    if not weights and not allow_pickle:
-        pickles = _chosen(files, PICKLES)
-        found = f", only {pickles[0]}: a Python pickle, which can run code. If you trust its maker, " if pickles else ""
-        advice = f"`headway export {name} --to hf --allow-pickle --out NEW` converts it" if pickles else ""
-        raise InputError(f"has no {FILE}{found}{advice}")
-    for file in weights or _chosen(files, PICKLES):
-        get(file, folder.name)
+    weights = _shards(folder) if INDEX in files else [file for file in files if file == FILE]
+    if not weights:
+        weights = [file for file in files if any(fnmatchcase(file, pattern) for pattern in PICKLES)]
+        if not allow_pickle:
+            found = f", only {weights[0]}: a Python pickle, which can run code. If you trust its maker, "
+            advice = f"`headway export {name} --to hf --allow-pickle --out NEW` converts it"
+            raise InputError(f"has no {FILE}{found + advice if weights else ''}")
+    if not all((folder / file).is_file() for file in weights):
+        get(weights, folder.name)
     return folder
 
 
-def _chosen(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    return [file for file in files if any(fnmatchcase(file, pattern) for pattern in patterns)]
+def _without_bar() -> type:
+    """A progress bar that is not shown: the files beside the weights are small, and most often here already."""
+    from huggingface_hub.utils import tqdm
+
+    class Hidden(tqdm):
+        def __init__(self, *args: Any, **words: Any):
+            super().__init__(*args, **{**words, "disable": True})
+
+    return Hidden
 
 
 def _shards(folder: Path) -> list[str]:

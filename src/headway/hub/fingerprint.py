@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headway.errors import InputError
-from headway.regular_file import open_regular
+from headway.io.digest import add_file
+from headway.io.regular_file import open_regular
 
 SAMPLE = 4096
 """Bytes read of each tensor."""
@@ -31,8 +32,7 @@ def fingerprint(directory: Path) -> str:
                 if path.suffix == ".safetensors":
                     _add_weights(digest, file)
                 else:
-                    while block := file.read(1 << 20):
-                        digest.update(block)
+                    add_file(digest, file)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: cannot be read ({error}).") from None
     return digest.hexdigest()
@@ -50,8 +50,7 @@ def full_fingerprint(directory: Path) -> str:
             if path.suffix in (".json", ".txt", ".model") and path.name not in OF_THE_RUN and path.is_file():
                 with open_regular(path) as file:
                     digest.update(f"\n{path.relative_to(directory)}\n".encode())
-                    while block := file.read(1 << 20):
-                        digest.update(block)
+                    add_file(digest, file)
     for folder in folders:
         digest.update(fingerprint(folder).encode())
     return digest.hexdigest()

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from headway.hub.families.family import Family, Json
-from headway.strict_json import read_object
+from headway.io.strict_json import read_object
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 WRITING_IDS = ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id")

@@ -19,11 +19,11 @@ from headway.errors import InputError
 from headway.hub.build import UNBUILDABLE, own_weights
 from headway.hub.memory import check_fits
 from headway.hub.weights import FILE, open_weights
+from headway.io.atomic_write import write_json, write_whole
 from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.wirings import wired, wiring_name
-from headway.storage import write_json, write_whole
 
 PREFIX = "headway-"
 TRANSFORMER = "headway-transformer"

@@ -16,7 +16,7 @@ from pathlib import Path
 from headway.errors import InputError
 from headway.hub import pickle_worker
 from headway.hub.memory import available_bytes, check_fits
-from headway.regular_file import open_regular, other_kind
+from headway.io.regular_file import open_regular, other_kind
 
 STARTS = (b"PK\x03\x04", *(bytes([128, protocol]) for protocol in range(2, 6)))
 """What a file of ``torch.save`` begins with: a zip since 2020, a bare pickle before."""

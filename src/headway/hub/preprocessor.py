@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from headway.errors import InputError
 from headway.hub.directory import read_json
-from headway.storage import write_json
+from headway.io.atomic_write import write_json
 
 FILE = "preprocessor_config.json"
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from headway.errors import InputError, shown
 from headway.hub.memory import check_fits
-from headway.regular_file import open_regular, other_kind
-from headway.strict_json import parse_object
+from headway.io.regular_file import open_regular, other_kind
+from headway.io.strict_json import parse_object
 
 MAX_HEADER = 10 * 2**20
 MAX_TENSORS = 100_000

@@ -25,12 +25,12 @@ from torch import Tensor, nn
 from headway.errors import InputError, shown
 from headway.hub.families.family import Json, class_names
 from headway.hub.safetensors_file import SafetensorsFile
+from headway.io.atomic_write import write_json, write_whole
+from headway.io.regular_file import inside
+from headway.io.strict_json import parse_object, read_object, read_text
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooling, PoolingHead
 from headway.models.transformer import Embeddings, Encoder
-from headway.regular_file import inside
-from headway.storage import write_json, write_whole
-from headway.strict_json import parse_object, read_object, read_text
 
 MODULES, SENTENCE, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 CHAINS = (

@@ -17,8 +17,8 @@ from torch import Tensor
 from headway.errors import InputError, shown
 from headway.hub.pickle_import import convert
 from headway.hub.safetensors_file import MAX_TENSORS, NAME, SafetensorsFile
-from headway.regular_file import inside
-from headway.strict_json import read_object
+from headway.io.regular_file import inside
+from headway.io.strict_json import read_object
 
 FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -107,7 +107,7 @@ def open_weights(directory: str | Path, *, allow_pickle: bool = False) -> Weight
 
     With ``allow_pickle``, where there is neither, ``pytorch_model.bin`` (or its shards, or the one ``.pt`` file) is
     converted by ``headway.hub.pickle_import``; without it, such a directory is refused.  A file may be a symbolic link
-    as far as ``headway.regular_file.inside`` lets it: the cache of the Hugging Face hub is made of links.
+    as far as ``headway.io.regular_file.inside`` lets it: the cache of the Hugging Face hub is made of links.
 
     Raises InputError naming the file for anything that is missing, damaged, or says two things.
     """

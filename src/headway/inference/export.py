@@ -1,7 +1,6 @@
 """A saved model written as a directory for other programs, and the proof that they read the same model."""
 
 import contextlib
-import hashlib
 import os
 import platform
 import shutil
@@ -19,11 +18,12 @@ from headway.hub.download import locate
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.inference.load import Pipeline, pipeline_of
 from headway.inference.parity import Parity, compare
+from headway.io.atomic_write import flush, write_json
+from headway.io.digest import sha256
+from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.storage import flush, write_json
-from headway.strict_json import read_object
 from headway.text.tokenizer import Tokenizer
 from headway.training.facts import check_files, read_facts
 from headway.training.run_directory import best_member
@@ -156,7 +156,7 @@ def _record(source: str, found: Export, directory: Path) -> dict[str, Any]:
             "torch": version("torch"),
             "transformers": found.parity.version,
         },
-        "files": {path.relative_to(directory).as_posix(): _sha256(path) for path in files},
+        "files": {path.relative_to(directory).as_posix(): sha256(path) for path in files},
     }
 
 
@@ -174,11 +174,6 @@ def _put_in_place(beside: Path, out: Path) -> None:
             raise
         shutil.rmtree(old, ignore_errors=True)
     flush(out.parent)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

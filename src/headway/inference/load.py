@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.forked import check_threads
 from headway.hub.directory import load_model, model_config
 from headway.hub.download import locate
 from headway.hub.generation import warn_of_settings
@@ -14,9 +13,10 @@ from headway.inference.embedder import Embedder
 from headway.inference.generator import Generator
 from headway.inference.image_classifier import ImageClassifier
 from headway.inference.mask_filler import MaskFiller
+from headway.io.forked import check_threads
+from headway.io.regular_file import check_name
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, TokenHead
 from headway.models.transformer import Decoder, Encoder
-from headway.regular_file import check_name
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.common.labels import labels_of
 from headway.tasks.registry import NAMES, room

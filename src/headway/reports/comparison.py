@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from headway.io.atomic_write import write_whole
 from headway.reports.plots import count, legend_beside, line, logarithmic, plotted, round_ticks
 from headway.reports.style import CSS, POLICY
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
 from headway.science.recall import LETTERS
-from headway.storage import write_whole
 
 NAMES = {
     "bits_per_byte": "bits per byte",

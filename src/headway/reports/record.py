@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.io.strict_json import read_text
 from headway.reports.wording import mapping, number
-from headway.strict_json import read_text
 from headway.training.cleaning import Sizes, sizes
 from headway.training.log import read_log
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from headway.io.atomic_write import write_whole
 from headway.reports import sections
 from headway.reports.learning import learning
 from headway.reports.record import Record, read_record
 from headway.reports.style import CSS, POLICY
 from headway.reports.wording import escape
-from headway.storage import write_whole
 
 
 def write_report(run: Path) -> Path:

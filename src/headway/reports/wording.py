@@ -6,8 +6,8 @@ import re
 import unicodedata
 from typing import Any
 
-from headway import quantities
-from headway.quantities import size as size
+from headway.io import quantities
+from headway.io.quantities import size as size
 
 UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 LONGEST = 500

@@ -19,13 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headway import quantities
 from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.table import Table
 from headway.errors import InputError, RunFailed
 from headway.inference.evaluation import evaluate
 from headway.inference.load import load
+from headway.io import quantities
+from headway.io.atomic_write import write_json, write_whole
 from headway.models.baselines import KINDS as BASELINES
 from headway.nn.recurrent import CELLS
 from headway.science.advice import HELD_OUT, advice
@@ -34,7 +35,6 @@ from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.parts import VARIED, varied
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
-from headway.storage import write_json, write_whole
 from headway.tasks.translation.bleu import MISSING, bleu_scores
 from headway.training.config import TrainOptions, check_for_task, flag, seconds
 from headway.training.evaluation.intervals import student

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from headway.storage import write_whole
+from headway.io.atomic_write import write_whole
 
 LEFT = ("checkpoints", "adapted", "snapshots", "report.html", "headway.json")
 """What is not copied: a copy cannot be resumed, and says itself what it is."""

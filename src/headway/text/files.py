@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.strict_json import parse_object, read_text
+from headway.io.strict_json import parse_object, read_text
 
 MAX_BYTES = 64 * 2**20
 MAX_IDS = 2**22
@@ -15,7 +15,7 @@ SAVE_AGAIN = "save it again with `tokenizer.save_pretrained(directory)` of trans
 
 
 def read_object(path: Path) -> tuple[dict[str, Any], str]:
-    """A JSON object and its text, read strictly (``headway.strict_json``); at most 64 MiB.  Raises InputError."""
+    """A JSON object and its text, read strictly (``headway.io.strict_json``); at most 64 MiB.  Raises InputError."""
     text = read_text(path, max_bytes=MAX_BYTES, advice=SAVE_AGAIN)
     return parse_object(text, str(path), MAX_BYTES, SAVE_AGAIN), text
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from headway.errors import InputError
-from headway.regular_file import inside
-from headway.strict_json import read_text
+from headway.io.regular_file import inside
+from headway.io.strict_json import read_text
 from headway.text.backend import Backend, RustBackend
 from headway.text.bert import load_bert
 from headway.text.byte_level import load_byte_level

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from headway.errors import InputError
-from headway.regular_file import open_regular, other_kind
+from headway.io.regular_file import open_regular, other_kind
 from headway.text.files import MAX_BYTES, MAX_IDS, read_object
 
 MAX_LINE = 4096

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.regular_file import inside
+from headway.io.regular_file import inside
 from headway.text.bert import flag
 from headway.text.pieces import PieceBackend
 from headway.text.reading import read_bytes, read_vocabulary

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.storage import write_json, write_whole
+from headway.io.atomic_write import write_json, write_whole
 from headway.text.backend import Backend, RustBackend
 from headway.text.special import NAMES
 from headway.text.translation import TARGET_CODE

@@ -8,7 +8,6 @@ not kept a second time (``training.kept_once``).
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -24,7 +23,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from headway.errors import InputError, RunFailed
-from headway.storage import flush, new_mode, why_not, write_json
+from headway.io.atomic_write import flush, new_mode, why_not, write_json
+from headway.io.digest import sha256
 from headway.training.kept_once import ELSEWHERE, from_saved_model, problem_elsewhere
 from headway.training.ranks import Ranks
 
@@ -252,7 +252,7 @@ def _found(directory: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    return {"bytes": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def _problem(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from headway.data.detect import IMAGES, TASKS
 from headway.data.pictures import AUGMENT
 from headway.errors import InputError, shown
-from headway.regular_file import check_name
+from headway.io.regular_file import check_name
 
 MODELS = {
     "transformer": ("language_modeling", "classification", "translation"),

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, shown
-from headway.regular_file import open_regular
-from headway.storage import write_json
-from headway.strict_json import read_object
+from headway.io.atomic_write import write_json
+from headway.io.digest import sha256_of
+from headway.io.regular_file import open_regular
+from headway.io.strict_json import read_object
 from headway.training.config import TrainOptions
 from headway.training.objective import METRICS, OF_PAIRS
 from headway.training.plan import Plan
@@ -235,11 +236,8 @@ def _check_plan(plan: Mapping[str, Any], path: Path) -> None:
 
 
 def _sum(path: Path) -> str:
-    digest = hashlib.sha256()
     with open_regular(path, f"expected it, since {FILE} names it; put it back") as file:
         try:
-            while block := file.read(2**20):
-                digest.update(block)
+            return sha256_of(file)
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-    return digest.hexdigest()

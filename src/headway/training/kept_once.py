@@ -19,7 +19,8 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.weights import FILE
-from headway.storage import write_json, write_whole
+from headway.io.atomic_write import write_json, write_whole
+from headway.io.digest import sha256
 
 ELSEWHERE = "in_saved_model"
 """The key of a manifest: kind of weights -> the names of their tensors and the SHA-256 of these."""
@@ -57,8 +58,7 @@ def bring_back(checkpoint: Path) -> None:
         tensors = from_saved_model(checkpoint, {kind: elsewhere[kind]})
         place = checkpoint / f"{kind}.safetensors"
         write_whole(place, lambda beside, tensors=tensors: save_file(tensors, beside))  # type: ignore[misc]
-        data = place.read_bytes()
-        files[place.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        files[place.name] = {"bytes": place.stat().st_size, "sha256": sha256(place)}
     whole = {key: value for key, value in manifest.items() if key != ELSEWHERE}
     write_json(checkpoint / "MANIFEST.json", {**whole, "files": files})
 

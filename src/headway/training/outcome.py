@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from headway.data.batches import on_device
-from headway.quantities import metric
+from headway.io.quantities import metric
 from headway.tasks.task import SHOWN, Closing
 from headway.training.config import TrainOptions
 from headway.training.continuing import kept

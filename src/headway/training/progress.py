@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from headway.errors import printable
-from headway.standard_streams import never_failing
+from headway.io.standard_streams import never_failing
 
 EVERY = 30.0
 """Seconds between lines where there is no terminal."""

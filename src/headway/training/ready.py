@@ -14,7 +14,7 @@ from headway.data.detected import Detected
 from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.quantities import metric
+from headway.io.quantities import metric
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.config import TrainOptions, time_limit

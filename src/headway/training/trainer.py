@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from headway.data.batches import on_device
 from headway.data.feed import Feed
 from headway.data.windows import Position
-from headway.quantities import metric
+from headway.io.quantities import metric
 from headway.training.ahead import Ahead
 from headway.training.average import WeightAverage
 from headway.training.budget import Budget

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway import quantities
 from headway.errors import InputError, RunFailed
+from headway.io import quantities
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
 from headway.training.config import TrainOptions

@@ -17,11 +17,11 @@ from typing import Any
 from headway.data.corpus import Corpus
 from headway.data.streamed import Streamed
 from headway.errors import InputError
+from headway.io.atomic_write import write_json, write_whole
 from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
-from headway.storage import write_json, write_whole
 from headway.tasks.task import TaskInputs
 from headway.training.config import TrainOptions
 from headway.training.prepare import read_input

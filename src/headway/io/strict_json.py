@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.regular_file import open_regular, other_kind
+from headway.io.regular_file import open_regular, other_kind
 
 MAX_BYTES = 10 * 2**20
 MAX_DEPTH = 64

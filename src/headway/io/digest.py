@@ -1,0 +1,23 @@
+"""SHA-256 of files, read piece by piece: a file of gigabytes takes no more memory than a small one."""
+
+import hashlib
+from pathlib import Path
+from typing import BinaryIO
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal.  Raises OSError."""
+    with path.open("rb") as file:
+        return sha256_of(file)
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """The SHA-256 of a file that is open for reading, from where it is to its end, in hexadecimal."""
+    digest = hashlib.sha256()
+    add_file(digest, file)
+    return digest.hexdigest()
+
+
+def add_file(digest: "hashlib._Hash", file: BinaryIO) -> None:
+    """Add to a digest what is left of a file that is open for reading."""
+    hashlib.file_digest(file, lambda: digest)  # type: ignore[arg-type]
