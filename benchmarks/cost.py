@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from machine import PICTURES, RESULTS, facts, interleaved, spread, write
 
-from headway.inference.bench import peak_bytes
-from headway.inference.exponents import slope
 from headway.models.config import TransformerConfig
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder
+from headway.workflows.bench import peak_bytes
+from headway.workflows.exponents import slope
 
 VOCAB = 256
 WIDTH, LAYERS = 128, 2

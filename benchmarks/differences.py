@@ -20,8 +20,6 @@ import torch
 from machine import PICTURES, RESULTS, facts, spread, write
 
 import headway
-from headway.inference.bench import peak_bytes
-from headway.inference.exponents import power
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
@@ -39,6 +37,8 @@ from headway.science.differences import (
     with_averaged_heads,
     with_normalised_residuals,
 )
+from headway.workflows.bench import peak_bytes
+from headway.workflows.exponents import power
 
 EPS = 1e-5
 SENTENCES = [

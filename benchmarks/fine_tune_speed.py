@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from machine import facts, spread, write
 
-from headway.training.precision import product_rate
+from headway.training.hardware.precision import product_rate
 
 LIMIT, BATCH, HELD_OUT = 128, 16, 64
 FILES = {"tweets": ("reviews/airline-train.csv", "text"), "reviews": ("reviews/customer-train.csv", "review")}

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from headway.io.atomic_write import write_json
-from headway.training.run_directory import clock, machine, versions
+from headway.training.store.run_directory import clock, machine, versions
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"

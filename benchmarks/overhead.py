@@ -24,9 +24,13 @@ from machine import facts, spread, write
 WITHOUT = """
 import contextlib
 from headway.io import atomic_write
-from headway.training import checkpoint, run_directory, session, state, trainer
-from headway.training.health import Health
-from headway.training.signs import Known
+from headway.training.store import checkpoint
+from headway.training.store import run_directory
+from headway.workflows.train import run as session
+from headway.training.loop import state
+from headway.training.loop import trainer
+from headway.training.monitor.health import Health
+from headway.training.monitor.run_statistics import Known
 
 class Nothing:
     asked, latest = False, None

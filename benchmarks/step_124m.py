@@ -21,10 +21,10 @@ from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.tasks.common.next_token import LanguageModeling
-from headway.training.optim import optimizers
-from headway.training.precision import keep_freed_memory
-from headway.training.shares import Shares, share_count
-from headway.training.trainer import divide_and_clip
+from headway.training.hardware.precision import keep_freed_memory
+from headway.training.loop.thread_parallel import Shares, share_count
+from headway.training.loop.trainer import divide_and_clip
+from headway.training.optim.optimizers import optimizers
 
 ROWS, LENGTH, VOCAB, WIDTH, LAYERS, HEADS = 2, 512, 50_304, 768, 12, 12
 

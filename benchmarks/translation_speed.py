@@ -34,10 +34,10 @@ from headway.models.transformer import EncoderDecoder
 from headway.tasks.translation.objective import Translation, shifted
 from headway.tasks.translation.preset import M2M100
 from headway.text.train import train_tokenizer
-from headway.training.optim import optimizers, set_rate
-from headway.training.precision import keep_freed_memory
-from headway.training.shares import Shares, share_count
-from headway.training.trainer import divide_and_clip
+from headway.training.hardware.precision import keep_freed_memory
+from headway.training.loop.thread_parallel import Shares, share_count
+from headway.training.loop.trainer import divide_and_clip
+from headway.training.optim.optimizers import optimizers, set_rate
 
 SUBJECTS = ("headway", "headway, muon", "torch", "torch, compiled")
 SIZE: dict[str, Any] = {"d_model": 128, "n_layers": 4, "n_heads": 4, "d_ff": 512, "dropout": 0.2}

@@ -6,7 +6,7 @@ python examples/classify.py reviews.csv --steps 200
 import argparse
 
 import headway
-from headway.inference.evaluation import evaluate
+from headway.workflows.evaluate import evaluate
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("table", help="a .csv, .tsv or .jsonl file with a column of texts and one of labels")

@@ -52,8 +52,8 @@ def test_the_picture_is_readable():
 def test_every_arrow_points_to_an_earlier_layer():
     order = _house().ORDER
     for arrow in _house().house()["imports"]:
-        if arrow == "training > tasks":
-            continue  # what tests/test_imports.py names in TO_MOVE
+        if arrow in ("reports > workflows", "reports > science"):
+            continue  # what tests/test_imports.py names in POINTS_DOWN
         start, end = arrow.split(" > ")
         assert order.index(end) < order.index(start), arrow
 

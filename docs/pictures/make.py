@@ -32,7 +32,7 @@ from headway.nn.attention import attend_oracle
 from headway.nn.masks import attention_mask, source_mask
 from headway.nn.positions import RelativeBias, alibi_slopes, rotate, rotation, sinusoids
 from headway.text.train import train_tokenizer
-from headway.training.schedule import SCHEDULES, factor
+from headway.training.loop.schedule import SCHEDULES, factor
 
 HERE = Path(__file__).parent
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
@@ -296,7 +296,7 @@ def memory() -> Figure:
 
 
 def schedules() -> Figure:
-    """The learning rate over the run, from headway.training.schedule."""
+    """The learning rate over the run, from headway.training.loop.schedule."""
     shares = np.linspace(0, 1, 401)
     figure, axis = plt.subplots(figsize=(6, 2.9))
     for kind, colour, style in zip(SCHEDULES, (BLUE, ORANGE, GREEN, RED), ("-", "--", ":", "-."), strict=True):

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from headway.cli.train import train
     from headway.errors import InputError
     from headway.hub.directory import load_model, save_model
-    from headway.inference.load import load
     from headway.models.config import TransformerConfig
     from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+    from headway.workflows.load import load
 
 __version__ = "0.1.0"
 
@@ -36,7 +36,7 @@ _HOMES = {
     "EncoderDecoder": "headway.models.transformer",
     "InputError": "headway.errors",
     "TransformerConfig": "headway.models.config",
-    "load": "headway.inference.load",
+    "load": "headway.workflows.load",
     "load_model": "headway.hub.directory",
     "save_model": "headway.hub.directory",
     "train": "headway.cli.train",

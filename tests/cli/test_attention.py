@@ -11,11 +11,11 @@ import torch
 from PIL import Image
 
 import headway
-from headway.inference.inside import look_inside
-from headway.inference.load import load
 from headway.models.head_statistics import entropy
 from headway.models.inspect import attention_maps
 from headway.reports.explorer import MARK
+from headway.workflows.inside import look_inside
+from headway.workflows.load import load
 
 TINY = {"steps": 2, "d_model": 16, "layers": 3, "heads": 2, "length": 32, "precision": "float32", "quiet": True}
 KEYS = {"task", "seconds", "out", "bytes", "tokens", "kinds", "difference", "target"}

@@ -8,7 +8,7 @@ import pytest
 
 from headway.cli.bench import fit_in_words, sizes
 from headway.errors import InputError
-from headway.inference import bench
+from headway.workflows import bench
 
 
 @pytest.fixture(autouse=True)

@@ -264,7 +264,7 @@ def test_training_goes_on_when_nobody_reads_along(corpus: Path, tmp_path: Path, 
 
 
 def test_what_went_wrong_inside_is_status_one(in_process: Callable, lm_run: Path, monkeypatch: pytest.MonkeyPatch):
-    from headway.training.watch import Diverged
+    from headway.training.monitor.loss_guard import Diverged
 
     def diverging(*given: object) -> None:
         raise Diverged("the gradient was not finite")
@@ -278,7 +278,7 @@ def test_ctrl_c_before_training_is_status_130(in_process: Callable, corpus: Path
     def pressed(*given: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headway.training.session.read_input", pressed)
+    monkeypatch.setattr("headway.workflows.train.run.read_input", pressed)
     status, out, err = in_process("train", corpus, "--steps", "2", "--quiet")
     assert status == 130 and out == "" and err.strip() == "headway: interrupted"
 
@@ -292,7 +292,7 @@ def test_help_is_status_zero(words: list[str], in_process: Callable):
 def test_every_option_of_train_has_help(in_process: Callable):
     from dataclasses import fields
 
-    from headway.training.config import TrainOptions, flag
+    from headway.training.options import TrainOptions, flag
 
     out = in_process("train", "--help")[1]
     for field in fields(TrainOptions):

@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from headway.cli import explain as module
 from headway.cli.explain import command, explain
 from headway.cli.train import train
-from headway.inference.load import load
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.workflows.load import load
 
 TINY = {"steps": 2, "d_model": 26, "layers": 3, "heads": 1, "length": 19, "precision": "float32", "quiet": True}
 

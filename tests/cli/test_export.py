@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
-from headway.inference.export import RECORD, export
-from headway.inference.parity import BOUND, compare, lines
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.workflows.export.export import RECORD, export
+from headway.workflows.export.parity import BOUND, compare, lines
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal", "door"}
@@ -140,7 +140,7 @@ def drop_weights(model: torch.nn.Module, path: Path, **entries: object) -> None:
 def test_a_difference_is_status_one_and_leaves_nothing(
     spoil: Callable, said: str, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.inference.export.save_model", spoil)
+    monkeypatch.setattr("headway.workflows.export.export.save_model", spoil)
     status, text, err = in_process("export", lm_run, "--out", tmp_path / "out", "--json")
     found = last_line(text)
     assert status == 1 and said in err and err.startswith("headway: ") and err.count("\n") == 1
@@ -151,7 +151,7 @@ def test_a_difference_is_status_one_and_leaves_nothing(
 
 def test_other_ids_are_status_one(lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
     other = Tokenizer.load(lm_run)
-    monkeypatch.setattr("headway.inference.export.Tokenizer.load", lambda *_, **__: other)
+    monkeypatch.setattr("headway.workflows.export.export.Tokenizer.load", lambda *_, **__: other)
 
     def save(to: Path) -> None:
         shutil.copy(lm_run / "tokenizer_config.json", to)

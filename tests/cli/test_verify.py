@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.science import verify
-from headway.science.promises.check import Check
+from headway.workflows.verify import verify
+from headway.workflows.verify.check import Check
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,9 @@ from headway.data.fetched import fetched, remote_shards
 from headway.data.read import read
 from headway.errors import InputError
 from headway.hub.dataset import DatasetId, dataset_id
-from headway.inference.evaluation import evaluate
-from headway.training.config import TrainOptions
-from headway.training.prepare import read_input
+from headway.training.options import TrainOptions
+from headway.workflows.evaluate import evaluate
+from headway.workflows.input import read_input
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
 

@@ -20,10 +20,10 @@ from headway.data.read import read
 from headway.data.shards import local_shard, sample_table, spread
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.inference.evaluation import evaluate
-from headway.training import prepare
-from headway.training.config import TrainOptions
-from headway.training.prepare import read_input
+from headway.training.options import TrainOptions
+from headway.workflows import input as prepare
+from headway.workflows.evaluate import evaluate
+from headway.workflows.input import read_input
 
 CELLS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=11)
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,8 +18,8 @@ from headway.data.pictures import Pictures
 from headway.data.read import read
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.training.config import TrainOptions
-from headway.training.image_preset import cut_of
+from headway.tasks.image_classification.preset import cut_of
+from headway.training.options import TrainOptions
 
 Image = pytest.importorskip("PIL.Image")
 MODES = {"grey": ("L", "png"), "colour": ("RGB", "png"), "palette": ("P", "gif"), "photo": ("RGB", "jpg")}

@@ -17,10 +17,10 @@ from headway.generation.conditional import Conditional
 from headway.generation.decode import decode
 from headway.generation.sampling import Sampling
 from headway.hub.directory import load_model, save_model
-from headway.inference.export import export
 from headway.models.heads import PoolingHead
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
+from headway.workflows.export.export import export
 
 READER = Path(__file__).with_name("door_reader.py")
 NEW, BOUND = 8, 1e-4

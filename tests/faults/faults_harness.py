@@ -24,7 +24,11 @@ LIVELY = {
 
 KILL = """
 import os, signal, sys
-from headway.training import checkpoint, run_directory, saver, session, trainer
+from headway.training.store import checkpoint
+from headway.training.store import run_directory
+from headway.training.store import saver
+from headway.workflows.train import run as session
+from headway.training.loop import trainer
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -61,7 +65,7 @@ def alone(data: list[Path], options: dict[str, Any], out: Path) -> Any:
 
 FORKING = """
 import json, os, signal, sys, traceback
-import torch._dynamo, headway.reports, headway.training.session
+import torch._dynamo, headway.reports, headway.workflows.train.run
 import sklearn.feature_extraction.text, sklearn.linear_model, sklearn.pipeline, sklearn.svm
 from headway.cli.main import main
 

@@ -107,7 +107,7 @@ feed.TextFeed.validation = killing
 """
 
 IN_TOKENIZER = """
-from headway.training.recipes import language_modeling
+from headway.tasks.language_modeling import data as language_modeling
 train = language_modeling.train_tokenizer
 def killing(*given, **more):
     train(*given, **more)

@@ -10,7 +10,7 @@ from typing import Any
 
 from faults_harness import Forker, lines_of, made_pairs, outcome, words
 
-from headway.training import checkpoint
+from headway.training.store import checkpoint
 
 SMALL: dict[str, Any] = {
     **{"d_model": 32, "layers": 3, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 40, "threads": 1},

@@ -11,8 +11,8 @@ from faults_harness import lines_of, outcome
 
 import headway
 from headway.errors import InputError
-from headway.training import trainer
-from headway.training.config import TrainOptions
+from headway.training.loop import trainer
+from headway.training.options import TrainOptions
 
 REFUSED: dict[str, Any] = {"d_model": 32, "length": 16, "seed": 9, "vocab": 300, "tokenizer": "char", "average": 0.5}
 ALLOWED: dict[str, Any] = {"learning_rate": 1e-3, "batch_tokens": 128, "steps": 40, "clip": 0.5, "warmup": 0.1}

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import headway
 from headway.cli.train import summary
 from headway.errors import InputError
-from headway.inference.evaluation import evaluate
+from headway.workflows.evaluate import evaluate
 
 MORE = {"more_steps": 15}
 QUIET: dict[str, Any] = {"quiet": True}

@@ -12,7 +12,7 @@ import pytest
 from faults_harness import losses
 
 import headway
-from headway.training.checkpoint import FORMAT, newest_checkpoint
+from headway.training.store.checkpoint import FORMAT, newest_checkpoint
 
 RUNS = sorted((Path(__file__).parent / "formats").iterdir())
 

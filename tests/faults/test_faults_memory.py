@@ -13,11 +13,12 @@ from faults_harness import LIVELY, Forker, alone, outcome, words
 from growing_text import peak, write_text
 
 import headway
-from headway.inference.evaluation import evaluate
 from headway.tasks.common.next_token import LanguageModeling
-from headway.training import checkpoint, run_directory, saver, session
-from headway.training.checkpoint import newest_checkpoint
-from headway.training.memory import OutOfMemory, out_of_memory
+from headway.training.hardware.memory import OutOfMemory, out_of_memory
+from headway.training.store import checkpoint, run_directory, saver
+from headway.training.store.checkpoint import newest_checkpoint
+from headway.workflows.evaluate import evaluate
+from headway.workflows.train import run as session
 
 CPU = (
     "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "

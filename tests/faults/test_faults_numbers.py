@@ -15,8 +15,10 @@ from torch import nn
 
 import headway
 from headway.tasks.common.classes import Classification
-from headway.training import checkpoint, session, trainer
-from headway.training.watch import LEAST, Diverged, spike_limit
+from headway.training.loop import trainer
+from headway.training.monitor.loss_guard import LEAST, Diverged, spike_limit
+from headway.training.store import checkpoint
+from headway.workflows.train import run as session
 
 Change = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 

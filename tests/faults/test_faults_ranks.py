@@ -25,7 +25,7 @@ from faults_harness import (
 
 import headway
 from headway.errors import InputError
-from headway.training import checkpoint
+from headway.training.store import checkpoint
 
 
 def data_for(task: str, corpus: Path, rows: Path, folder: Path) -> list[Path]:
@@ -103,7 +103,7 @@ LATE = (
     KILL
     + """
 import time
-from headway.training import shard
+from headway.training.distributed import sharding as shard
 honest = shard.save_parts
 shard.save_parts = lambda *given: (time.sleep(0.7), honest(*given))
 """

@@ -17,8 +17,10 @@ import headway
 from headway.data.windows import Position
 from headway.errors import InputError
 from headway.tasks.common.classes import Classification
-from headway.training import checkpoint, session, trainer
-from headway.training.ahead import Ahead
+from headway.training.loop import trainer
+from headway.training.loop.prefetch import Ahead
+from headway.training.store import checkpoint
+from headway.workflows.train import run as session
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ feed.TextFeed.next = stalled
 
 FIRST_STEP = """
 import time
-from headway.training.shares import Shares
+from headway.training.loop.thread_parallel import Shares
 honest, calls = Shares.add_gradient, []
 def slow(*given):
     calls.append(1)

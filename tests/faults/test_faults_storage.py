@@ -16,9 +16,9 @@ from faults_harness import LIVELY, Forker, alone, outcome, words
 from safetensors.torch import load_file
 
 import headway
-from headway.training import checkpoint, saver
-from headway.training.checkpoint import SaveFailed, copied, newest_checkpoint, save_checkpoint
-from headway.training.saver import Saver
+from headway.training.store import checkpoint, saver
+from headway.training.store.checkpoint import SaveFailed, copied, newest_checkpoint, save_checkpoint
+from headway.training.store.saver import Saver
 
 TENSORS = {"one": torch.arange(701.0), "two": torch.ones(3, 5, dtype=torch.int64)}
 

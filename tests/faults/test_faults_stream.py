@@ -14,7 +14,7 @@ from faults_harness import KILL, LIVELY, PLAIN, Forker, Pair, apart, lines_of, l
 
 import headway
 from headway.errors import InputError
-from headway.training import ahead
+from headway.training.loop import prefetch as ahead
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
 STREAM: dict[str, Any] = {

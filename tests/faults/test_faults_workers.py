@@ -12,7 +12,7 @@ import headway
 
 FAULT = """
 from headway.data import feed
-from headway.training import ahead
+from headway.training.loop import prefetch as ahead
 ahead.PATIENCE = 2.0
 honest, trainer_process = feed.TextFeed.next, os.getpid()
 def faulty(self, position):

@@ -268,10 +268,10 @@ def preload() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch._dynamo  # noqa: F401
 
-    import headway.inference.evaluation
-    import headway.inference.export
     import headway.reports
-    import headway.training.session  # noqa: F401
+    import headway.workflows.evaluate
+    import headway.workflows.export.export
+    import headway.workflows.train.run  # noqa: F401
 
 
 def run(first: int, go_on: Callable[[int], bool], root: Path) -> tuple[Counter, list[str]]:

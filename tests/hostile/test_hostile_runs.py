@@ -9,16 +9,16 @@ from functools import partial
 
 import pytest
 
-import headway.inference.export
-import headway.science.verify  # the 2 s of a refusal are those after the imports
+import headway.workflows.export.export
+import headway.workflows.verify.verify  # the 2 s of a refusal are those after the imports
 from headway.data.cache import tokenised
 from headway.errors import InputError
-from headway.inference.load import load
 from headway.reports import write_report
 from headway.training.base import load_base
-from headway.training.config import TrainOptions
-from headway.training.facts import CHECKSUM, FILES, read_facts, write_facts
-from headway.training.log import read_log
+from headway.training.options import TrainOptions
+from headway.training.store.facts import CHECKSUM, FILES, read_facts, write_facts
+from headway.training.store.log import read_log
+from headway.workflows.load import load
 
 
 def words_of(run):

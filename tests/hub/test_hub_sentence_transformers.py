@@ -15,11 +15,11 @@ import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.sentence_transformers import sequence_length
-from headway.inference.embedder import Embedder
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler, PoolingHead
 from headway.models.transformer import Encoder
 from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.embedding.pipeline import Embedder
 from headway.text.train import train_tokenizer
 
 WORDS = ["the cat sat on a mat while old dogs ran past red doors"] * 9

@@ -12,11 +12,11 @@ import torch
 
 import headway
 from headway.errors import InputError
-from headway.inference import bench
-from headway.inference.exponents import power, slope
 from headway.models.config import TransformerConfig
 from headway.models.size import forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.workflows import bench
+from headway.workflows.exponents import power, slope
 
 KINDS = ("full", "windowed", "gru")
 TINY = TransformerConfig(

@@ -14,14 +14,14 @@ from torch import nn
 
 import headway
 from headway.hub.directory import load_model, save_model
-from headway.inference.export import export
-from headway.inference.parity import _room, own_texts
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, PoolingHead
 from headway.models.transformer import Encoder
-from headway.science.promises.export import check_export
-from headway.science.promises.samples import Subject
 from headway.text.train import train_tokenizer
+from headway.workflows.export.export import export
+from headway.workflows.export.parity import _room, own_texts
+from headway.workflows.verify.export import check_export
+from headway.workflows.verify.samples import Subject
 
 TOKENIZER = train_tokenizer(
     ["the cat sat on a mat while old dogs ran past red doors"] * 9, "wordpiece", 80, role="encoder"
@@ -158,7 +158,7 @@ def test_what_the_door_shows_fails_the_check(name: str, tmp_path: Path, monkeypa
         save_model(model, path, **entries)
         spoil(path)
 
-    monkeypatch.setattr("headway.inference.export.save_model", save)
+    monkeypatch.setattr("headway.workflows.export.export.save_model", save)
     found = export(source, tmp_path / "b")
     assert not found.made and found.parity.checked and said in (found.parity.problem or ""), found.parity
     assert not (tmp_path / "b").exists()
@@ -182,7 +182,7 @@ def test_what_ends_a_text_is_told_to_other_programs(lm_run: Path, tmp_path: Path
         for name in ("config.json", "generation_config.json"):
             edit(name, eos_token_id=None)(path)
 
-    monkeypatch.setattr("headway.inference.export.save_model", save)
+    monkeypatch.setattr("headway.workflows.export.export.save_model", save)
     found = export(source, tmp_path / "c")
     assert not found.made and f"goes on behind the token {end}" in (found.parity.problem or ""), found.parity
 

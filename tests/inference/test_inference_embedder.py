@@ -10,10 +10,10 @@ import transformers
 import headway
 from headway.errors import InputError
 from headway.hub.directory import save_model
-from headway.inference.embedder import Embedder
 from headway.models.config import TransformerConfig
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
+from headway.tasks.embedding.pipeline import Embedder
 from headway.text.train import train_tokenizer
 
 TEXTS = [

@@ -10,8 +10,8 @@ import headway
 from headway.data.labels import labelled
 from headway.data.read import read
 from headway.errors import InputError
-from headway.inference.evaluation import evaluate
 from headway.tasks.classification.data import held_out_rows
+from headway.workflows.evaluate import evaluate
 
 
 def metrics(run: Path) -> dict:

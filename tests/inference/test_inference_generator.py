@@ -6,7 +6,7 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.inference.generator import Generator
+from headway.tasks.language_modeling.pipeline import Generator
 
 PROMPTS = ["the cat", "on", "old dogs ran past red doors and the cat sat on a mat while", ""]
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from headway.errors import InputError
-from headway.inference import inside
-from headway.inference.embedder import Embedder
-from headway.inference.inside import look_inside, token_names
-from headway.inference.load import load
-from headway.inference.mask_filler import MaskFiller
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
+from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.text.train import train_tokenizer
+from headway.workflows import inside
+from headway.workflows.inside import look_inside, token_names
+from headway.workflows.load import load
 
 LINES = ["the cat sat on a mat", "old dogs ran past", "ein schöner Tag"] * 7
 

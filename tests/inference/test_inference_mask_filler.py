@@ -11,10 +11,10 @@ from tokenizers import AddedToken, pre_tokenizers, processors
 import headway
 from headway.errors import InputError
 from headway.hub.directory import save_model
-from headway.inference.mask_filler import MaskFiller
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
+from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.text.train import train_tokenizer
 
 TEXTS = ["the cat sat on a mat while old dogs ran past red doors", "unbelievably, doors sang; a cat ran (past) it"] * 9

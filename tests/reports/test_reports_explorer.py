@@ -14,8 +14,6 @@ import torch
 
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.inference.image_classifier import ImageClassifier
-from headway.inference.inside import Inside, _look, _rows, look_inside, visible
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.patches import Patches
@@ -23,6 +21,8 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.reports import explorer
 from headway.reports.attention_store import Stored, restore
 from headway.reports.explorer import MARK, attention_page
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.workflows.inside import Inside, _look, _rows, look_inside, visible
 
 WIRINGS = {"encoder": Encoder, "decoder": Decoder, "encoder-decoder": EncoderDecoder}
 HOSTILE = ["</script><script>alert(1)</script>", "<!--", "\u202eabc", "\u200b", "&lt;", "שלום", '"', "\x00", "e\u0301"]

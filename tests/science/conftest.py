@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faults_harness import Forker
 
-from headway.science.promises import resume
+from headway.workflows.verify import resume
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from headway.errors import InputError, RunFailed
 from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
 from headway.science.advice import HELD_OUT, advice
+from headway.science.candidate import _ended, entrants, trained, words_of
 from headway.science.compare import Contest, compare, interval
-from headway.science.entrant import _ended, entrants, trained, words_of
-from headway.training.progress import Silent
+from headway.training.monitor.progress import Silent
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
 

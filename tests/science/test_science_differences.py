@@ -9,9 +9,6 @@ import pytest
 import torch
 
 import headway
-from headway.inference.bench import peak_bytes
-from headway.inference.embedder import Embedder
-from headway.inference.exponents import power
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
@@ -32,6 +29,9 @@ from headway.science.differences import (
     with_averaged_heads,
     with_normalised_residuals,
 )
+from headway.tasks.embedding.pipeline import Embedder
+from headway.workflows.bench import peak_bytes
+from headway.workflows.exponents import power
 
 EPS = 1e-5
 

@@ -23,8 +23,8 @@ from headway.science.recall import (
     recall_text,
 )
 from headway.text.train import train_tokenizer
-from headway.training.config import TrainOptions
-from headway.training.prepare import read_input
+from headway.training.options import TrainOptions
+from headway.workflows.input import read_input
 
 
 def test_the_text_asks_for_letters_at_all_distances():

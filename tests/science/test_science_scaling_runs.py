@@ -19,11 +19,11 @@ from headway.science.scaling.grid import FEWEST, KINDS, LEAST_STEPS, MOST, PASSE
 from headway.science.scaling.points import check_varied
 from headway.science.scaling.queue import options_of, run_queue
 from headway.science.scaling.study import decide, points_of, write_points
-from headway.training.config import TrainOptions
-from headway.training.presets import decoder_config
-from headway.training.progress import Silent
-from headway.training.run_directory import RunDirectory
-from headway.training.session import run_training
+from headway.training.monitor.progress import Silent
+from headway.training.options import TrainOptions
+from headway.training.sizing.presets import decoder_config
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.train.run import run_training
 
 LONG = Text(tokens=27_000_003, held_out=100_003, vocab_size=101)
 

@@ -10,9 +10,9 @@ import pytest
 from faults_harness import made_pairs
 
 from headway.science.search_space import Choice, Range, plain_space, read_space, search_space
-from headway.training.config import TrainOptions
-from headway.training.dry_run import decided
-from headway.training.ready import Prepared
+from headway.training.options import TrainOptions
+from headway.workflows.train.dry_run import decided
+from headway.workflows.train.setup import Prepared
 
 CASES = [
     "classifier",

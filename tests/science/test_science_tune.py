@@ -15,7 +15,6 @@ from faults_harness import KILL, Forker, words
 
 import headway
 from headway.errors import InputError, RunFailed
-from headway.inference.evaluation import evaluate
 from headway.science import search
 from headway.science import tune as module
 from headway.science.search import time_of_each
@@ -23,13 +22,14 @@ from headway.science.search_space import Range
 from headway.science.trials import LEAST_FOR_IMPORTANCE, Trials
 from headway.science.tune import tune
 from headway.tasks.classification import data as classification
-from headway.training.checkpoint import SaveFailed
-from headway.training.config import TrainOptions
-from headway.training.memory import OutOfMemory
-from headway.training.progress import Silent
-from headway.training.run_directory import RunDirectory
-from headway.training.trainer import Interrupted
-from headway.training.watch import Diverged
+from headway.training.hardware.memory import OutOfMemory
+from headway.training.loop.trainer import Interrupted
+from headway.training.monitor.loss_guard import Diverged
+from headway.training.monitor.progress import Silent
+from headway.training.options import TrainOptions
+from headway.training.store.checkpoint import SaveFailed
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.evaluate import evaluate
 
 SMALL: dict[str, Any] = {
     **{"d_model": 16, "layers": 1, "length": 16, "steps": 6, "threads": 1, "precision": "float32", "evaluations": 3},

@@ -18,16 +18,16 @@ from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.models import transformer
 from headway.nn.state import KeyValueCache, State
-from headway.science.promises import resume
-from headway.science.promises.check import Check, difference, worst
-from headway.science.promises.checkpoints import check_checkpoints
-from headway.science.promises.material import ROWS, own_data
-from headway.science.promises.replay import replay
-from headway.science.promises.samples import Subject
-from headway.science.verify import verify
-from headway.training.facts import read_facts
-from headway.training.progress import Silent
-from headway.training.shares import Shares
+from headway.training.loop.thread_parallel import Shares
+from headway.training.monitor.progress import Silent
+from headway.training.store.facts import read_facts
+from headway.workflows.verify import resume
+from headway.workflows.verify.check import Check, difference, worst
+from headway.workflows.verify.checkpoints import check_checkpoints
+from headway.workflows.verify.material import ROWS, own_data
+from headway.workflows.verify.replay import replay
+from headway.workflows.verify.samples import Subject
+from headway.workflows.verify.verify import verify
 
 SKIPPED = {"classifier": {"cache"}, "masked": {"cache"}, "embedder": {"cache", "accumulation"}}
 NAMES = ["cache", "batch", "accumulation", "export", "checkpoints", "resume"]
@@ -144,8 +144,8 @@ def test_a_damaged_checkpoint_is_named(said: str, runs: Callable, tmp_path: Path
 
 
 FORGOTTEN = {
-    "random state": "import headway.training.state as state\nstate.set_random_states = lambda *given: True\n",
-    "optimisers": "import headway.training.state as state\nstate.restore_optimizers = lambda *given: None\n",
+    "random state": "import headway.training.loop.state as state\nstate.set_random_states = lambda *given: True\n",
+    "optimisers": "import headway.training.loop.state as state\nstate.restore_optimizers = lambda *given: None\n",
 }
 
 
@@ -161,7 +161,7 @@ def test_what_is_not_taken_up_fails_resume_alone(what: str, runs: Callable, fork
 
 def test_a_run_that_begins_again_from_nothing_is_not_resumed(runs: Callable, forked: Callable):
     forked(
-        "import headway.training.session as session\nsession.newest_checkpoint = lambda *given: (None, [])\n"
+        "import headway.workflows.train.run as session\nsession.newest_checkpoint = lambda *given: (None, [])\n"
         "from headway.training import trainer\ntrainer._note_checkpoints = lambda *given: None\n"
     )
     check = resumed(runs("language model"))
@@ -184,7 +184,7 @@ def resumed(run: Path) -> Check:
 def without_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what cannot reach the commands, which are processes of their own."""
     monkeypatch.setattr(
-        "headway.science.verify.check_resume", lambda *given: Check("resume", "nothing", skipped="not here")
+        "headway.workflows.verify.verify.check_resume", lambda *given: Check("resume", "nothing", skipped="not here")
     )
 
 
@@ -278,7 +278,7 @@ def spoiled(model: torch.nn.Module, path: Path, **entries: object) -> None:
 def test_an_export_with_other_weights_fails_export_alone(
     kind: str, installed: bool, runs: Callable, without_resume: None, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.inference.export.save_model", spoiled)
+    monkeypatch.setattr("headway.workflows.export.export.save_model", spoiled)
     if not installed:
         monkeypatch.setitem(sys.modules, "transformers", None)
     found = verify(runs(kind))

@@ -13,7 +13,7 @@ from headway.data.batches import Batch, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
-from headway.tasks.embedding import Embedding, cosent, same_pairs
+from headway.tasks.embedding.objective import Embedding, cosent, same_pairs
 from headway.training.evaluation.intervals import spearman
 
 

@@ -12,7 +12,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
 from headway.tasks.common.ngram import ngram_baselines, token_counts
-from headway.tasks.masked_lm import MaskedLM, masked_baselines, word_starts
+from headway.tasks.masked_lm.objective import MaskedLM, masked_baselines, word_starts
 from headway.text.train import train_tokenizer
 
 V, MASK, SPECIAL = 101, 4, (0, 1, 2, 3, 4)

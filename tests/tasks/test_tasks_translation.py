@@ -15,7 +15,7 @@ from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.translation.objective import Translation, shifted
-from headway.training.shares import Shares, equal_shares
+from headway.training.loop.thread_parallel import Shares, equal_shares
 
 V, START, END = 23, 2, 2
 PAIRS = [([5, 6, 7], [8, 9, END]), ([3, 4], [10, 11, 12, 13, END]), ([9, 9, 9, 9, 9], [7, END]), ([4], [END])]

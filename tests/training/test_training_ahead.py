@@ -14,8 +14,8 @@ from headway.data.feed import Feed, FramedFeed, PairFeed, RowFeed, TargetFeed, T
 from headway.data.tokens import TokenFile
 from headway.data.windows import Position
 from headway.errors import InputError
-from headway.training import ahead
-from headway.training.ahead import Ahead, ReadFailed
+from headway.training.loop import prefetch as ahead
+from headway.training.loop.prefetch import Ahead, ReadFailed
 
 TOKENS = np.arange(700) % 50
 ROWS = [list(range(1, 2 + n % 9)) for n in range(61)]

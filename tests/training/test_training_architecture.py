@@ -16,10 +16,10 @@ from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.models.wirings import wired
-from headway.science.parts import HEADS, PARTS
-from headway.training.architecture import FIELDS, architecture, built, read_overrides
-from headway.training.config import TrainOptions
-from headway.training.presets import decoder_plan
+from headway.science.variants import HEADS, PARTS
+from headway.training.options import TrainOptions
+from headway.training.sizing.architecture import FIELDS, architecture, built, read_overrides
+from headway.training.sizing.presets import decoder_plan
 
 OPTIONS: dict[str, Any] = {"d_model": 32, "steps": 8, "batch_tokens": 256, "evaluations": 1, "threads": 1}
 ODD = TransformerConfig(vocab_size=31, d_model=24, n_layers=3, n_heads=2, positions="alibi", gated=False, d_ff=40)
@@ -185,7 +185,7 @@ def test_a_run_of_own_format_is_gone_on_from_and_not_exported(corpus: Path, tmp_
     after = {"steps": 4, "batch_tokens": 256, "threads": 1, "quiet": True}
     headway.train(corpus, out=tmp_path / "more", from_model=str(tmp_path / "run"), **after)
     assert headway.load(tmp_path / "more").model.config.position.kind == "none"
-    from headway.inference.export import export
+    from headway.workflows.export.export import export
 
     with pytest.raises(InputError, match="no Hugging Face family"):
         export(tmp_path / "run", tmp_path / "hf")

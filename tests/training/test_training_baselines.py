@@ -11,9 +11,9 @@ import pytest
 import headway
 from headway.errors import InputError
 from headway.models.baselines import BaselineConfig, RecurrentDecoder, RecurrentEncoderDecoder
-from headway.science.promises.check import Check
-from headway.science.verify import verify
-from headway.training.baselines import count_baseline, matched
+from headway.training.sizing.baseline_models import count_baseline, matched
+from headway.workflows.verify.check import Check
+from headway.workflows.verify.verify import verify
 
 OPTIONS: dict[str, Any] = {
     **{"d_model": 24, "batch_tokens": 256, "steps": 30, "evaluations": 2, "log_every": 1, "threads": 1},
@@ -147,7 +147,7 @@ def test_what_does_not_go_together_is_one_message(
 def test_a_baseline_keeps_its_promises(name: str, inputs: dict[str, Path], tmp_path: Path, monkeypatch: Any):
     path, kind, more = MODELS[name]
     skipped = Check("resume", "training", skipped="tests/science has it")
-    monkeypatch.setattr("headway.science.verify.check_resume", lambda *given: skipped)
+    monkeypatch.setattr("headway.workflows.verify.verify.check_resume", lambda *given: skipped)
     headway.train(inputs[path], out=tmp_path / "run", model=kind, **{**OPTIONS, "steps": 3, **more})
     found = {check["name"]: check["passed"] for check in verify(tmp_path / "run")["checks"]}
     assert found.pop("cache") is (None if name.startswith("classifier") else True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.training.checkpoint import (
+from headway.training.store.checkpoint import (
     KEPT,
     copied,
     newest_checkpoint,

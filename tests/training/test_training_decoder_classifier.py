@@ -10,9 +10,9 @@ import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fine_tune import for_classification
-from headway.inference.evaluation import evaluate
-from headway.inference.export import export
 from headway.tasks.classification.pipeline import Classifier
+from headway.workflows.evaluate import evaluate
+from headway.workflows.export.export import export
 
 OPTIONS = {"threads": 1, "precision": "float32", "evaluations": 1, "quiet": True}
 

@@ -13,11 +13,12 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.inference.evaluation import evaluate
 from headway.tasks.common.classes import Classification
 from headway.tasks.common.next_token import LanguageModeling
-from headway.training import session, trainer
-from headway.training.watch import Diverged
+from headway.training.loop import trainer
+from headway.training.monitor.loss_guard import Diverged
+from headway.workflows.evaluate import evaluate
+from headway.workflows.train import run as session
 
 LIVELY = {"dropout": 0.1, "accumulate": 2, "grow_batch": 2, "average": 0.9, "seed": 3}
 """What could make two runs differ."""

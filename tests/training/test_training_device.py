@@ -13,8 +13,8 @@ from elsewhere import Somewhere
 
 import headway
 from headway.errors import InputError
-from headway.training import device as devices
-from headway.training import ready
+from headway.training.hardware import device as devices
+from headway.workflows.train import setup as ready
 
 SIZES = {"d_model": 32, "layers": 2, "heads": 2}
 OPTIONS = {

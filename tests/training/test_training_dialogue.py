@@ -21,15 +21,15 @@ from headway.data.detect import detect
 from headway.data.dialogues import Dialogues
 from headway.data.read import read
 from headway.errors import InputError
-from headway.inference.evaluation import evaluate
 from headway.reports.verdict import kept_in_words
 from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.language_modeling.dialogue import dialogue_examples
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat_ids import encode_chat
 from headway.text.tokenizer import Tokenizer
-from headway.training import trainer
-from headway.training.checkpoint import newest_checkpoint
-from headway.training.recipes.dialogue import dialogue_examples
+from headway.training.loop import trainer
+from headway.training.store.checkpoint import newest_checkpoint
+from headway.workflows.evaluate import evaluate
 
 TINY = {"steps": 8, "batch_tokens": 256, "threads": 1, "precision": "float32", "evaluations": 2, "quiet": True}
 SHAPE = {"d_model": 16, "layers": 2, "heads": 2}

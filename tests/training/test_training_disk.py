@@ -11,9 +11,9 @@ import torch
 
 import headway
 from headway.errors import InputError
-from headway.training.checkpoint import newest_checkpoint
-from headway.training.cleaning import clean, sizes
-from headway.training.run_directory import RunDirectory
+from headway.training.store.checkpoint import newest_checkpoint
+from headway.training.store.cleaning import clean, sizes
+from headway.training.store.run_directory import RunDirectory
 
 
 def checkpoints(run: Path) -> list[str]:
@@ -56,7 +56,7 @@ def test_to_go_on_is_exact_with_and_without_what_was_left_out(
     average: float, corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     """The same run, once with every weight in its checkpoint, goes on to the same weights."""
-    from headway.training import session
+    from headway.workflows.train import run as session
 
     for name in ("once", "twice"):
         with monkeypatch.context() as patch:
@@ -78,7 +78,7 @@ def test_killed_on_its_way_on_it_still_has_all(
     corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     """The saved model is replaced by a better one before the next checkpoint: the old best is in the checkpoint."""
-    from headway.training import trainer
+    from headway.training.loop import trainer
 
     run, alone = tmp_path / "run", tmp_path / "alone"
     for place in (run, alone):
@@ -154,7 +154,7 @@ def words(options: dict[str, Any]) -> list[str]:
 
 def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch):
     """Killed at the very end, a run has two checkpoints and every weight in them; so has one of an older Headway."""
-    from headway.training import session
+    from headway.workflows.train import run as session
 
     monkeypatch.setattr(session, "keep_once", lambda run, progress: None)
     headway.train(corpus, out=tmp_path / "run", quiet=True, save_every="0.05s", evaluations=20, **tiny)
@@ -168,7 +168,7 @@ def test_clean_finishes_what_training_could_not(corpus: Path, tmp_path: Path, ti
 def test_an_unfinished_run_keeps_all_of_its_newest_whole_checkpoint(
     corpus: Path, tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
-    from headway.training import trainer
+    from headway.training.loop import trainer
 
     evaluate, calls = trainer._evaluate, []
 

@@ -20,7 +20,7 @@ from headway.text.chat import with_chat
 from headway.text.extend import extend
 from headway.text.parts import made_of
 from headway.text.tokenizer import Tokenizer
-from headway.training import optim
+from headway.training.optim import optimizers as optim
 
 N = V + 6
 ROWS = {V: [5, 7], V + 1: [11], 300: [13, 17, 19], V + 3: []}
@@ -174,7 +174,7 @@ def test_a_language_model(bases: dict[str, Path], corpus: Path, tmp_path: Path, 
     assert rows == max(V, grown.vocab_size) == json.loads((tmp_path / "config.json").read_text())["vocab_size"]
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs("the cat sat on a mat")["input_ids"] == grown.encode("the cat sat on a mat")
-    from headway.inference.evaluation import evaluate
+    from headway.workflows.evaluate import evaluate
 
     metrics = json.loads((tmp_path / "headway.json").read_text())["metrics"]
     assert evaluate(tmp_path)["val_loss"] == pytest.approx(metrics["val_loss"], abs=1e-5)

@@ -13,13 +13,13 @@ from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification
 from headway.hub.mean_layer import SPREAD
-from headway.inference.evaluation import evaluate
 from headway.models.depth import first_blocks
 from headway.models.heads import ClassificationHead, PoolingHead
 from headway.tasks.common.linear_probe import kept_blocks
-from headway.training.facts import read_facts, write_facts
-from headway.training.optim import optimizers
-from headway.training.state import Training
+from headway.training.loop.state import Training
+from headway.training.optim.optimizers import optimizers
+from headway.training.store.facts import read_facts, write_facts
+from headway.workflows.evaluate import evaluate
 
 DISTIL = {"dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 3, "max_position_embeddings": 61, "vocab_size": V}
 MODERN = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))

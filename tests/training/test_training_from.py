@@ -17,15 +17,15 @@ from headway.data.cache import cache_directory
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
-from headway.inference.evaluation import evaluate
+from headway.tasks.language_modeling.data import encode_text
 from headway.text.tokenizer import Tokenizer
-from headway.training import trainer
 from headway.training.base import load_base
-from headway.training.checkpoint import newest_checkpoint
-from headway.training.config import TrainOptions
-from headway.training.optim import optimizers
-from headway.training.presets import MOST_LOGITS, fine_tune_text_plan
-from headway.training.recipes.language_modeling import encode_text
+from headway.training.loop import trainer
+from headway.training.optim.optimizers import optimizers
+from headway.training.options import TrainOptions
+from headway.training.sizing.presets import MOST_LOGITS, fine_tune_text_plan
+from headway.training.store.checkpoint import newest_checkpoint
+from headway.workflows.evaluate import evaluate
 
 OPTIONS = {"steps": 6, "batch_tokens": 128, "threads": 1, "precision": "float32", "evaluations": 1, "quiet": True}
 DECODERS = ["llama", "gpt2", "gpt2-bare", "qwen3", "nanochat"]

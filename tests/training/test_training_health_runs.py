@@ -1,7 +1,7 @@
 """Ten planted faults and ten healthy runs, end to end: what each evaluation says of them.
 
-The thresholds of `headway.training.health` and `headway.training.evidence` were set on other made-up data: sentences
-of a small grammar, syllables that follow each other, reviews of keywords, topics, and words with their cipher.  No
+The thresholds of `training.monitor.health` and `tasks.common.data_profile` were set on other made-up data: sentences of
+a small grammar, syllables that follow each other, reviews of keywords, topics, and words with their cipher.  No
 threshold was changed for the sake of the tasks here.
 """
 
@@ -18,8 +18,8 @@ import pytest
 import headway
 from headway.data.python_texts import documentation, source_code
 from headway.data.toy_pairs import copies, dates
-from headway.training import health as h
-from headway.training import trainer
+from headway.training.loop import trainer
+from headway.training.monitor import health as h
 
 SMALL = {
     **{"d_model": 32, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 512, "steps": 80},

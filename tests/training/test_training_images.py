@@ -22,14 +22,14 @@ from headway.data.image_feed import ImageFeed
 from headway.data.windows import Position
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.inference.evaluation import evaluate
-from headway.inference.image_classifier import ImageClassifier
-from headway.science.promises.accumulation import check_accumulation
-from headway.science.promises.batch import check_batch
-from headway.science.promises.replay import replay
-from headway.science.promises.samples import Subject
-from headway.training.ahead import Ahead
-from headway.training.evidence import known_of
+from headway.tasks.common.data_profile import known_of
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.training.loop.prefetch import Ahead
+from headway.workflows.evaluate import evaluate
+from headway.workflows.verify.accumulation import check_accumulation
+from headway.workflows.verify.batch import check_batch
+from headway.workflows.verify.replay import replay
+from headway.workflows.verify.samples import Subject
 
 Image = pytest.importorskip("PIL.Image")
 SMALL = {

@@ -18,13 +18,13 @@ from headway.models.memory import activation_bytes, block_activations, block_mat
 from headway.models.size import forward_flops, parameters
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.tasks.cross_entropy import cross_entropy
-from headway.training.config import TrainOptions
-from headway.training.dry_run import standard_shape, usual_step, work_without_data
-from headway.training.layout import GPU_LINK, GPU_SHARE, USABLE, Hardware, Work, lay_out, memory
-from headway.training.optim import optimizers
-from headway.training.precision import autocast
-from headway.training.presets import decoder_config
-from headway.training.state import Training
+from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, USABLE, Hardware, Work, lay_out, memory
+from headway.training.hardware.precision import autocast
+from headway.training.loop.state import Training
+from headway.training.optim.optimizers import optimizers
+from headway.training.options import TrainOptions
+from headway.training.sizing.presets import decoder_config
+from headway.workflows.train.dry_run import standard_shape, usual_step, work_without_data
 
 NANO = decoder_config(257, 48, 3, 3, 31)
 CONFIGS = {

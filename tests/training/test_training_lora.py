@@ -18,8 +18,8 @@ from headway.models.heads import ClassificationHead
 from headway.models.lora import add_lora, count_parameters, merged
 from headway.models.transformer import Encoder
 from headway.nn.lora import SCALE, LowRankLinear
-from headway.training import trainer
-from headway.training.checkpoint import newest_checkpoint
+from headway.training.loop import trainer
+from headway.training.store.checkpoint import newest_checkpoint
 
 R, B, T = 3, 5, 13
 LORA = {"lora": R, "steps": 8, "batch_tokens": 128, "threads": 1, "precision": "float32", "evaluations": 2}
@@ -141,7 +141,7 @@ def test_a_run_is_a_plain_model_and_its_checkpoint_holds_what_is_trained(
 
 
 def headway_evaluate(run: Path) -> float:
-    from headway.inference.evaluation import evaluate
+    from headway.workflows.evaluate import evaluate
 
     return evaluate(run)["val_loss"]
 

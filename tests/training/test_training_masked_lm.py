@@ -14,11 +14,11 @@ import headway
 from headway.data.feed import FramedFeed, PairFeed
 from headway.data.windows import Position
 from headway.errors import InputError
-from headway.inference.embedder import Embedder
-from headway.inference.evaluation import evaluate
-from headway.inference.mask_filler import MaskFiller
-from headway.training import session
-from headway.training.facts import read_facts, write_facts
+from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.masked_lm.pipeline import MaskFiller
+from headway.training.store.facts import read_facts, write_facts
+from headway.workflows.evaluate import evaluate
+from headway.workflows.train import run as session
 
 TOPICS = {
     "cats": ["cat", "kitten", "purr", "tail"],

@@ -8,9 +8,9 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
-from headway.training.average import WeightAverage
-from headway.training.optim import MUON_RATE, Muon, optimizers, orthogonal, set_rate
-from headway.training.trainer import divide_and_clip
+from headway.training.loop.trainer import divide_and_clip
+from headway.training.loop.weight_averaging import WeightAverage
+from headway.training.optim.optimizers import MUON_RATE, Muon, optimizers, orthogonal, set_rate
 
 
 def decoder(**fields: object) -> Decoder:

@@ -7,10 +7,10 @@ import pytest
 
 from headway.errors import InputError
 from headway.models.config import TransformerConfig
-from headway.training.config import TrainOptions, seconds
-from headway.training.presets import fine_tune_classifier_plan
-from headway.training.resume import changes, recorded
-from headway.training.run_directory import RunDirectory
+from headway.training.options import TrainOptions, seconds
+from headway.training.sizing.presets import fine_tune_classifier_plan
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.train.resume import changes, recorded
 
 
 @pytest.mark.parametrize(

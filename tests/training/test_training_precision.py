@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.training import precision
+from headway.training.hardware import precision
 
 USUAL = 1e-3
 

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import headway
-from headway.training import measure, presets, probe, shares
-from headway.training.presets import text_decay, text_dropout
+from headway.training.hardware import measure, probe
+from headway.training.loop import thread_parallel as shares
+from headway.training.sizing import presets
+from headway.training.sizing.presets import text_decay, text_dropout
 
 TEXT = "a tale of two cities that nobody has read to its end; " * 200
 

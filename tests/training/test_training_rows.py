@@ -15,7 +15,6 @@ from headway.cli.explain import explain
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification
-from headway.inference.export import export
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.ensemble import Ensemble
@@ -29,7 +28,8 @@ from headway.tasks.common.contrastive import STEPS, pair_loss, tune_vectors
 from headway.tasks.common.linear_probe import TEMPLATES, kept_blocks, label_texts
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.optim import RowAdam, optimizers
+from headway.training.optim.optimizers import RowAdam, optimizers
+from headway.workflows.export.export import export
 
 QUICK = {"threads": 1, "precision": "float32", "quiet": True}
 BERT = {
@@ -154,7 +154,7 @@ def test_few_rows_become_a_linear_classifier_by_itself(way: dict, base: Path, ro
     again = headway.load(out)
     assert set(again("a lovely mat")["scores"]) == {"negative", "positive"}
     assert load_model(out).config.n_layers == kept_blocks(3) + 1 == 3, "the last takes the mean"
-    from headway.inference.evaluation import evaluate
+    from headway.workflows.evaluate import evaluate
 
     assert evaluate(out)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
     assert json.loads((out / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
@@ -259,7 +259,7 @@ def test_a_whole_model_is_tuned_from_a_base_and_saved_as_its_familys_classifier(
     assert plan["model"]["n_layers"] == ours.config.n_layers == theirs.config.n_layers + 1
     moved = [not torch.equal(a, b) for a, b in zip(ours.stack.parameters(), theirs.stack.parameters(), strict=False)]
     assert sum(moved) > len(moved) / 2
-    from headway.inference.evaluation import evaluate
+    from headway.workflows.evaluate import evaluate
 
     assert evaluate(tmp_path)["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
 

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.training import budget
-from headway.training.budget import StepBudget, TimeBudget
-from headway.training.schedule import FLOOR, SCHEDULES, accumulation, factor
+from headway.training.loop import budget
+from headway.training.loop.budget import StepBudget, TimeBudget
+from headway.training.loop.schedule import FLOOR, SCHEDULES, accumulation, factor
 
 SHARES = [n / 997 for n in range(998)]
 

@@ -17,10 +17,10 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.common.classes import Classification
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.embedding import Embedding
-from headway.tasks.masked_lm import MaskedLM
-from headway.training import shares
-from headway.training.shares import Shares, share_count
+from headway.tasks.embedding.objective import Embedding
+from headway.tasks.masked_lm.objective import MaskedLM
+from headway.training.loop import thread_parallel as shares
+from headway.training.loop.thread_parallel import Shares, share_count
 
 LABELS = ["a", "b", "c"]
 ROWS = [[5, 6, 7], [8, 9, 10, 11, 12], [13, 4], [5, 9, 4, 7], [6]]

@@ -12,9 +12,9 @@ from bases import WORDS, make_base
 
 import headway
 from headway.cli.main import main
-from headway.inference.evaluation import evaluate
 from headway.tasks.common import cross_validate
 from headway.tasks.common.cross_validate import cross_validated
+from headway.workflows.evaluate import evaluate
 
 TINY = {"d_model": 16, "layers": 1, "heads": 2, "threads": 1, "precision": "float32", "steps": 4}
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import headway
-from headway.inference.evaluation import evaluate
-from headway.training.run_directory import RunDirectory
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.evaluate import evaluate
 
 
 def evaluations(run: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import headway
 from headway.data.cache import cache_directory
 from headway.data.shards import Shard
 from headway.errors import InputError
-from headway.inference.evaluation import evaluate
+from headway.workflows.evaluate import evaluate
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
 
@@ -85,13 +85,13 @@ def test_the_text_is_not_tokenised_before_training(
 ):
     """Rows of a sample are, which is all of so small a text; here it is made smaller."""
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("headway.training.recipes.streaming.MOST_CHARACTERS", 1000)
+    monkeypatch.setattr("headway.tasks.common.streaming.MOST_CHARACTERS", 1000)
     columns: list[int] = []
     column = Shard.column
     monkeypatch.setattr(
         Shard, "column", lambda self, group, name: (columns.append(group), column(self, group, name))[1]
     )
-    monkeypatch.setattr("headway.training.session._train", lambda *given: None)
+    monkeypatch.setattr("headway.workflows.train.run._train", lambda *given: None)
     headway.train(shards, out=tmp_path / "run", quiet=True, stream=True, **tiny)
     assert len(columns) <= 8, "one batch was looked at"
     assert facts_of(tmp_path / "run")["data"]["sample"].startswith("1,000 characters of ")

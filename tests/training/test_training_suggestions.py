@@ -12,7 +12,7 @@ import pytest
 
 import headway
 from headway.errors import InputError
-from headway.training import session
+from headway.workflows.train import run as session
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
 VALUES: dict[str, Any] = {

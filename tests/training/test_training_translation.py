@@ -14,12 +14,12 @@ from bases import make_base
 import headway
 from headway.data.text_pairs import TextPairs
 from headway.errors import InputError
-from headway.inference.evaluation import evaluate
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.translation import preset as translator_preset
 from headway.tasks.translation.data import split_text_pairs
 from headway.tasks.translation.preset import by_pairs, translator_plan
-from headway.training.config import TrainOptions
+from headway.training.options import TrainOptions
+from headway.workflows.evaluate import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet
 

@@ -42,11 +42,11 @@ def command(
     """
     started = time.monotonic()
     _check_out(out)
-    from headway.inference.inside import look_inside
-    from headway.inference.load import load
     from headway.reports.explorer import attention_page
     from headway.tasks.translation.pipeline import Translator
-    from headway.training.progress import shown_to
+    from headway.training.monitor.progress import shown_to
+    from headway.workflows.inside import look_inside
+    from headway.workflows.load import load
 
     progress = shown_to(quiet)
     pipe = load(run)

@@ -43,8 +43,8 @@ def command(
     sizes of RUN's, or, without RUN, small decoders.
     """
     from headway.cli.main import STARTED
-    from headway.training.config import seconds
-    from headway.training.progress import shown_to
+    from headway.training.monitor.progress import shown_to
+    from headway.training.options import seconds
 
     if run is None and not (lengths or widths):
         raise InputError(
@@ -97,13 +97,13 @@ def _curves(
 
     from torch import nn
 
-    from headway.inference.bench import SMALL, WINDOW, cost_curves
-    from headway.inference.load import load
     from headway.models.baselines import BaselineConfig
     from headway.models.ensemble import Ensemble
     from headway.models.transformer import Decoder
-    from headway.training.run_directory import clock as date
-    from headway.training.run_directory import machine, versions
+    from headway.training.store.run_directory import clock as date
+    from headway.training.store.run_directory import machine, versions
+    from headway.workflows.bench import SMALL, WINDOW, cost_curves
+    from headway.workflows.load import load
 
     config, task = SMALL, "cost"
     wiring: type[nn.Module] = Decoder
@@ -132,9 +132,9 @@ def _curves(
 
 
 def _speed(run: str, limit: float, progress: Any) -> dict[str, Any]:
-    from headway.inference.bench import speed
-    from headway.inference.load import load
-    from headway.training.run_directory import machine
+    from headway.training.store.run_directory import machine
+    from headway.workflows.bench import speed
+    from headway.workflows.load import load
 
     began = clock.monotonic()
     pipe = load(run)

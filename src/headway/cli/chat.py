@@ -10,7 +10,7 @@ from headway.cli.common import CLOSED, interruptible
 from headway.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from headway.inference.generator import Generator
+    from headway.tasks.language_modeling.pipeline import Generator
 
 EXIT, RESET, HELP = "/exit", "/reset", "/help"
 COMMANDS = {
@@ -35,7 +35,7 @@ def converse(
     What is said is ``first``, then every line of the input.  A line that cannot be said ends a conversation over a
     pipe with InputError; at a terminal it is shown, and another can be tried.
     """
-    from headway.inference.chat import Conversation
+    from headway.tasks.language_modeling.chat import Conversation
 
     def tell(message: str) -> None:
         if not quiet:

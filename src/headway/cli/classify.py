@@ -38,11 +38,11 @@ def command(
     """
     started = time.monotonic()
     check_output(to, words[0], (".csv", ".jsonl"))
-    from headway.inference.image_classifier import ImageClassifier
-    from headway.inference.load import load
     from headway.runtime.batching import tokens_at_once
     from headway.tasks.classification.pipeline import Classifier
-    from headway.training.progress import shown_to
+    from headway.tasks.image_classification.pipeline import ImageClassifier
+    from headway.training.monitor.progress import shown_to
+    from headway.workflows.load import load
 
     pipe: Any = load(run)
     rows, names = None, []

@@ -21,8 +21,8 @@ def command(run: str, checkpoints: bool, snapshots: bool, as_json: bool, quiet: 
     --checkpoints the model can still be used, but not be trained further in RUN; begin from it with train --from RUN.
     """
     started = time.monotonic()
-    from headway.training.cleaning import clean, sizes
-    from headway.training.run_directory import RunDirectory
+    from headway.training.store.cleaning import clean, sizes
+    from headway.training.store.run_directory import RunDirectory
 
     path = Path(run)
     freed = clean(path, checkpoints=checkpoints, snapshots=snapshots)

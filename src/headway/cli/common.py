@@ -179,7 +179,7 @@ def rows_of(
     from headway.data.files import kind
     from headway.data.read import read
     from headway.data.table import Table
-    from headway.training.facts import read_facts
+    from headway.training.store.facts import read_facts
 
     path = Path(text)
     facts = read_facts(Path(run)) or {}

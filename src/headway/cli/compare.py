@@ -48,7 +48,7 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     from headway.reports.comparison import write_comparison
     from headway.reports.plots import MISSING
     from headway.science.compare import Contest, compare
-    from headway.training.progress import shown_to
+    from headway.training.monitor.progress import shown_to
 
     place = Path(out) if out is not None else default_out(inputs or ("recall",))
     if out is None:

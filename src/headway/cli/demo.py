@@ -120,8 +120,8 @@ def demo(
     ``time`` is for all of them together.  ``folder`` holds the Python files to read, if not the standard library.  A
     demo that was stopped goes on; one that was finished starts anew.  Raises InputError when ``out`` holds other files.
     """
-    from headway.training.config import seconds
-    from headway.training.progress import shown_to
+    from headway.training.monitor.progress import shown_to
+    from headway.training.options import seconds
 
     whole, place, say = seconds(time), Path(out), shown_to(quiet).say
     asked = {"made_by": MADE_BY, "time": time, "seed": seed}
@@ -179,7 +179,7 @@ def _mark(place: Path, facts: dict[str, Any]) -> None:
 def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: Path | None) -> dict[str, Any]:
     """Write the part's text and train on it; the result of a part that is complete is read, not made again."""
     from headway.cli.train import _train
-    from headway.training.config import flag
+    from headway.training.options import flag
 
     started = clock.monotonic()
     done = _complete(place / part.name)
@@ -199,8 +199,8 @@ def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: 
 
 def _complete(path: Path) -> dict[str, Any] | None:
     """What a run reached, if it is complete."""
-    from headway.training.outcome import result
-    from headway.training.run_directory import RunDirectory
+    from headway.training.store.run_directory import RunDirectory
+    from headway.workflows.train.outcome import result
 
     run = RunDirectory(path)
     facts = run.read()
@@ -236,9 +236,9 @@ def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
 
 def _samples(part: Part, path: Path, seed: int) -> list[dict[str, Any]]:
     """What the finished model says to the part's prompts."""
-    from headway.inference.load import load
     from headway.tasks.classification.pipeline import Classifier
     from headway.tasks.translation.pipeline import Translator
+    from headway.workflows.load import load
 
     pipe: Any = load(path)
     if isinstance(pipe, Translator):

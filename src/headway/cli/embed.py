@@ -51,10 +51,10 @@ def command(
         raise InputError("--similarity and --nearest were both given; ask for one of them.")
     check_output(to, words[0], (".jsonl", ".csv") if nearest is not None else (".npy", ".jsonl", ".csv"))
     from headway.generation.sampling import check_number
-    from headway.inference.embedder import as_embedder
-    from headway.inference.load import load
     from headway.runtime.batching import tokens_at_once
-    from headway.training.progress import shown_to
+    from headway.tasks.embedding.pipeline import as_embedder
+    from headway.training.monitor.progress import shown_to
+    from headway.workflows.load import load
 
     loaded = load(run)
     pipe = as_embedder(loaded)

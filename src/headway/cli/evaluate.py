@@ -35,8 +35,8 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
     A file the model was trained on is recognised, and only its held-out part is measured.
     """
     started = time.monotonic()
-    from headway.inference.evaluation import evaluate
     from headway.training.objective import METRICS, OF_PAIRS
+    from headway.workflows.evaluate import evaluate
 
     found = evaluate(run, list(inputs), **columns)
     found = {"task": found["task"], "seconds": time.monotonic() - started, **found}

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 def command(run: str, text: str, as_json: bool, quiet: bool) -> None:
     """Show the model in RUN: its parts with their tensors, parameters and cost, and the way of a text through it."""
     started = time.monotonic()
-    from headway.inference.load import load
+    from headway.workflows.load import load
 
     pipe = load(run)
     found = explain(pipe, text)

@@ -34,9 +34,9 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
     1,000 lines in many scripts.  When anything differs, nothing is left there and the exit status is 1.
     """
     started = time.monotonic()
-    from headway.inference.door_answers import BOUND
-    from headway.inference.export import export
-    from headway.inference.parity import INPUTS, LINES
+    from headway.workflows.export.door_answers import BOUND
+    from headway.workflows.export.export import export
+    from headway.workflows.export.parity import INPUTS, LINES
 
     with interruptible():
         found = export(run, out or default_out(run), allow_pickle=allow_pickle)

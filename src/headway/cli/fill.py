@@ -39,10 +39,10 @@ def command(
     """
     started = time.monotonic()
     check_output(to, words[0], (".csv", ".jsonl"))
-    from headway.inference.load import load
-    from headway.inference.mask_filler import MaskFiller
     from headway.runtime.batching import tokens_at_once
-    from headway.training.progress import shown_to
+    from headway.tasks.masked_lm.pipeline import MaskFiller
+    from headway.training.monitor.progress import shown_to
+    from headway.workflows.load import load
 
     pipe = load(run)
     if not isinstance(pipe, MaskFiller):
@@ -86,7 +86,7 @@ def command(
 
 def _check_open(pipe: Any, texts: list[str], words: Sequence[str]) -> None:
     """Raise InputError, which says where it stands, for a text without an open place that is not blank."""
-    from headway.inference.mask_filler import NOTHING_OPEN
+    from headway.tasks.masked_lm.pipeline import NOTHING_OPEN
 
     for number, text in enumerate(texts):
         if text.strip() and not pipe.is_open(text):

@@ -41,8 +41,8 @@ def command(
     if system is not None and not chat:
         raise click.UsageError("--system is for a conversation: it goes with --chat.")
     started = time.monotonic()
-    from headway.inference.generator import Generator
-    from headway.inference.load import load
+    from headway.tasks.language_modeling.pipeline import Generator
+    from headway.workflows.load import load
 
     pipe = load(run)
     if not isinstance(pipe, Generator):

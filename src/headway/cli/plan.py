@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from headway.errors import InputError
-from headway.training.config import TrainOptions, flag
+from headway.training.options import TrainOptions, flag
 
 H100 = {"gpu_memory": "80G", "gpu_flops": "989T"}
 """Memory and dense bfloat16 FLOP/s of the GPU that is taken where one is not told: NVIDIA H100 SXM, by its data
@@ -65,11 +65,11 @@ def plan(
     import torch
 
     from headway.cli.explain import wiring_of
-    from headway.training.dry_run import decided, work_of, work_without_data
-    from headway.training.layout import lay_out
-    from headway.training.precision import faster_precision
-    from headway.training.progress import shown_to
-    from headway.training.shares import MOST_SHARES
+    from headway.training.distributed.memory_plan import lay_out
+    from headway.training.hardware.precision import faster_precision
+    from headway.training.loop.thread_parallel import MOST_SHARES
+    from headway.training.monitor.progress import shown_to
+    from headway.workflows.train.dry_run import decided, work_of, work_without_data
 
     if inputs:
         progress = shown_to(quiet)
@@ -170,7 +170,7 @@ HELD = {
 
 def _gpus(asked: dict[str, Any], numbers: dict[str, float]) -> Any:
     """The GPUs that were asked for, or None."""
-    from headway.training.layout import GPU_LINK, GPU_SHARE, Hardware
+    from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, Hardware
 
     if all(asked[name] is None for name in HARDWARE):
         return None
@@ -188,8 +188,8 @@ def _this_machine(precision: str) -> Any:
     """The processor here: its memory, and the rate of products that is measured."""
     import torch
 
-    from headway.training.layout import Hardware
-    from headway.training.precision import REACHED, product_rate
+    from headway.training.distributed.memory_plan import Hardware
+    from headway.training.hardware.precision import REACHED, product_rate
 
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -59,7 +59,7 @@ def command(
     """
     from headway.cli.main import STARTED
     from headway.science.scaling.probes import wanted_probes
-    from headway.training.progress import shown_to
+    from headway.training.monitor.progress import shown_to
 
     if bool(inputs) == (points is not None):
         raise InputError("name a text to train on, the directory of an earlier study, or a CSV file with --points.")
@@ -114,7 +114,7 @@ def _planned(
     started: float,
 ) -> dict[str, Any]:
     from headway.science.scaling.study import PLAN, decide
-    from headway.training.config import TrainOptions, seconds
+    from headway.training.options import TrainOptions, seconds
 
     kept = out if out is not None and (out / PLAN).is_file() else None
     chosen = TrainOptions(**options)
@@ -179,9 +179,9 @@ def _of_text(
     from headway.science.scaling.grid import SNAPSHOTS
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, counted, decide, run_study
-    from headway.training.config import TrainOptions, seconds
-    from headway.training.progress import duration
-    from headway.training.trainer import Interrupted
+    from headway.training.loop.trainer import Interrupted
+    from headway.training.monitor.progress import duration
+    from headway.training.options import TrainOptions, seconds
 
     named = default_out(inputs)
     place = out if out is not None else named.with_name(f"scale-{named.name}")

@@ -18,7 +18,7 @@ from headway.data.detect import IMAGES
 from headway.errors import InputError, RunFailed
 from headway.io.quantities import metric
 from headway.io.regular_file import check_name
-from headway.training.config import TrainOptions, flag
+from headway.training.options import TrainOptions, flag
 
 
 def train(
@@ -60,13 +60,13 @@ def _train(
     held_out = [validation] if isinstance(validation, str | Path) else list(validation)
     for name in (*inputs, *held_out, *([] if out is None else [out])):
         check_name(str(name), "a name among the inputs and outputs")
-    from headway.science.seeds import run_seeds
-    from headway.training.memory import out_of_memory
-    from headway.training.outcome import result
-    from headway.training.progress import Silent, shown_to
-    from headway.training.ranks import is_first
-    from headway.training.session import run_training
-    from headway.training.trainer import Interrupted
+    from headway.training.distributed.ranks import is_first
+    from headway.training.hardware.memory import out_of_memory
+    from headway.training.loop.trainer import Interrupted
+    from headway.training.monitor.progress import Silent, shown_to
+    from headway.workflows.train.outcome import result
+    from headway.workflows.train.run import run_training
+    from headway.workflows.train.seeds import run_seeds
 
     place = Path(out) if out is not None else default_out(inputs)
     progress = shown_to(quiet) if is_first() else Silent()
@@ -157,7 +157,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 def _disk(run: Path) -> list[str]:
     """What a run takes on disk."""
     from headway.io.quantities import size
-    from headway.training.cleaning import sizes
+    from headway.training.store.cleaning import sizes
 
     found = sizes(run)
     if not found.resume:
@@ -268,7 +268,7 @@ def command(
     from headway.reports.verdict import verdict
 
     found = _train(inputs, out, validation, quiet, options, STARTED, line)
-    from headway.training.ranks import is_first
+    from headway.training.distributed.ranks import is_first
 
     if is_first():
         record = read_record(Path(found["out"]))

@@ -63,9 +63,9 @@ def command(
             f"--to {to}: has one line for each text; for --n-best and --scores name a .csv or .jsonl file."
         )
     from headway.generation.targets import BATCH_TOKENS
-    from headway.inference.load import load
     from headway.tasks.translation.pipeline import Translator
-    from headway.training.progress import shown_to
+    from headway.training.monitor.progress import shown_to
+    from headway.workflows.load import load
 
     pipe = load(run)
     if not isinstance(pipe, Translator):

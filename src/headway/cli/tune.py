@@ -12,7 +12,7 @@ from headway.cli.common import emit, output_options
 from headway.cli.train import USES, Train, default_out, report_of, training_options
 from headway.errors import InputError
 from headway.io import quantities
-from headway.training.config import TrainOptions, flag
+from headway.training.options import TrainOptions, flag
 
 TEXTS = {
     "time": "time for the whole search, such as 30m or 2h [default: 30m]",
@@ -53,8 +53,8 @@ def command(
     from headway.reports.tuning_plots import plot_tuning
     from headway.reports.verdict import kept_in_words, verdict
     from headway.science.tune import tune
-    from headway.training.progress import shown_to
-    from headway.training.trainer import Interrupted
+    from headway.training.loop.trainer import Interrupted
+    from headway.training.monitor.progress import shown_to
 
     chosen = TrainOptions(**options)
     place = Path(out) if out is not None else _default_out(inputs)

@@ -23,8 +23,8 @@ def command(run: str, as_json: bool, quiet: bool) -> None:
     for the model is skipped.  RUN is not changed.  When a promise is not kept, the exit status is 1.
     """
     started = time.monotonic()
-    from headway.science.verify import verify
-    from headway.training.progress import shown_to
+    from headway.training.monitor.progress import shown_to
+    from headway.workflows.verify.verify import verify
 
     progress = shown_to(quiet)
     try:

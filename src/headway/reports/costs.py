@@ -13,7 +13,7 @@ MEASURES = {
 
 
 def draw_costs(found: dict[str, Any], folder: Path) -> list[str]:
-    """Draw what ``inference.bench.cost_curves`` gives: cost-length and cost-width, where there are such rows.
+    """Draw what ``workflows.bench.cost_curves`` gives: cost-length and cost-width, where there are such rows.
 
     Points are medians with bars from the least to the greatest repeat; a dashed line is c Tᵉ over the sizes it was
     fitted on.  Returns the names.  Raises InputError where matplotlib is missing.

@@ -23,25 +23,25 @@ from headway.data.corpus import Corpus
 from headway.data.detected import Detected
 from headway.data.table import Table
 from headway.errors import InputError, RunFailed
-from headway.inference.evaluation import evaluate
-from headway.inference.load import load
 from headway.io import quantities
 from headway.io.atomic_write import write_json, write_whole
 from headway.models.baselines import KINDS as BASELINES
 from headway.nn.recurrent import CELLS
 from headway.science.advice import HELD_OUT, advice
-from headway.science.entrant import Entrant, curve, entrants, trained, words_of
+from headway.science.candidate import Entrant, curve, entrants, trained, words_of
 from headway.science.longer import held_out_tokens, loss_by_length
-from headway.science.parts import VARIED, varied
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
+from headway.science.variants import VARIED, varied
 from headway.tasks.translation.bleu import MISSING, bleu_scores
-from headway.training.config import TrainOptions, check_for_task, flag, seconds
 from headway.training.evaluation.intervals import student
-from headway.training.facts import read_facts
-from headway.training.prepare import COLUMNS, read_input
-from headway.training.progress import Silent, duration
-from headway.training.session import validation_input
+from headway.training.monitor.progress import Silent, duration
+from headway.training.options import TrainOptions, check_for_task, flag, seconds
+from headway.training.store.facts import read_facts
+from headway.workflows.evaluate import evaluate
+from headway.workflows.input import COLUMNS, read_input
+from headway.workflows.load import load
+from headway.workflows.train.run import validation_input
 
 QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accuracy", 1), "translation": ("chrf", 1)}
 """By task, the metric that decides, and whether more (1) or less (-1) of it is better."""

@@ -7,9 +7,9 @@ from headway.data.feed import text_batches
 from headway.data.tokens import Tokens
 from headway.models.lora import count_parameters
 from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.common.running_text import Chunks, encode_text, held_out_part
 from headway.text.tokenizer import Tokenizer
-from headway.training.presets import MOST_LOGITS
-from headway.training.recipes.language_modeling import Chunks, encode_text, held_out_part
+from headway.training.sizing.presets import MOST_LOGITS
 
 TIMES = (1, 2, 4)
 """The length of training, and longer ones."""

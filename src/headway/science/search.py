@@ -10,9 +10,9 @@ from typing import Any
 from headway.errors import InputError, shown
 from headway.science.search_space import Space, plain_space, read_space, search_space
 from headway.text.tokenizer import Tokenizer
-from headway.training.config import TrainOptions, flag, seconds
-from headway.training.progress import Silent
-from headway.training.ready import Prepared
+from headway.training.monitor.progress import Silent
+from headway.training.options import TrainOptions, flag, seconds
+from headway.workflows.train.setup import Prepared
 
 ENDING = 10.0
 """Seconds kept for the importance of the options, the plots and the report."""

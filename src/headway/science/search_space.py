@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from headway.nn.recurrent import CELLS
-from headway.training.baselines import baseline_kind
-from headway.training.config import TrainOptions
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
+from headway.training.sizing.baseline_models import baseline_kind
 
 Value = int | float | str
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
-from headway.inference.generator import Generator
-from headway.training.shares import Shares
+from headway.tasks.language_modeling.pipeline import Generator
+from headway.training.loop.thread_parallel import Shares
 
 TOGETHER = 32
 """Texts that are answered at once, where throughput is measured."""

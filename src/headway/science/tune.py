@@ -20,22 +20,22 @@ from typing import Any
 
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
-from headway.science.copies import copy_run
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
-from headway.training.config import TrainOptions, check_for_task, seconds
 from headway.training.evaluation.intervals import of_shares
-from headway.training.facts import read_facts
-from headway.training.memory import out_of_memory
+from headway.training.hardware.memory import out_of_memory
+from headway.training.loop.trainer import Interrupted
+from headway.training.monitor.progress import Silent, duration
 from headway.training.objective import METRICS, OF_PAIRS
-from headway.training.outcome import result
-from headway.training.prepare import read_input
-from headway.training.progress import Silent, duration
-from headway.training.ready import Prepared, prepare
-from headway.training.resume import FREE, fingerprints, recorded
-from headway.training.run_directory import RunDirectory
-from headway.training.session import run_training, validation_input
-from headway.training.trainer import Interrupted
+from headway.training.options import TrainOptions, check_for_task, seconds
+from headway.training.store.copies import copy_run
+from headway.training.store.facts import read_facts
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.input import read_input
+from headway.workflows.train.outcome import result
+from headway.workflows.train.resume import FREE, fingerprints, recorded
+from headway.workflows.train.run import run_training, validation_input
+from headway.workflows.train.setup import Prepared, prepare
 
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20
 RECORD = "tune.db"

@@ -9,7 +9,7 @@ from headway.tasks.spec import TaskSpec
 if TYPE_CHECKING:  # the protocol needs torch, and what is said of a task does not
     from headway.tasks.task import Task
 
-NAMES = ("classification", "translation")
+NAMES = (*("image_classification", "translation", "classification", "language_modeling", "masked_lm", "embedding"),)
 """The rooms, in the order in which they are asked whether a model is theirs."""
 
 

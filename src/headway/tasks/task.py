@@ -27,10 +27,10 @@ from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.spec import TaskSpec
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
-from headway.training.config import TrainOptions
+from headway.training.monitor.progress import Silent
 from headway.training.objective import Objective
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
-from headway.training.progress import Silent
 
 SHOWN = "shown"
 """The key of what is measured for the report alone, and is no metric."""
@@ -207,16 +207,16 @@ class Task(ABC):
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         """The metrics of a pipeline, with ``examples``: how many texts or tokens were counted.  Raises InputError."""
 
-    @abstractmethod
-    def trial(self, pipe: Any, texts: list[list[int]], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        """Objective and batch by which ``verify`` checks gradients.
+    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch] | None:
+        """Objective and batch by which ``verify`` checks that gradients of parts add up; None where they cannot.
 
-        ``texts`` are random ids of what the model reads, ``targets`` of what it may write, as many.
+        ``inputs`` are random ids (or pictures) of what the model reads, ``targets`` of what it may write, as many.
         """
+        return None
 
-    @abstractmethod
-    def made_up(self, pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
-        """Row ``number`` of a made-up table to train on, by the option that names each column.
+    def made_up(self, facts: dict[str, Any], pipe: Any, number: int, text: str, target: str) -> dict[str, str] | None:
+        """Row ``number`` of a made-up table to train on, by the option that names each column; None for running text.
 
-        ``text`` and ``target`` are texts that the model can read and write.
+        ``text`` and ``target`` are texts that the model can read and write, ``facts`` those of its headway.json.
         """
+        return None

@@ -1,1 +1,1 @@
-"""From a task and its data to a run directory: options, presets, the loop, checkpoints."""
+"""The engine: an objective and batches become a run directory.  It knows no task."""

@@ -20,8 +20,8 @@ from headway.models.lora import add_lora
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.models.vocabulary import train_new_rows
 from headway.text.tokenizer import Tokenizer
-from headway.training.facts import check_files, read_facts
 from headway.training.plan import Plan
+from headway.training.store.facts import check_files, read_facts
 
 
 @dataclass(frozen=True)

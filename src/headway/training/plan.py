@@ -6,7 +6,7 @@ from typing import Any
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.patches import Patches
-from headway.training.config import TrainOptions
+from headway.training.options import TrainOptions
 
 ADAM_BETAS = (0.9, 0.99)
 """How slowly the means of Adam's gradients and of their squares change."""

@@ -24,7 +24,7 @@ from typing import Any
 from headway.errors import InputError
 from headway.models.size import parameters
 from headway.science.scaling.law import compute
-from headway.training.presets import decoder_config
+from headway.training.sizing.presets import decoder_config
 
 SIZES, LENGTHS = 5, 4
 """How many sizes and numbers of tokens, each about the half of the next."""

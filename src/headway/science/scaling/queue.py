@@ -9,12 +9,12 @@ from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
-from headway.training.config import TrainOptions
-from headway.training.facts import read_facts
-from headway.training.log import read_log
-from headway.training.progress import Silent, duration
-from headway.training.run_directory import RunDirectory
-from headway.training.session import run_training
+from headway.training.monitor.progress import Silent, duration
+from headway.training.options import TrainOptions
+from headway.training.store.facts import read_facts
+from headway.training.store.log import read_log
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.train.run import run_training
 
 RESERVE = 1.15
 """The time that is kept for the run that is left out, over what it should take."""

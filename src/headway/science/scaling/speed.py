@@ -11,10 +11,10 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.science.scaling.grid import Shape
 from headway.tasks.common.next_token import LanguageModeling
-from headway.training.optim import optimizers
-from headway.training.precision import LEAST_WIDTH, faster_precision
-from headway.training.presets import decoder_config
-from headway.training.shares import Shares, share_count
+from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
+from headway.training.loop.thread_parallel import Shares, share_count
+from headway.training.optim.optimizers import optimizers
+from headway.training.sizing.presets import decoder_config
 
 BATCH = 2048
 """Tokens of a step that is timed."""

@@ -22,12 +22,12 @@ from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
+from headway.tasks.registry import room
 from headway.tasks.task import TaskInputs
-from headway.training.config import TrainOptions
-from headway.training.prepare import read_input
-from headway.training.progress import Silent
-from headway.training.recipes.language_modeling import LanguageModelData
-from headway.training.session import validation_input
+from headway.training.monitor.progress import Silent
+from headway.training.options import TrainOptions
+from headway.workflows.input import read_input
+from headway.workflows.train.run import validation_input
 
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
 TIMED = (1, 2, 4, 6, 10)
@@ -70,7 +70,7 @@ def decide(
     earlier = _kept(out, asked) if out is not None else None
     if earlier is not None:
         return earlier
-    data = LanguageModelData(TaskInputs(source, held_out, found, options, None, None, progress))
+    data: Any = room("language_modeling").open_data(TaskInputs(source, held_out, found, options, None, None, progress))
     text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
     length = options.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -27,22 +27,22 @@ from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
 from headway.tasks.common.classes import Classification, balanced_weights
 from headway.tasks.common.contrastive import tune_vectors
 from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
-from headway.tasks.common.lengths import usual_longest
+from headway.tasks.common.lengths import cut_warning, each_shortened, usual_longest
 from headway.tasks.common.linear import classification_baselines
 from headway.tasks.common.linear_probe import FEW_ROWS, fit_frozen, guess_by_vectors, kept_blocks, with_label_rows
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import SHOWN, Closing, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.architecture import architecture, built
 from headway.training.base import Base, prepared_base
-from headway.training.baselines import reference
-from headway.training.config import OF_THE_LOOP, TrainOptions, split_seed
-from headway.training.device import device_of
 from headway.training.evaluation.comparison import FEW
+from headway.training.hardware.device import device_of
 from headway.training.objective import Objective
+from headway.training.options import OF_THE_LOOP, TrainOptions, split_seed
 from headway.training.plan import Decision, Plan
-from headway.training.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
+from headway.training.sizing.architecture import architecture, built
+from headway.training.sizing.baseline_models import reference
+from headway.training.sizing.presets import encoder_plan, fine_tune_classifier_plan, frozen_plan, pass_seconds
 
 LONGEST = 512
 """Tokens: texts are not read further than this unless ``--length`` says so."""
@@ -266,28 +266,6 @@ def _check_base(base: Base, options: TrainOptions) -> None:
     for way in ("frozen", "contrastive"):
         if getattr(options, way) and isinstance(base.model, Decoder):
             raise InputError(f"{base.path}: is a decoder, and --{way} reads the vectors of an encoder.")
-
-
-def shortened(rows: Sequence[list[int]], longest: int, tokenizer: Tokenizer) -> list[list[int]]:
-    """Ids of at most ``longest`` tokens; what ends a text ([SEP]) stays its end."""
-    return list(each_shortened(rows, longest, tokenizer))
-
-
-def each_shortened(rows: Iterable[list[int]], longest: int, tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """The same, one after the other."""
-    ends = tokenizer.special_ids
-    return (ids if len(ids) <= longest else _cut(ids, longest, ends) for ids in rows)
-
-
-def _cut(ids: list[int], longest: int, ends: frozenset[int]) -> list[int]:
-    return [*ids[: longest - 1], ids[-1]] if ids[-1] in ends else ids[:longest]
-
-
-def cut_warning(rows: Sequence[list[int]], longest: int) -> list[str]:
-    """A line about how many texts, and what share of all tokens, are longer than that."""
-    cut = sum(len(ids) > longest for ids in rows)
-    lost = sum(max(0, len(ids) - longest) for ids in rows) / max(1, sum(map(len, rows)))
-    return [f"{cut:,} texts exceed {longest} tokens and are cut in training ({lost:.1%} of all tokens)"] if cut else []
 
 
 def _leak_warning(train: list[str], held_out: list[str]) -> list[str]:

@@ -14,13 +14,14 @@ from headway.data.labels import labelled, leaks
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.runtime.batching import tokens_at_once
-from headway.tasks.classification.data import held_out_rows, shortened
+from headway.tasks.classification.data import held_out_rows
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.common.classes import Classification
+from headway.tasks.common.lengths import shortened
 from headway.tasks.common.linear import classification_baselines
 from headway.tasks.task import EvaluationInputs
-from headway.training.config import split_seed
 from headway.training.evaluation.comparison import in_order
+from headway.training.options import split_seed
 
 MOST_FITTED = 20_000
 """Training rows on which a linear model is fitted again to be compared with on other data."""

@@ -12,17 +12,8 @@ from headway.models.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
 from headway.runtime.batching import read_together
 from headway.runtime.windows import frame, framed
+from headway.tasks.common.labels import label_answers
 from headway.text.tokenizer import Tokenizer
-
-
-def answers(labels: Sequence[str], probabilities: Tensor) -> list[dict[str, Any]]:
-    """{"label", "score", "scores"} for each row of probabilities (N, C): the likeliest label, and all."""
-    results = []
-    for row in probabilities.tolist():
-        scores = dict(zip(labels, row, strict=True))
-        best = max(scores, key=scores.__getitem__)
-        results.append({"label": best, "score": scores[best], "scores": scores})
-    return results
 
 
 class Classifier:
@@ -43,7 +34,7 @@ class Classifier:
         for i, one in enumerate(texts):
             if not isinstance(one, str):
                 raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
-        results = answers(self.labels, self.probabilities(texts))
+        results = label_answers(self.labels, self.probabilities(texts))
         return results[0] if isinstance(text, str) else results
 
     def probabilities(self, texts: Sequence[str]) -> Tensor:

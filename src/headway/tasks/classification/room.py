@@ -20,8 +20,8 @@ from headway.tasks.common.classes import Classification
 from headway.tasks.common.labels import labels_of
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
-from headway.training.facts import check_files, read_facts
 from headway.training.objective import Objective
+from headway.training.store.facts import check_files, read_facts
 
 
 class ClassificationTask(Task):
@@ -50,11 +50,11 @@ class ClassificationTask(Task):
 
         return measure(pipe, given)
 
-    def trial(self, pipe: Any, texts: list[list[int]], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        ids, mask = pad(texts)
-        return Classification(pipe.labels), Batch(ids, mask, torch.arange(len(texts)) % len(pipe.labels))
+    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        ids, mask = pad(inputs)
+        return Classification(pipe.labels), Batch(ids, mask, torch.arange(len(inputs)) % len(pipe.labels))
 
-    def made_up(self, pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
+    def made_up(self, facts: dict[str, Any], pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
         return {"text_column": text, "label_column": pipe.labels[number % len(pipe.labels)]}
 
 

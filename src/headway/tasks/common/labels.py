@@ -1,6 +1,10 @@
 """The labels of a classifier, as its ``config.json`` names them."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from headway.errors import InputError
 from headway.hub.directory import read_json
@@ -26,3 +30,13 @@ def labels_of(directory: Path, n_classes: int) -> list[str]:
     if len(set(labels)) < n_classes:
         raise InputError(f"{path}: id2label gives two classes the same name; found {', '.join(labels)}.")
     return labels
+
+
+def label_answers(labels: Sequence[str], probabilities: Tensor) -> list[dict[str, Any]]:
+    """{"label", "score", "scores"} for each row of probabilities (N, C): the likeliest label, and all."""
+    results = []
+    for row in probabilities.tolist():
+        scores = dict(zip(labels, row, strict=True))
+        best = max(scores, key=scores.__getitem__)
+        results.append({"label": best, "score": scores[best], "scores": scores})
+    return results

@@ -31,13 +31,13 @@ from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.architecture import architecture, built
 from headway.training.base import Base, prepared_base
-from headway.training.baselines import reference
-from headway.training.config import TrainOptions, split_seed
 from headway.training.objective import Objective
+from headway.training.options import TrainOptions, split_seed
 from headway.training.plan import Plan
-from headway.training.presets import fine_tune_rows_plan
+from headway.training.sizing.architecture import architecture, built
+from headway.training.sizing.baseline_models import reference
+from headway.training.sizing.presets import fine_tune_rows_plan
 
 TASK = "translation"
 LONGEST = 1024

@@ -16,7 +16,7 @@ from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores,
 from headway.tasks.translation.decoder_only import joined, prefix_task
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
-from headway.training.config import split_seed
+from headway.training.options import split_seed
 
 
 def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:

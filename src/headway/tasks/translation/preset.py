@@ -19,11 +19,11 @@ from typing import Any
 
 from headway.models.config import Positions, TransformerConfig
 from headway.models.size import parameters
-from headway.training.config import TrainOptions
-from headway.training.device import device_of
+from headway.training.hardware.device import device_of
+from headway.training.hardware.precision import training_rate
+from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.precision import training_rate
-from headway.training.presets import PRESETS, head_count
+from headway.training.sizing.presets import PRESETS, head_count
 
 
 @dataclass(frozen=True)

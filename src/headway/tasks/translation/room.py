@@ -51,14 +51,14 @@ class TranslationTask(Task):
 
         return measure(pipe, given)
 
-    def trial(self, pipe: Any, texts: list[list[int]], targets: list[list[int]]) -> tuple[Objective, Batch]:
-        ids, mask = pad(texts)
+    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        ids, mask = pad(inputs)
         if isinstance(pipe.model, EncoderDecoder):
             return Translation(pipe.rules.start[0]), TargetBatch(ids, mask, pad(targets, IGNORED)[0])
-        wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in texts]
+        wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in inputs]
         return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in wanted], IGNORED)[0])
 
-    def made_up(self, pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
+    def made_up(self, facts: dict[str, Any], pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
         return {"text_column": text, "second_column": target}
 
 

@@ -1,0 +1,206 @@
+"""What is known of a run's data before its first step, by which `training.monitor.health` explains how the run goes.
+
+Everything is found in the ids that a feed gives, whatever the task, in a second or so even for large data.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.data.feed import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
+from headway.data.image_feed import ImageFeed
+from headway.data.tokens import Tokens
+from headway.hub.preprocessor import ImagePreprocessor
+from headway.tasks.common.ngram import ngram_baselines
+from headway.text.tokenizer import Tokenizer
+from headway.training.monitor.run_statistics import Known
+
+SPAN = 64
+"""Tokens of held-out text that are looked for in the training text; a power of two."""
+MOST_SPANS, MOST_TOKENS = 512, 1 << 25
+"""Spans that are looked for, and training tokens in which they are."""
+MOST_ROWS, MOST_PAIRS = 200_000, 10_000
+"""Training rows whose tokens are counted, and training pairs whose tokens are counted beside each other."""
+TOLD = 4
+"""Known tokens that a row with unknown ones must have to be taken for another one that has the same ids."""
+MOST_COUNTED = 1 << 22
+"""Training tokens that are counted."""
+AT_ONCE = 1 << 18
+"""Tokens whose spans are held at a time."""
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, and of 64 random bits: what tokens are multiplied by to tell spans apart."""
+
+
+def known_of(
+    baselines: Sequence[dict[str, Any]],
+    feed: Feed,
+    reader: Tokenizer | ImagePreprocessor,
+    *,
+    learning_rate: float = 0.0,
+    pretrained: bool = False,
+) -> Known:
+    """What the baselines say and what the data of ``feed`` show.
+
+    ``pretrained`` says whether the run begins from a model that already does its task.
+    """
+    losses = {line["name"]: line["val_loss"] for line in baselines if isinstance(line.get("val_loss"), float)}
+    majority = next((line for line in baselines if line["name"] == "majority class"), {})
+    linear = next((line for line in baselines if str(line["name"]).startswith("linear model")), {})
+    found: dict[str, Any] = {
+        "learning_rate": learning_rate,
+        "pretrained": pretrained,
+        "uniform": losses.get("uniform (ln V)"),
+        "chance": losses.get("unigram"),
+        "simple": losses.get("bigram"),
+        "majority": majority.get("accuracy"),
+        "majority_f1": majority.get("macro_f1"),
+        "linear": linear.get("accuracy"),
+    }
+    if isinstance(feed, ImageFeed):
+        found |= _of_images(feed)
+    elif isinstance(feed, HeldOutText) and isinstance(reader, Tokenizer):
+        found |= _of_text(feed, reader, with_bigrams="bigram" not in losses)
+    elif isinstance(feed, RowFeed) and isinstance(reader, Tokenizer):
+        found |= _of_rows(feed, reader)
+    return Known(**found)
+
+
+def _of_text(feed: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> dict[str, Any]:
+    train, held_out = feed.sample, feed.held_out
+    found: dict[str, Any] = {"examples": max(0, len(held_out) - 1), "leaked": repeated(train, held_out)}
+    if tokenizer.unknown is not None:
+        found["unknown"] = float((np.asarray(train[:MOST_COUNTED]) == tokenizer.unknown).mean())
+    if with_bigrams:  # beside unigrams of the same tokens, all of which count here
+        found["simple"] = _bigrams(train, held_out, tokenizer.vocab_size)
+    return found
+
+
+def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
+    inputs, held_out = feed.train, feed.held_out
+    if isinstance(feed, PairFeed):
+        inputs, held_out = ([first for first, _ in part] for part in (feed.pairs, feed.held_out_pairs))
+    unknown, rows = tokenizer.unknown, [hash(tuple(row)) for row in inputs]
+    trained = set(rows)
+    frame = tokenizer.special_ids - {unknown}
+    told = [row for row in held_out if unknown not in row or sum(t != unknown and t not in frame for t in row) >= TOLD]
+    found: dict[str, Any] = {
+        "examples": len(held_out),
+        "leaked": sum(hash(tuple(row)) in trained for row in told) / max(1, len(held_out)),
+        "alike": _most_frequent(rows),
+    }
+    if unknown is not None:
+        tokens = [token for row in inputs[:MOST_ROWS] for token in row if token not in frame]
+        found["unknown"] = tokens.count(unknown) / max(1, len(tokens))
+    if isinstance(feed, TargetFeed):
+        written, wanted = feed.train_targets[:MOST_ROWS], feed.held_out_targets
+        found["one_target"] = _most_frequent([hash(tuple(target)) for target in written])
+        found["simple"] = _bigrams(_joined(written), _joined(wanted), tokenizer.target.vocab_size)
+        found["paired"] = fitting_pairs(inputs, written, held_out, wanted)
+    elif not isinstance(feed, PairFeed) and len(held_out) and isinstance(feed.train_targets[0], int | np.integer):
+        found |= _of_classes(feed.train_targets, feed.held_out_targets)
+    return found
+
+
+def _of_classes(train: Sequence[int], held_out: Sequence[int]) -> dict[str, Any]:
+    """How even the classes are, and the held-out loss of guessing by their frequencies."""
+    counts = Counter(map(int, train))
+    chances = [(counts[int(target)] + 1) / (len(train) + len(counts)) for target in held_out]
+    return {"one_target": _most_frequent(list(map(int, train))), "chance": float(-np.log(chances).mean())}
+
+
+def _of_images(feed: ImageFeed) -> dict[str, Any]:
+    rows = [hash(picture.tobytes()) for picture in feed.train]
+    trained = set(rows)
+    leaked = sum(hash(picture.tobytes()) in trained for picture in feed.held_out) / max(1, len(feed.held_out))
+    found = {"examples": len(feed.held_out), "leaked": leaked, "alike": _most_frequent(rows)}
+    return found | _of_classes(feed.train_targets, feed.held_out_targets)  # type: ignore[arg-type]
+
+
+def _joined(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """The tokens of all rows, one after another."""
+    return np.array([token for row in rows for token in row], dtype=np.int64)
+
+
+def _bigrams(train: Tokens, held_out: Tokens, vocab_size: int) -> float | None:
+    """The held-out loss of bigrams; None where there is no target."""
+    lines = ngram_baselines(train[:MOST_COUNTED], held_out, vocab_size)
+    return lines[-1]["val_loss"] if len(lines) > 1 else None
+
+
+def _most_frequent(values: Sequence[int]) -> float:
+    """The share of the most frequent value."""
+    return max(Counter(values).values()) / len(values) if values else 0.0
+
+
+def repeated(train: Tokens, held_out: Tokens) -> float:
+    """The share of the spans of ``held_out``, of SPAN tokens each, that occur in ``train``; 0 where there is no span.
+
+    At most MOST_SPANS are looked for, evenly spread, in the first MOST_TOKENS of ``train``.
+    """
+    count = len(held_out) // SPAN
+    if not count:
+        return 0.0
+    chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_SPANS)).astype(np.int64)) * SPAN
+    numbers = [_span_numbers(np.asarray(held_out[at : at + SPAN]))[0] for at in chosen]
+    wanted, times = np.unique(np.array(numbers), return_counts=True)
+    seen = np.zeros(len(wanted), dtype=bool)
+    for start in range(0, min(len(train), MOST_TOKENS) - SPAN + 1, AT_ONCE):
+        found = _span_numbers(np.asarray(train[start : start + AT_ONCE + SPAN - 1]))
+        place = np.searchsorted(wanted, found).clip(max=len(wanted) - 1)  # much faster than np.isin, which hashes
+        seen[place[wanted[place] == found]] = True
+    return float(times[seen].sum() / times.sum())
+
+
+def _span_numbers(tokens: np.ndarray) -> np.ndarray:
+    """A number for each span of SPAN tokens, uint64 (N - SPAN + 1,): equal spans have equal ones."""
+    numbers, length, factor = tokens.astype(np.uint64) + np.uint64(1), 1, FACTOR
+    while length < SPAN:  # that of two halves is the first plus the second times a power of FACTOR
+        numbers = numbers[:-length] + numbers[length:] * factor
+        length, factor = 2 * length, np.uint64(int(factor) ** 2 % (1 << 64))
+    return numbers
+
+
+def fitting_pairs(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    held_out: Sequence[Sequence[int]],
+    held_out_targets: Sequence[Sequence[int]],
+) -> float | None:
+    """How often a held-out target fits its source better than the next one's target does, ties as a half.
+
+    A target fits by how much more often each of its tokens stands beside a token of the source in training than chance
+    would have it: the best one for each, and their mean.  Where sources and targets have nothing to do with each
+    other, a half is to be expected.  None where no two neighbours differ.
+    """
+    from scipy.sparse import csr_matrix
+
+    def presence(rows: Sequence[Sequence[int]]) -> Any:
+        """Which tokens each of the first rows has, (N, V) of 0 and 1."""
+        kept = [sorted(set(row)) for row in rows[:MOST_PAIRS]]
+        ends = np.cumsum([0, *map(len, kept)])
+        columns = np.array([token for row in kept for token in row], dtype=np.int64)
+        return csr_matrix((np.ones(len(columns), dtype=np.float32), columns, ends), shape=(len(kept), width))
+
+    width = 1 + max(
+        (token for part in (sources, targets, held_out, held_out_targets) for row in part for token in row), default=0
+    )
+    one, other = presence(sources), presence(targets)
+    both = (one.T @ other).tocsr()
+    n_one, n_other = (np.asarray(part.sum(axis=0)).ravel() for part in (one, other))
+
+    def fit(source: list[int], target: list[int]) -> float:
+        expected = np.outer(n_one[source], n_other[target]) / max(1, one.shape[0])
+        return float(np.log((both[source][:, target].toarray() + 1) / (expected + 1)).max(axis=0).mean())
+
+    won: list[float] = []
+    count = min(len(held_out), MOST_SPANS)
+    for i in range(count):
+        source, mine, others = (
+            sorted(set(row)) for row in (held_out[i], held_out_targets[i], held_out_targets[(i + 1) % count])
+        )
+        if mine != others and source and mine and others:
+            own, next_one = fit(source, mine), fit(source, others)
+            won.append(0.5 if own == next_one else float(own > next_one))
+    return float(np.mean(won)) if won else None

@@ -1,0 +1,152 @@
+"""Predict the class of a picture."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from headway.data.augment import Augmentation
+from headway.data.decode import Decoded, decoded
+from headway.data.image_feed import ImageFeed
+from headway.data.labels import leaks
+from headway.data.pictures import Pictures
+from headway.data.split import HELD_OUT, split_indices
+from headway.errors import InputError
+from headway.hub.fine_tune import for_classification
+from headway.hub.preprocessor import ImagePreprocessor
+from headway.models.heads import ClassificationHead
+from headway.models.initialise import initialise
+from headway.models.patches import Patches
+from headway.models.transformer import Encoder
+from headway.tasks.common.classes import balanced_weights
+from headway.tasks.common.linear import picture_baselines
+from headway.tasks.image_classification.objective import ImageClassification
+from headway.tasks.image_classification.preset import cut_of, fine_tune_vit_plan, vit_plan
+from headway.tasks.task import TaskData, TaskInputs
+from headway.training.base import prepared_base
+from headway.training.objective import Objective
+from headway.training.options import split_seed
+from headway.training.plan import Plan
+
+POSITION_STD = 1.0
+"""Of positions and the class token at the start.  A patch's vector has entries of about 1 from the first step on:
+beside them, the usual 0.02 tells nothing of where a patch stands until it has grown."""
+
+
+class ImageData(TaskData):
+    """A ViT, from scratch or from a base, on pictures with a class each."""
+
+    unit = "pictures"
+    new_head = True
+
+    def __init__(self, given: TaskInputs):
+        source, held_out = given.source, given.held_out
+        if not isinstance(source, Pictures):
+            raise TypeError("a classifier of pictures needs pictures")
+        self.options, self.base, self.source = given.options, given.base, source
+        self.patches: Patches
+        if self.base is None:
+            self.patches = cut_of(source, self.options)
+            self.how = ImagePreprocessor(size=self.patches.image_size)
+        else:
+            self.patches, self.how = self.base.model.patches, self.base.preprocessor  # type: ignore[assignment]
+        found = decoded(source, self.how)
+        warnings, seed = list(found.warnings), split_seed(asdict(self.options))
+        if isinstance(held_out, Pictures):
+            other = decoded(held_out, self.how)
+            check_known(other.labels, sorted(set(found.labels)), held_out.name)
+            warnings += _leak_warning(found.keys, other.keys)
+            train, validation = range(len(found)), range(len(other))
+            whence = f" ({held_out.name})"
+        else:
+            other = found
+            train, validation = (part.tolist() for part in split_pictures(found, seed))
+            whence = " (10 %, classes kept, duplicates on one side)"
+        self.labels = sorted(set(found.labels))
+        self.train, self.train_targets = _part(found, train, self.labels)
+        self.validation, self.targets = _part(other, validation, self.labels)
+        counts = Counter(found.labels)
+        self.facts: dict[str, Any] = {
+            "inputs": source.inputs,
+            "fingerprint": source.fingerprint,
+            "classes": {label: counts[label] for label in self.labels},
+            "train": f"{len(self.train):,} pictures",
+            "validation": f"{len(self.validation):,} pictures{whence}",
+            "held_in_memory": f"{(found.pixels.nbytes + (other is not found) * other.pixels.nbytes) / 1e6:,.1f} MB",
+            "warnings": warnings,
+        }
+        self._each: dict[str, np.ndarray] = {}
+        args = self.train, self.train_targets, self.validation, self.targets, self.labels
+        self.baselines = picture_baselines(*args, self._each)
+
+    @property
+    def processor(self) -> ImagePreprocessor:
+        return self.how
+
+    def plan(self, seconds: float | None) -> Plan:
+        if self.base is not None:
+            return fine_tune_vit_plan(self.options, self.base.config, self.patches, len(self.train))
+        return vit_plan(self.options, self.patches, self.source, len(self.train), len(self.labels))
+
+    def build(self, plan: Plan) -> nn.Module:
+        if self.base is not None:
+            model: Any = for_classification(self.base.model, len(self.labels), seed=plan.seed)  # type: ignore[type-var]
+            return prepared_base(model, plan)
+        head = ClassificationHead(plan.config, len(self.labels), pooling="first", dense=False)
+        model = Encoder(plan.config, head, patches=plan.cut)
+        return initialise(model, plan.seed, embedding_std=POSITION_STD)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self._each
+
+    def feed(self, plan: Plan) -> ImageFeed:
+        if plan.cut.image_size != self.how.size:
+            raise InputError(
+                f"{self.source.name}: the run was begun with pictures of another size; begin anew (--out)."
+            )
+        size = max(1, plan.batch_tokens // plan.length)
+        return ImageFeed(
+            self.train,
+            self.train_targets,
+            self.validation,
+            self.targets,
+            self.how,
+            size if plan.max_examples is None else min(size, plan.max_examples),
+            plan.seed,
+            each=plan.length,
+            augmentation=Augmentation(plan.augment, len(self.train), plan.seed),
+        )
+
+    def objective(self, plan: Plan) -> Objective:
+        weights = balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None
+        return ImageClassification(self.labels, weights=weights, label_smoothing=plan.label_smoothing)
+
+
+def split_pictures(found: Decoded, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the pictures to train on, and of those that are held out; equal ones are on one side."""
+    return split_indices(found.keys, found.labels, HELD_OUT, seed)
+
+
+def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
+    """Raise InputError for classes that are not known."""
+    if strange := sorted(set(labels) - set(known)):
+        shown = ", ".join(map(repr, strange[:5])) + ", ..." * (len(strange) > 5)
+        of_these = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+        raise InputError(f"{name}: has classes that are not trained on: {shown}; known are {of_these}.")
+
+
+def _part(found: Decoded, index: Sequence[int], labels: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+    """Some pictures, (N, H, W, 3) uint8, and the numbers of their classes."""
+    number = {label: i for i, label in enumerate(labels)}
+    return found.pixels[list(index)], [number[found.labels[i]] for i in index]
+
+
+def _leak_warning(train: Sequence[str], held_out: Sequence[str]) -> list[str]:
+    both = leaks(train, held_out)
+    if not both:
+        return []
+    share = f"{len(both):,} of {len(held_out):,} validation pictures ({len(both) / len(held_out):.0%})"
+    return [f"{share} also occur in training: scores on them will be too high"]

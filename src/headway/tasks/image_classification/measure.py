@@ -1,0 +1,53 @@
+"""A classifier of pictures is measured as its training measured it."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.data.decode import Decoded, decoded
+from headway.data.image_feed import image_batches
+from headway.data.pictures import Pictures
+from headway.errors import InputError
+from headway.runtime.batching import tokens_at_once
+from headway.tasks.image_classification.data import check_known, split_pictures
+from headway.tasks.image_classification.objective import ImageClassification
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.task import EvaluationInputs
+from headway.training.options import split_seed
+
+
+def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
+    """Metrics with ``examples``, the pictures that were counted: as they are, in the model's size."""
+    if not isinstance(given.source, Pictures):
+        raise InputError(f"{given.source.name}: a classifier of pictures is measured on pictures.")
+    found = decoded(given.source, pipe.preprocessor)
+    check_known(found.labels, pipe.labels, given.source.name)
+    index: Sequence[int] = range(len(found))
+    if given.same:
+        index = split_pictures(found, split_seed(given.before))[1].tolist()
+    else:
+        _warn_of_pictures(pipe, found, given)
+    number = {label: i for i, label in enumerate(pipe.labels)}
+    targets = np.array([number[found.labels[i]] for i in index], dtype=np.int64)
+    each = pipe.model.config.max_length
+    size = max(1, tokens_at_once(pipe.model.config) // each)
+    batches = image_batches(found.pixels[list(index)], targets, pipe.preprocessor, size, each)
+    return {**ImageClassification(pipe.labels).evaluate(pipe.model, batches, given.each), "examples": len(index)}
+
+
+def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
+    """Warn when pictures to be measured were trained on, as far as those are still there."""
+    trained = given.trained_on()
+    if not isinstance(trained, Pictures):
+        return
+    try:
+        known = decoded(trained, pipe.preprocessor)
+    except InputError:
+        return
+    held_out = () if given.facts.get("validation") else split_pictures(known, split_seed(given.before))[1]
+    keys = set(known.keys) - {known.keys[i] for i in held_out}
+    if both := sum(key in keys for key in found.keys):
+        said = f"{both:,} of {len(found):,} pictures also occur in the training data: scores on them are too high"
+        warnings.warn(said, stacklevel=4)

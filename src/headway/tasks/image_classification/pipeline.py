@@ -1,0 +1,78 @@
+"""Name the class of a picture."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.data.images import as_bytes, fitted, normalised, read_image
+from headway.errors import InputError
+from headway.hub.preprocessor import ImagePreprocessor
+from headway.io.forked import check_threads
+from headway.models.transformer import Encoder
+from headway.runtime.batching import tokens_at_once
+from headway.tasks.common.labels import label_answers
+
+Picture = str | Path | np.ndarray
+
+
+class ImageClassifier:
+    """A ViT with a classification head, what is done to pictures before it reads them, and the names of its classes."""
+
+    task = "image_classification"
+    tokenizer = None
+    """It reads no text."""
+
+    def __init__(self, model: Encoder, preprocessor: ImagePreprocessor, labels: Sequence[str]):
+        self.model, self.preprocessor, self.labels = model, preprocessor, list(labels)
+
+    def __call__(self, picture: Picture | Sequence[Picture]) -> Any:
+        """{"label", "score", "scores"} of a picture, or a list of them, in order.
+
+        A picture is the name of a file, or an array (H, W) or (H, W, 1 or 3) of bytes, or of numbers from 0 to 1; an
+        array (N, H, W, 1 or 3) counts as a list.  ``scores`` has the probability of every class; they sum to one.
+        Raises InputError for a file that is no picture, and for an array of another kind.
+        """
+        one = isinstance(picture, str | Path) or (isinstance(picture, np.ndarray) and picture.ndim < 4)
+        results = label_answers(self.labels, self.probabilities([picture] if one else list(picture)))  # type: ignore[list-item, arg-type]
+        return results[0] if one else results
+
+    def probabilities(self, pictures: Sequence[Picture]) -> Tensor:
+        """(N, C) float32, rows in the order of the pictures."""
+        found = [logits.softmax(dim=-1) for logits in self._logits(pictures)]
+        return torch.cat(found) if found else torch.zeros(0, len(self.labels))
+
+    @torch.no_grad()
+    def _logits(self, pictures: Sequence[Picture]) -> Iterator[Tensor]:
+        """(B, C) of so many pictures at a time as are read together."""
+        check_threads()
+        size = max(1, tokens_at_once(self.model.config) // self.model.config.max_length)
+        for at in range(0, len(pictures), size):
+            pixels = [self.pixels(pictures[number], number) for number in range(at, min(at + size, len(pictures)))]
+            yield self.model(normalised(np.stack(pixels), self.preprocessor)).float()
+
+    def pixels(self, picture: Picture, number: int = 0) -> np.ndarray:
+        """A picture in the model's size, (H, W, 3) uint8; ``number`` is what an array is called in messages.
+
+        Raises InputError for a file that is no picture, and for an array of another kind or size.
+        """
+        if isinstance(picture, str | Path):
+            name = str(picture)
+            with warnings.catch_warnings(action="ignore"):
+                array = read_image(picture)
+        elif isinstance(picture, np.ndarray):
+            name, array = f"picture {number}", picture
+        else:
+            raise InputError(f"picture {number} is {type(picture).__name__}; expected the name of a file, or an array.")
+        try:
+            found = fitted(as_bytes(array), self.preprocessor)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}.") from None
+        if found.shape[:2] != self.preprocessor.size:
+            sizes = (" × ".join(map(str, size)) for size in (found.shape[:2], self.preprocessor.size))
+            raise InputError("{}: is {} pixels, and the model reads {} without resizing.".format(name, *sizes))
+        return found

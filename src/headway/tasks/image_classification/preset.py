@@ -1,0 +1,160 @@
+"""What a classifier of pictures will be, by rules that are written here.
+
+A ViT with small patches, small and regularised: labelled pictures are few, and a Transformer knows nothing of what is
+near what until it has learnt it.  Pictures are brought to the median of their sizes, at most LARGEST pixels a side, and
+cut into MOST_PATCHES patches at most, about; sides are made multiples of the patch, so that nothing at the edges is
+left unread.  A size that was asked for stays as it is: then the patch is one that divides it, if there is one of about
+that size.
+"""
+
+import math
+from dataclasses import asdict, replace
+
+from headway.data.pictures import AUGMENT, Pictures
+from headway.errors import InputError
+from headway.models.config import TransformerConfig
+from headway.models.patches import Patches
+from headway.models.size import Head, parameters
+from headway.training.options import TrainOptions
+from headway.training.plan import Decision, Plan, as_asked
+from headway.training.sizing.presets import PRESETS, fine_tune_rows_plan
+
+LARGEST = 64
+"""Pixels of a side, unless ``--image-size`` says so."""
+MOST_PATCHES = 64
+"""Of a picture, unless ``--patch-size`` says so."""
+SMALL = 12
+"""Pixels of a side up to which patches are of 2 × 2: of 1 × 1, a step would take four times as long."""
+MANY, FEW, LARGER = 5_000, (64, 4), (128, 6)
+"""Pictures from which the larger of two widths and depths is taken."""
+PASSES = 200
+"""A classifier trained for a time ends after so many passes over its pictures."""
+FINE_TUNE_PASSES = 10
+"""And one that begins from a pretrained model."""
+BATCH = 64
+FINE_TUNE_BATCH = 32
+MOST_PATCHES_OF_A_PICTURE = 16_384
+"""What attention over all of them may take."""
+
+
+def cut_of(source: Pictures, options: TrainOptions) -> Patches:
+    """The size to which pictures are brought, and that of their patches.  Raises InputError for what does not fit."""
+    height, width = (min(LARGEST, side) for side in source.median_size)
+    if options.image_size is not None:
+        height = width = options.image_size
+    patch = options.patch_size or _patch(height, width, exact=options.image_size is not None)
+    if patch > min(height, width):
+        raise InputError(f"--patch-size is {patch}, more than a side of the pictures, which are {height} × {width}.")
+    if options.image_size is None:
+        height, width = (patch * max(1, round(side / patch)) for side in (height, width))
+    found = Patches((height, width), (patch, patch))
+    if found.tokens > MOST_PATCHES_OF_A_PICTURE:
+        raise InputError(
+            f"pictures of {height} × {width} in patches of {patch} are {found.tokens:,} tokens each, more than "
+            f"{MOST_PATCHES_OF_A_PICTURE:,}; choose a larger --patch-size or a smaller --image-size."
+        )
+    return found
+
+
+def _patch(height: int, width: int, *, exact: bool) -> int:
+    """The side of the patches of pictures of that size, by the rules above; ``exact``: it stays as it is."""
+    if max(height, width) <= SMALL:
+        least = 2 if min(height, width) >= 4 else 1
+    else:
+        least = max(1, math.ceil(math.sqrt(height * width / MOST_PATCHES)))
+    fitting = [side for side in range(least, 2 * least + 1) if height % side == width % side == 0]
+    return fitting[0] if exact and fitting else min(least, height, width)
+
+
+def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: float) -> TransformerConfig:
+    """A ViT's encoder (``hub.families.vit``).  Raises ValueError for sizes that do not go together."""
+    return TransformerConfig(
+        vocab_size=0,
+        d_model=width,
+        n_layers=layers,
+        n_heads=heads,
+        d_ff=2 * width,
+        max_length=patches.tokens,
+        positions="learned",
+        norm="layernorm",
+        norm_eps=1e-12,
+        norm_order="pre",
+        norm_parameters="both",
+        activation="gelu",
+        gated=False,
+        bias=("qkv", "out", "ff"),
+        dropout=dropout,
+    )
+
+
+def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: int, n_classes: int) -> Plan:
+    """The plan of a classifier from scratch, on ``count`` pictures."""
+    width, layers = PRESETS[options.preset] if options.preset else FEW if count < MANY else LARGER
+    width, layers = options.d_model or width, options.layers or layers
+    dropout = 0.1 if options.dropout is None else options.dropout
+    config = vit_config(patches, width, layers, options.heads or max(1, width // 32), dropout)
+    head = Head("classes", n_classes, dense=False, norm=False)
+    total = parameters(config, wiring="encoder", head=head, patches=patches)["total"]
+    (height, across), (side, _) = patches.image_size, patches.patch_size
+    size = f"{total / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads"
+    median = " × ".join(map(str, source.median_size))
+    unread = height % side or across % side
+    rest = f"; {height % side} rows and {across % side} columns at the edges are not read" if unread else ""
+    decisions = [
+        Decision("model", f"ViT of {size}", f"{count:,} pictures; dropout {dropout:g}", SIZES),
+        Decision("pictures", f"read at {height} × {across} pixels", f"{median} is the median size", "--image-size"),
+        Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "a token each", "--patch-size"),
+        *_augmented(options),
+    ]
+    if options.epochs is None and options.steps is None:
+        decisions.append(Decision("passes", f"at most {PASSES}", "more seldom helps; it may end before", "--epochs"))
+    return Plan(
+        **as_asked(options),
+        model=asdict(config),
+        patches=asdict(patches),
+        augment=options.augment or AUGMENT[1],
+        length=patches.tokens,
+        batch_tokens=_batch_tokens(options, patches.tokens, BATCH),
+        max_examples=options.batch_size,
+        optimizer=options.optimizer or "muon",
+        learning_rate=options.learning_rate or 1e-3,
+        weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "cosine",
+        warmup=max(options.warmup, 0.05),
+        token_dropout=0.0,
+        label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
+        epochs=options.epochs or (PASSES if options.steps is None else None),
+        decisions=[asdict(decision) for decision in decisions],
+    )
+
+
+def fine_tune_vit_plan(options: TrainOptions, config: TransformerConfig, patches: Patches, count: int) -> Plan:
+    """The plan of a classifier that begins from a pretrained ViT, on ``count`` pictures."""
+    bounded = options if options.epochs or options.steps is not None else replace(options, epochs=FINE_TUNE_PASSES)
+    plan = fine_tune_rows_plan(bounded, config, [patches.tokens] * count, patches.tokens)
+    decisions = _augmented(options)
+    if bounded is not options:
+        why = "a pretrained model needs few; it may end before its time"
+        decisions.append(Decision("passes", f"at most {FINE_TUNE_PASSES}", why, "--epochs"))
+    return replace(
+        plan,
+        patches=asdict(patches),
+        augment=options.augment or AUGMENT[1],
+        batch_tokens=_batch_tokens(options, patches.tokens, FINE_TUNE_BATCH),
+        decisions=[*plan.decisions, *(asdict(decision) for decision in decisions)],
+    )
+
+
+SIZES = "--preset, --d-model, --layers, --heads, --dropout"
+
+
+def _augmented(options: TrainOptions) -> list[Decision]:
+    if options.augment is not None:
+        return []
+    value = "each picture is moved, turned, sized and lit a little, anew in each pass; none is mirrored"
+    return [Decision("augmentation", value, "labelled pictures are few; a mirrored b is a d", "--augment")]
+
+
+def _batch_tokens(options: TrainOptions, each: int, usual: int) -> int:
+    """Tokens of a batch, which decide how many pictures it has."""
+    return options.batch_tokens or each * (options.batch_size or usual)

@@ -1,0 +1,66 @@
+"""Classification of pictures: a ViT with a head for classes.
+
+What only training and measuring need is imported when they begin, so that answers begin sooner.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.data.batches import Batch, ImageBatch
+from headway.errors import InputError
+from headway.hub.preprocessor import FILE as PREPROCESSOR
+from headway.hub.preprocessor import preprocessor_of
+from headway.models.heads import ClassificationHead
+from headway.models.transformer import Encoder
+from headway.tasks.common.labels import labels_of
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.image_classification.spec import SPEC
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.training.objective import Objective
+
+
+class ImageClassificationTask(Task):
+    """An encoder of patches with a head for classes."""
+
+    spec = SPEC
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        from headway.tasks.image_classification.data import ImageData
+
+        return ImageData(given)
+
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
+        if getattr(model, "patches", None) is None:
+            return None
+        head: Any = getattr(model, "head", None)
+        if not isinstance(model, Encoder) or not isinstance(head, ClassificationHead):
+            raise InputError(
+                f"{directory}: is a model of images without a classifier, which gives vectors. From Python, "
+                "`headway.load_model` gives it, and `headway.data.images` makes of pictures what it reads; "
+                "`headway train FOLDER --from` it makes a classifier."
+            )
+        labels = labels_of(directory, head.out.out_features)
+        if not (directory / PREPROCESSOR).exists():
+            raise InputError(
+                f"{directory}: is a model of images without {PREPROCESSOR}, which says how pictures become what it "
+                "reads. From Python, `headway.load_model` gives the model."
+            )
+        return ImageClassifier(model, preprocessor_of(model, directory), labels)
+
+    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
+        from headway.tasks.image_classification.measure import measure
+
+        return measure(pipe, given)
+
+    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        from headway.tasks.image_classification.objective import ImageClassification
+
+        classes = torch.arange(len(inputs)) % len(pipe.labels)
+        pixels = ImageBatch(torch.stack(inputs), None, classes, pipe.model.config.max_length)
+        return ImageClassification(pipe.labels), pixels
+
+
+TASK = ImageClassificationTask()

@@ -1,0 +1,17 @@
+"""Classification of pictures, in words and names."""
+
+from headway.tasks.spec import TaskSpec
+
+SPEC = TaskSpec(
+    name="image_classification",
+    title="Image classifier",
+    verb="classify",
+    argument="PICTURE",
+    counted="picture",
+    loss_unit="nats per example",
+    logits=0.0,
+    headline=("accuracy",),
+    options=frozenset({"image_size", "patch_size", "augment", "balance", "label_smoothing"}),
+    searched=frozenset({"label_smoothing"}),
+    transformers=("ForImageClassification",),
+)

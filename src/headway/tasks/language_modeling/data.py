@@ -1,0 +1,111 @@
+"""Predict the next token of running text."""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from torch import nn
+
+from headway.data.corpus import Corpus
+from headway.data.feed import Feed, TextFeed
+from headway.errors import InputError
+from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.common.ngram import LossAlong, ngram_baselines
+from headway.tasks.common.running_text import bpe_size, encode_text, text_facts, text_parts
+from headway.tasks.common.sample import sampled
+from headway.tasks.common.vocabulary import base_vocabulary
+from headway.tasks.task import TaskData, TaskInputs
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.base import base_decoder, prepared_base
+from headway.training.objective import Objective
+from headway.training.options import TrainOptions
+from headway.training.plan import Plan
+from headway.training.sizing.architecture import architecture, built
+from headway.training.sizing.baseline_models import reference
+from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan, regularised
+
+
+class LanguageModelData(TaskData):
+    """A decoder, from scratch or from a base, on running text as one sequence of tokens."""
+
+    unit = "windows"
+
+    def __init__(self, given: TaskInputs):
+        corpus, held_out = given.source, given.held_out
+        if not isinstance(corpus, Corpus):
+            raise TypeError("a language model needs running text")
+        held_out = held_out if isinstance(held_out, Corpus) else None
+        self.options, self.base, self.labels = given.options, given.base, []
+        if self.base is not None:
+            base_decoder(self.base)
+        train_text, validation_text = text_parts(corpus, held_out)
+        vocabulary = base_vocabulary(given, (text for text, _ in train_text))
+        tokenizer = vocabulary.tokenizer
+        if tokenizer is None:
+            tokenizer = text_tokenizer(corpus, train_text, given.options)
+        self.tokenizer = tokenizer
+        self.train = encode_text(train_text, tokenizer, corpus.fingerprint, "train")
+        held_out_print = corpus.fingerprint if held_out is None else held_out.fingerprint
+        part = "validation" if held_out is None else "all"
+        self.validation = encode_text(validation_text, tokenizer, held_out_print, part)
+        n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in validation_text)
+        self.bytes_per_token = n_bytes / max(1, len(self.validation))
+        self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
+        self.along = LossAlong(max(1, len(self.validation) - 1))
+        self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size, self.along)
+        self.n_tokens = len(self.train)
+
+    def plan(self, seconds: float | None) -> Plan:
+        if self.base is not None:
+            return fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
+        plan = decoder_plan(
+            reference(self.options), self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.steps
+        )
+        return architecture(plan, self.options, "decoder")
+
+    def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
+        if self.base is not None or seconds is None:
+            return None
+
+        def settled(plan: Plan, pace: float) -> Plan:
+            passes = min(pace * seconds / max(1, self.n_tokens), float(plan.epochs or math.inf))
+            why = f"about {passes:.1f} passes over the text, at {pace:,.0f} tokens a second"
+            return regularised(plan, self.options, passes, why)
+
+        return settled
+
+    def build(self, plan: Plan) -> nn.Module:
+        if self.base is not None:
+            return prepared_base(self.base.model, plan)
+        return built(plan, "decoder")
+
+    def feed(self, plan: Plan) -> Feed:
+        feed = TextFeed(self.train, self.validation, plan.length, plan.batch_tokens, plan.seed)
+        feed.every = plan.validation_every
+        return feed
+
+    def objective(self, plan: Plan) -> Objective:
+        return LanguageModeling(self.bytes_per_token, plan.label_smoothing)
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self.along.windows(plan.length, plan.validation_every)
+
+    def sampler(self, model: nn.Module) -> Callable[[], str]:
+        """A short continuation of a line end."""
+        tokenizer = self.tokenizer
+        ends = set() if tokenizer.end_of_text is None else {tokenizer.end_of_text}
+        start = tokenizer.encode("\n") or [tokenizer.end_of_text or 0]
+        return lambda: re.sub(r"\n\s*\n+", "\n", sampled(model, tokenizer, start, ends)).strip("\n")
+
+
+def text_tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: TrainOptions) -> Tokenizer:
+    kind = options.tokenizer or "bpe"
+    if kind == "wordpiece":
+        raise InputError("--tokenizer wordpiece does not keep spaces; for running text use bpe, word or char.")
+    vocab = options.vocab
+    if vocab is None and kind == "bpe":
+        vocab = bpe_size(corpus.n_characters)
+    source = corpus.chunks() if kind == "char" else train_text  # every character of the text, also of the held-out part
+    return train_tokenizer((text for text, _ in source), kind, vocab, role="decoder", out_of=corpus.n_characters)

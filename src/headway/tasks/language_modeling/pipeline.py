@@ -1,0 +1,164 @@
+"""Continue a text."""
+
+import warnings
+from collections.abc import Generator as PythonGenerator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headway.errors import InputError
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling, check_number
+from headway.models.transformer import Decoder
+from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
+from headway.text.chat import Message
+from headway.text.stream import StopStrings, StreamDecoder
+from headway.text.tokenizer import Tokenizer
+
+Steps = PythonGenerator[dict[int, int], set[int] | None, None]
+"""What ``decode`` gives: new tokens by row; rows that are over are sent back."""
+
+
+class Generator:
+    """A language model with its tokenizer: call it with a prompt, or ``stream`` it."""
+
+    task = "language_modeling"
+
+    def __init__(self, model: Decoder, tokenizer: Tokenizer):
+        self.model, self.tokenizer = model, tokenizer
+        self.ends = end_ids(model, tokenizer)
+
+    def __call__(self, prompt: str | Sequence[str], **options: Any) -> Any:
+        """The continuation of a prompt, or of each of a list, without the prompt itself; options as for ``stream``."""
+        prompts = [prompt] if isinstance(prompt, str) or not isinstance(prompt, Iterable) else list(prompt)
+        results = [""] * len(prompts)
+        if prompts:
+            for row, piece in self._pieces(prompts, **options):
+                results[row] += piece
+        return results[0] if isinstance(prompt, str) else results
+
+    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
+        """The continuation piece by piece; joined, the pieces equal the call's result.
+
+        ``max_tokens`` 100, ``temperature`` 0.8 (0: greedy), ``top_k`` 0, ``top_p`` 1.0, ``min_p`` 0.0,
+        ``repetition_penalty`` 1.0, ``stop`` [] (strings that end the text and are not part of it), ``seed`` None.
+        Raises InputError for a value that means nothing, and for characters the model has never seen.
+        """
+        return (piece for _, piece in self._pieces([prompt], **options) if piece)
+
+    def chat(self, messages: list[Message], **options: Any) -> str:
+        """The reply to a conversation: dicts with "role" (system, user, assistant) and "content", the user's last.
+
+        It is told to the model by the template that came with it, and ends where the template ends a turn.  Options as
+        for ``stream``.  Of a conversation that is too long, the oldest turns are left out, with a warning; never the
+        system message.  Raises InputError for a model without a template, and for what is no conversation.
+        """
+        return "".join(self._reply(messages, options))
+
+    def stream_chat(self, messages: list[Message], **options: Any) -> Iterator[str]:
+        """The reply piece by piece; joined, the pieces equal ``chat``."""
+        return self._reply(messages, options)
+
+    def reply_to(
+        self, messages: list[Message], *, max_tokens: int = 100, **options: Any
+    ) -> tuple[Iterator[str], list[Message]]:
+        """(the pieces of the reply, the messages that are read for it)."""
+        check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        if isinstance(messages, list) and not messages:
+            raise InputError("messages: an empty list; expected at least one message, the user's, to reply to")
+        tokenizer, context = chat_tokenizer(self.tokenizer), self.model.config.max_length
+        ids, kept = fit(tokenizer, messages, context, max_tokens)
+        ends = self.ends | end_of_turn(tokenizer)
+        pieces = self._continue(tokenizer, [ids], ends, max_tokens=min(max_tokens, context - len(ids)), **options)
+        return (piece for _, piece in pieces if piece), kept
+
+    def _reply(self, messages: list[Message], options: dict[str, Any]) -> Iterator[str]:
+        pieces, kept = self.reply_to(messages, **options)
+        if len(kept) < len(messages):
+            warnings.warn(forgetting(len(messages) - len(kept)), stacklevel=3)
+        return pieces
+
+    def _pieces(self, prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, str]]:
+        """Check everything now; give pairs (row, piece of its text) as they come."""
+        context = self.model.config.max_length
+        ids = [self._encode(prompt, context) for prompt in prompts]
+        return self._continue(self.tokenizer, ids, self.ends, **options)
+
+    def _continue(
+        self,
+        tokenizer: Tokenizer,
+        ids: Sequence[Sequence[int]],
+        ends: frozenset[int],
+        *,
+        max_tokens: int = 100,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: Sequence[str] | str = (),
+        seed: int | None = None,
+    ) -> Iterator[tuple[int, str]]:
+        """Check everything now; give pairs (row, piece of its text) as they come."""
+        check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        if seed is not None:
+            check_number("seed", seed, 0, (1 << 63) - 1, "a whole number from 0 to 2 to the power of 63", whole=True)
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        texts = [tokenizer.stream() for _ in ids]
+        stops = [StopStrings(stop) for _ in ids]
+        steps = decode(
+            self.model,
+            ids,
+            sampling,
+            max_tokens=max_tokens,
+            context=self.model.config.max_length,
+            end=ends,
+            forbidden=sorted(tokenizer.special_ids - ends),
+            seed=seed,
+        )
+        return _pieces_of(steps, texts, stops)
+
+    def _encode(self, prompt: str, context: int) -> list[int]:
+        if not isinstance(prompt, str):
+            raise InputError(f"the prompt is {type(prompt).__name__}; it must be a text, or a list of texts.")
+        ids = self.tokenizer.encode(prompt)
+        if self.tokenizer.kind == "char" and self.tokenizer.unknown in ids:
+            known = set(self.tokenizer.tokens)
+            strange = next((c for c in prompt if c not in known), prompt[:1])
+            raise InputError(
+                f"the prompt has {strange!r}, a character that this model has never seen; "
+                "leave it out, or train with --tokenizer bpe, which knows every character."
+            )
+        if len(ids) > context:
+            warnings.warn(
+                f"the prompt has {len(ids):,} tokens and the model reads {context:,}: the last {context:,} are read",
+                stacklevel=4,
+            )
+        return ids or self._start()
+
+    def _start(self) -> list[int]:
+        """What an empty prompt stands for: the beginning of a text."""
+        if self.tokenizer.end_of_text is not None:
+            return [self.tokenizer.end_of_text]
+        return self.tokenizer.encode("\n") or [0]
+
+
+def _pieces_of(steps: Steps, texts: Sequence[StreamDecoder], stops: Sequence[StopStrings]) -> Iterator[tuple[int, str]]:
+    """Tokens by row turned into text by row, until each row ends or meets a stop string."""
+    finished: set[int] = set()
+    try:
+        step = next(steps)
+        while True:
+            stopped: set[int] = set()
+            for row, token in step.items():
+                piece, over = stops[row].push(texts[row].push(token))
+                yield row, piece
+                if over:
+                    stopped.add(row)
+            finished |= stopped
+            step = steps.send(stopped)
+    except StopIteration:
+        pass
+    for row in range(len(texts)):
+        if row not in finished:
+            piece, over = stops[row].push(texts[row].finish())
+            yield row, piece if over else piece + stops[row].finish()

@@ -1,0 +1,17 @@
+"""Language modelling of running text and of conversations, in words and names."""
+
+from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+
+SPEC = TaskSpec(
+    name="language_modeling",
+    title="Language model",
+    verb="generate",
+    argument='"..."',
+    counted="token",
+    loss_unit="nats per token",
+    logits=1.0,
+    models=("transformer", "rnn", "lstm", "gru"),
+    options=OF_TEXTS | OF_KINDS | {"stream", "label_smoothing"},
+    transformers=("ForCausalLM", "LMHeadModel"),
+    behind="For this data use that baseline, train longer, or start from a pretrained model.",
+)

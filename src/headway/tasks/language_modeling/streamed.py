@@ -1,0 +1,17 @@
+"""A language model on text that is read while it is trained on."""
+
+from headway.data.feed import Feed
+from headway.data.stream_feed import StreamFeed
+from headway.tasks.common.running_text import separator_of
+from headway.tasks.common.streaming import Streaming
+from headway.tasks.language_modeling.data import LanguageModelData
+from headway.training.plan import Plan
+
+
+class StreamedLanguageModelData(Streaming, LanguageModelData):
+    """A decoder on shards."""
+
+    def feed(self, plan: Plan) -> Feed:
+        feed = StreamFeed(**self.what_is_read(plan, separator_of(self.tokenizer)))
+        feed.every = plan.validation_every
+        return feed

@@ -1,0 +1,1 @@
+"""Fill in masked tokens."""

@@ -1,0 +1,51 @@
+"""Masked language modelling: an encoder that fills in hidden tokens.
+
+What only training and measuring need is imported when they begin, so that answers begin sooner.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from headway.data.batches import Batch, pad
+from headway.data.streamed import Streamed
+from headway.hub.directory import model_config
+from headway.models.heads import MaskedTokenHead
+from headway.models.transformer import Encoder
+from headway.tasks.masked_lm.pipeline import MaskFiller
+from headway.tasks.masked_lm.spec import SPEC
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.text.tokenizer import Tokenizer
+from headway.training.objective import Objective
+
+
+class MaskedLMTask(Task):
+    """An encoder with a masked-token head."""
+
+    spec = SPEC
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        from headway.tasks.masked_lm.data import MaskedLMData
+        from headway.tasks.masked_lm.streamed import StreamedMaskedLMData
+
+        return StreamedMaskedLMData(given) if isinstance(given.source, Streamed) else MaskedLMData(given)
+
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
+        if not isinstance(model, Encoder) or not isinstance(model.head, MaskedTokenHead):
+            return None
+        return MaskFiller(model, Tokenizer.load(directory, rows=model_config(model).vocab_size))
+
+    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
+        from headway.tasks.masked_lm.measure import measure
+
+        return measure(pipe, given)
+
+    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        from headway.tasks.masked_lm.objective import SameHidden
+
+        ids, mask = pad(inputs)
+        return SameHidden(pipe.mask, pipe.tokenizer.special_ids, pipe.tokenizer.vocab_size), Batch(ids, mask, ids)
+
+
+TASK = MaskedLMTask()

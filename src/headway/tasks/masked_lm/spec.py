@@ -1,0 +1,16 @@
+"""Masked language modelling, in words and names."""
+
+from headway.tasks.spec import OF_TEXTS, TaskSpec
+
+SPEC = TaskSpec(
+    name="masked_lm",
+    title="Masked language model",
+    verb="fill",
+    argument='"..."',
+    counted="masked token",
+    loss_unit="nats per masked token",
+    logits=0.15,
+    options=OF_TEXTS | {"mask_share", "whole_words", "stream"},
+    transformers=("ForMaskedLM",),
+    behind="For this data use that baseline, train longer, or start from a pretrained model.",
+)

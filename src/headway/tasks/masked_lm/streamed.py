@@ -1,0 +1,16 @@
+"""A masked language model on text that is read while it is trained on."""
+
+from headway.data.feed import Feed
+from headway.data.stream_feed import FramedStreamFeed
+from headway.tasks.common.streaming import Streaming
+from headway.tasks.masked_lm.data import MaskedLMData, frame_of
+from headway.training.plan import Plan
+
+
+class StreamedMaskedLMData(Streaming, MaskedLMData):
+    """An encoder with a masked-token head on shards."""
+
+    def feed(self, plan: Plan) -> Feed:
+        feed = FramedStreamFeed(**self.what_is_read(plan, self.tokenizer.sep), frame=frame_of(self.tokenizer))
+        feed.every = plan.validation_every
+        return feed

@@ -1,0 +1,169 @@
+"""Several processes that train one model together, as ``torchrun`` starts them; or one, which asks nobody.
+
+Every rank reads the same batches and takes its share of their rows; of a stream it reads its own alone
+(``training.distributed.rank_slices``).  The sums of losses, targets and gradients are added up over all ranks and
+divided once, so that what is learnt does not depend on how many there are.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from headway.data.batches import Batch
+from headway.errors import InputError, RunFailed
+
+TIMEOUT = timedelta(minutes=5)
+"""How long a rank waits for the others in training; then it ends, and ``torchrun`` ends the rest."""
+PREPARING = timedelta(days=7)
+"""How long it waits for the first rank to read and tokenise the data."""
+LOST = (
+    "gloo",
+    "ncclremoteerror",
+    "nccl communicator was aborted",
+    "connection reset by peer",
+    "connection closed by peer",
+    "timed out waiting",
+)
+"""By one of which torch's errors say that a rank cannot be reached any more."""
+BUCKET = 1 << 23
+"""Numbers that are added up at a time."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among ``count``; ``rank`` 0 decides, writes and speaks for all."""
+
+    rank: int = 0
+    count: int = 1
+
+    @classmethod
+    def joined(cls, device: torch.device | None = None) -> "Ranks":
+        """The ranks that ``torchrun`` started, each with its ``device``; one by itself otherwise.
+
+        Processors exchange by gloo, GPUs by NCCL.  Raises InputError when the others cannot be reached.
+        """
+        gpu = device is not None and device.type == "cuda"
+        if gpu:
+            torch.cuda.set_device(device)
+        count = int(os.environ.get("WORLD_SIZE", "1"))
+        if count == 1:
+            return cls()
+        if not dist.is_initialized():
+            try:
+                dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", timeout=TIMEOUT)
+            except (ValueError, RuntimeError) as error:
+                raise InputError(f"the other processes cannot be reached ({error}); start all with torchrun.") from None
+        return cls(dist.get_rank(), count)
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that decides, writes and speaks."""
+        return self.rank == 0
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Turn what torch says where another rank is lost, or silent for TIMEOUT, into RunFailed."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.count == 1 or not any(sign in str(error).lower() for sign in LOST):
+                raise
+            raise RunFailed(
+                f"another of the {self.count} processes was lost, so this one ends too. The checkpoints are as they "
+                "were: the same command goes on with the run."
+            ) from None
+
+    def tell(self, what: str) -> None:
+        """Tell those that ``wait_for`` something that it is done."""
+        if self.count > 1:
+            _store().set(what, "done")
+
+    def wait_for(self, what: str) -> None:
+        """Wait until the first rank says that something is done."""
+        if self.count > 1 and not self.first:
+            _store().wait([what], PREPARING)
+
+    def wait(self) -> None:
+        """Wait until all ranks are here."""
+        if self.count > 1:
+            dist.barrier()
+
+    def largest(self, *values: float) -> list[float]:
+        """Of each value the largest that any rank has."""
+        if self.count == 1:
+            return list(values)
+        gathered = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(gathered, dist.ReduceOp.MAX)
+        return gathered.tolist()
+
+    def sums(self, *values: float) -> list[float]:
+        """Of each value the sum over all ranks."""
+        if self.count == 1:
+            return list(values)
+        gathered = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(gathered)
+        return gathered.tolist()
+
+    def gathered(self, value: Any) -> list[Any]:
+        """What each rank has, in the order of the ranks."""
+        if self.count == 1:
+            return [value]
+        found: list[Any] = [None] * self.count
+        dist.all_gather_object(found, value)
+        return found
+
+    def part(self, batch: Batch) -> Batch | None:
+        """This rank's rows of a batch, or None: every ``count``-th, so that all ranks have rows of similar lengths."""
+        if self.count == 1:
+            return batch
+        index = torch.arange(self.rank, len(batch.ids), self.count)
+        return batch.rows(index) if len(index) else None
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Give every ``grad`` the sum over all ranks; one that only others have counts as zero here."""
+        if self.count == 1:
+            return
+        learning = list(parameters)
+        somewhere = self.largest(*(p.grad is not None for p in learning))
+        for p, there in zip(learning, somewhere, strict=True):
+            if there and p.grad is None:
+                p.grad = torch.zeros_like(p)
+        for bucket in _buckets([p.grad for p in learning if p.grad is not None]):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            dist.all_reduce(flat)
+            for gradient, part in zip(bucket, flat.split([gradient.numel() for gradient in bucket]), strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+    def same(self, model: nn.Module) -> None:
+        """Give every rank the first one's weights."""
+        if self.count > 1:
+            for tensor in (*model.parameters(), *model.buffers()):
+                dist.broadcast(tensor.detach(), 0)
+
+
+def is_first() -> bool:
+    """Whether this process speaks for all, as ``torchrun`` says."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _store() -> Any:
+    return dist.distributed_c10d._get_default_store()
+
+
+def _buckets(gradients: Sequence[Tensor]) -> list[list[Tensor]]:
+    found: list[list[Tensor]] = []
+    size = BUCKET
+    for gradient in gradients:
+        if size + gradient.numel() > BUCKET:
+            found.append([])
+            size = 0
+        found[-1].append(gradient)
+        size += gradient.numel()
+    return found

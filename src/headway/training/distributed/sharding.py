@@ -1,0 +1,90 @@
+"""Weights that are spread over the ranks (FSDP2): each rank keeps a part, and puts a block together where it is used.
+
+Optimisers and averages work on the parts.  Checkpoints are written by all ranks together, as safetensors with the place
+of each part in its header (torch.distributed.checkpoint), and are read by any number of ranks.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from headway.models.transformer import Stack
+from headway.training.distributed.ranks import Ranks
+
+
+def shard(model: nn.Module, ranks: Ranks, precision: str) -> None:
+    """Spread a model's weights over the ranks, block by block; from then on its parameters are DTensors.
+
+    Gradients are averaged over ranks: multiply by their number for the sum.  In bfloat16, weights are sent and used in
+    it, and gradients are added up in float32.
+    """
+    kinds: dict[str, Any] = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}
+    given: dict[str, Any] = {
+        "mesh": init_device_mesh(next(model.parameters()).device.type, (ranks.count,)),
+        "mp_policy": MixedPrecisionPolicy(**kinds if precision == "bfloat16" else {}),
+    }
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    for part in (*(block for stack in stacks for block in stack.blocks), model):
+        fully_shard(part, reshard_after_forward=True, **given)  # the last one too: else it has two kinds of parameters
+
+
+def recompute_activations(model: nn.Module) -> None:
+    """Let every block be computed again for its gradient, instead of keeping what is between."""
+    for module in model.modules():
+        if isinstance(module, Stack):
+            module.recompute = True
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The whole of a tensor that is spread over the ranks; all of them take part.  Others are as they are."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def like(place: Tensor, value: Tensor) -> Tensor:
+    """A whole value spread as ``place`` is; where that is whole itself, or the value is spread, it is as it is."""
+    if not isinstance(place, DTensor) or isinstance(value, DTensor):
+        return value
+    return distribute_tensor(value, place.device_mesh, place.placements, src_data_rank=None)
+
+
+@torch.no_grad()
+def put_together(model: nn.Module, twin: nn.Module) -> nn.Module:
+    """``twin``, which is not spread, with the weights that ``model`` has now; all ranks take part."""
+    if twin is not model:
+        for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+            theirs.copy_(whole(mine))
+        for own, other in zip(model.buffers(), twin.buffers(), strict=True):
+            other.copy_(own)
+    return twin
+
+
+def save_parts(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors, each rank its parts; all ranks take part."""
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    dcp.save(dict(tensors), storage_writer=writer)
+
+
+def load_parts(folder: Path, model: nn.Module | None = None) -> dict[str, Tensor]:
+    """What ``save_parts`` wrote: what belongs to a parameter of ``model`` spread as that is, all else whole."""
+    reader = HuggingFaceStorageReader(str(folder))
+    known = dict(model.named_parameters()) if model is not None else {}
+    places: dict[str, Tensor] = {}
+    for name, facts in reader.read_metadata().state_dict_metadata.items():
+        if not isinstance(facts, TensorStorageMetadata):
+            raise ValueError(f"{folder}: {name} is no tensor")
+        p = next((p for own, p in known.items() if f".{own}." in f".{name}." and p.shape == facts.size), None)
+        spread = isinstance(p, DTensor)
+        places[name] = torch.empty_like(p) if spread else torch.empty(facts.size, dtype=facts.properties.dtype)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is one process is no news
+        dcp.load(places, storage_reader=reader)
+    return places

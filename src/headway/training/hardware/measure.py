@@ -1,0 +1,120 @@
+"""What of a plan is measured on this machine: precision, threads, pace, and how many evaluations fit into the time."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+from torch import nn
+
+from headway.data.feed import Feed, HeldOutText
+from headway.data.windows import Position
+from headway.training.hardware.precision import faster_precision
+from headway.training.hardware.probe import gradient_seconds
+from headway.training.loop.thread_parallel import most_shares, share_count
+from headway.training.objective import Objective
+from headway.training.plan import Decision, Plan
+
+LONGEST_EVALUATION = 0.08
+"""One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
+SAVED_IN_A_SECOND = 3e8
+"""Bytes of weights that are written and flushed to disk, by a modest estimate."""
+EVALUATION_SHARE = 0.05
+"""Evaluations may take this share of the time."""
+PROBE_SHARE = 0.02
+"""Timing the first batches may take this share of the time, and what was begun then."""
+STEP_OVER_GRADIENT = 1.15
+"""What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
+
+Settle = Callable[[Plan, float], Plan]
+"""A plan made final by how many tokens a second training goes through."""
+
+
+def measured(
+    plan: Plan,
+    model: nn.Module,
+    feed: Feed,
+    objective: Objective,
+    sample: Callable[[], str] | None,
+    limit: float | None,
+    settle: Settle | None = None,
+) -> Plan:
+    """The plan with what is measured here: precision, shares, what ``settle`` decides, and the evaluations."""
+    decisions = list(plan.decisions)
+    if plan.precision == "auto":
+        precision, rates = faster_precision(plan.config.d_model, next(model.parameters()).device)
+        plan = replace(plan, precision=precision)
+        why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
+        decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
+    plan = replace(plan, decisions=decisions)
+    plan = _timed(plan, model, feed, objective, limit, settle)
+    decisions = list(plan.decisions)
+    cost = 0.0 if limit is None else evaluation_seconds(model, feed, objective, None)
+    shown = 0.0 if limit is None else _seconds_of(sample)
+    if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
+        every = math.ceil(cost / (LONGEST_EVALUATION * limit))
+        plan = replace(plan, validation_every=every)
+        feed.every, cost = every, cost / every
+        why = "measuring all of the held-out text would take too much of the time"
+        value = f"one of every {every} windows of the held-out text"
+        decisions.append(asdict(Decision("validation", value, why, "--time, --validation")))
+    if limit is not None and plan.evaluations == 0:
+        samples = _how_many(EVALUATION_SHARE, limit, cost + shown)
+        evaluations = max(samples, _how_many(EVALUATION_SHARE / 2, limit, cost))
+        plan = replace(plan, evaluations=evaluations, samples=samples)
+    elif plan.evaluations == 0:
+        plan = replace(plan, evaluations=10)
+    return replace(plan, decisions=decisions)
+
+
+def _timed(
+    plan: Plan, model: nn.Module, feed: Feed, objective: Objective, limit: float | None, settle: Settle | None
+) -> Plan:
+    """The plan with the faster number of shares, and settled.
+
+    A run by ``--steps`` is not timed: two runs of one command must be the same.  What is decided is recorded, so a run
+    that is continued does not time it again.
+    """
+    places = feed.next(Position())[0].places
+    usual, most = share_count(model, objective, places), most_shares(model, objective, places)
+    if limit is None or (most == 1 and settle is None):
+        return replace(plan, shares=usual)
+    times = gradient_seconds(model, objective, feed, plan, sorted({1, most}), PROBE_SHARE * limit)
+    if not times:
+        return replace(plan, shares=usual)
+    best = min(times, key=lambda count: times[count][0])
+    decisions = list(plan.decisions)
+    if len(times) > 1:
+        value = "each with some rows of a batch" if best > 1 else "together in each operation"
+        why = ", ".join(f"{seconds:.3g} s {'together' if n == 1 else 'apart'}" for n, (seconds, _) in times.items())
+        decisions.append(asdict(Decision("threads", value, f"seconds for a gradient: {why}", "--threads")))
+    plan = replace(plan, shares=best, decisions=decisions)
+    seconds, places_each = times[best]
+    return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
+
+
+def evaluation_seconds(model: nn.Module, feed: Feed, objective: Objective, sample: Callable[[], str] | None) -> float:
+    """How long one evaluation will take, from its first batch, with the sample that is drawn and the model saved."""
+    model.eval()
+    batch = next(iter(feed.validation())).to(next(model.parameters()).device)
+    objective.evaluate(model, [batch])
+    start = time.perf_counter()
+    objective.evaluate(model, [batch])
+    cost = (time.perf_counter() - start) * feed.validation_batches()
+    cost += _seconds_of(sample)
+    model.train()
+    return cost + 4 * sum(p.numel() for p in model.parameters()) / SAVED_IN_A_SECOND
+
+
+def _seconds_of(sample: Callable[[], str] | None) -> float:
+    """How long a sample takes."""
+    if sample is None:
+        return 0.0
+    start = time.perf_counter()
+    sample()
+    return time.perf_counter() - start
+
+
+def _how_many(share: float, limit: float, each: float) -> int:
+    """How many evaluations take this share of the time, from 1 to 20."""
+    return int(min(20, max(1, share * limit / max(each, 1e-3))))

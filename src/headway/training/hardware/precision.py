@@ -1,0 +1,87 @@
+"""bfloat16 or float32: measured on this machine, not assumed; and memory that is kept instead of given back."""
+
+import contextlib
+import ctypes
+import functools
+import sys
+import time
+
+import torch
+
+from headway.training.hardware.device import PROCESSOR, wait_for
+
+GAIN = 1.5
+"""Products in bfloat16 must be this much faster to be taken."""
+LEAST_PRODUCTS = 5
+"""The first product of a process sets the library up, and a busy machine may delay any one."""
+REACHED = {"float32": 0.5, "bfloat16": 0.15}
+"""The share of the rate of products that training reaches on a processor.  Where products in bfloat16 are fast, what
+lies between them takes most of the time: decoders of widths from 64 to 256 were seen to reach 0.06 to 0.17."""
+LEAST_WIDTH = 64
+"""Below this width converting costs more than faster products gain."""
+
+
+def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
+    """The context in which a forward runs: bfloat16 products with float32 weights, or float32 throughout."""
+    if precision == "bfloat16":
+        return torch.autocast(device.type, torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def faster_precision(width: int, device: torch.device = PROCESSOR) -> tuple[str, dict[str, float]]:
+    """The precision to train a model of that width in, and the rates of products, in FLOP/s, that decide it.
+
+    The products measured are of one fixed size, where devices that compute in bfloat16 are two or more times as fast
+    and others many times as slow: so noise does not tip the choice, and two runs here choose alike.
+    """
+    rates = {kind: product_rate(getattr(torch, kind), device) for kind in ("float32", "bfloat16")}
+    faster = width >= LEAST_WIDTH and rates["bfloat16"] > GAIN * rates["float32"]
+    return ("bfloat16" if faster else "float32"), rates
+
+
+def training_rate(device: torch.device = PROCESSOR, precision: str | None = None) -> float:
+    """FLOP/s that training reaches, about, in a precision or in the better of the two."""
+    kinds = REACHED if precision is None else [precision]
+    shares = REACHED if device.type == "cpu" else dict.fromkeys(REACHED, REACHED["float32"])
+    return max(shares[kind] * product_rate(getattr(torch, kind), device) for kind in kinds)
+
+
+@functools.cache
+def product_rate(dtype: torch.dtype, device: torch.device = PROCESSOR, seconds: float = 0.15) -> float:
+    """FLOP/s of the product of two matrices of 1024 × 1024, on a GPU of 4096 × 4096; measured once.
+
+    Where a product of 256 × 256 shows that one of those would take longer than ``seconds`` (bfloat16 on a processor
+    without it), the small one is the measure.
+    """
+    large = 1024 if device.type == "cpu" else 4096
+    small = _rate(dtype, device, 256, seconds / 10)
+    return small if 2 * large**3 / small > seconds else _rate(dtype, device, large, seconds)
+
+
+def _rate(dtype: torch.dtype, device: torch.device, size: int, seconds: float) -> float:
+    """FLOP/s of the fastest of as many products of that size as take ``seconds``, at least LEAST_PRODUCTS."""
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < LEAST_PRODUCTS or time.perf_counter() - began < seconds:
+        wait_for(device)
+        start = time.perf_counter()
+        a @ b
+        wait_for(device)
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times)
+
+
+def keep_freed_memory() -> None:
+    """Ask the C library to keep freed memory for the next tensor, where it is glibc; elsewhere do nothing.
+
+    By default glibc returns every large tensor to the system when it is freed and clears new pages for the next, which
+    costs a tenth of a training step on a CPU.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        trim_threshold, mmap_threshold = -1, -3
+        mallopt(mmap_threshold, 1 << 30)
+        mallopt(trim_threshold, (1 << 31) - 1)

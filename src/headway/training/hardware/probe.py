@@ -1,0 +1,61 @@
+"""How long gradients of the first real batches take here, before anything is trained."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from torch import nn
+
+from headway.data.feed import Feed
+from headway.data.windows import Position
+from headway.training.hardware.device import wait_for
+from headway.training.hardware.memory import out_of_memory
+from headway.training.loop.randomness import random_state, set_random_state
+from headway.training.loop.thread_parallel import Shares
+from headway.training.objective import Objective
+from headway.training.plan import Plan
+
+ROUNDS = 3
+"""Batches that are timed for each way, after one that is not."""
+
+
+def gradient_seconds(
+    model: nn.Module, objective: Objective, feed: Feed, plan: Plan, counts: Sequence[int], most: float
+) -> dict[int, tuple[float, float]]:
+    """For each number of shares, the median seconds of a batch's gradient, and the places for tokens in a batch.
+
+    All ways read the same batches in turn, so that a slow spell hits all alike.  No more batches are begun once
+    ``most`` seconds are over; empty where the first, which is not timed, took as long.  Weights, random state and mode
+    stay as they were, and there is no gradient.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    device, training = next(model.parameters()).device, model.training
+    random, position, began = random_state(device), Position(), time.monotonic()
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    places: list[int] = []
+    with out_of_memory("at the first batch, tried before step 1", plan), ExitStack() as stack:
+        ways = {count: stack.enter_context(Shares(count)) for count in counts}
+        try:
+            model.train()
+            for number in range(1 + ROUNDS):
+                if number and time.monotonic() - began > most:
+                    break
+                batch, position = feed.next(position)
+                batch = batch.to(device)
+                for count, shares in ways.items():
+                    wait_for(device)
+                    start = time.perf_counter()
+                    shares.add_gradient(model, objective, batch, plan.precision, parameters)
+                    wait_for(device)
+                    if number:
+                        times[count].append(time.perf_counter() - start)
+                    for p in parameters:
+                        p.grad = None
+                places += [batch.places] if number else []
+        finally:
+            for p in parameters:
+                p.grad = None
+            model.train(training)
+            set_random_state(device, random)
+    return {count: (statistics.median(taken), statistics.mean(places)) for count, taken in times.items() if taken}

@@ -1,0 +1,161 @@
+"""Batches made ready by other processes, while training computes."""
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from headway.data.batches import Batch
+from headway.data.feed import Feed
+from headway.data.stream_feed import StreamFeed
+from headway.data.windows import Position
+from headway.errors import InputError, RunFailed
+from headway.training.distributed.rank_slices import own_part
+from headway.training.distributed.ranks import Ranks
+
+PATIENCE = 300.0
+"""Seconds after which a worker that gives no batch is given up."""
+EACH = 2
+"""Batches that each worker has ready."""
+
+Made = tuple[Batch | None, int, Position]
+"""This rank's rows of a batch, or None; the tokens of the whole batch; the position after it."""
+
+
+class Ahead:
+    """The batches of a feed, of which each of several workers makes one in turn; without workers, made when asked for.
+
+    What it gives depends on the position alone, as with the feed itself, so their number changes nothing but speed.
+    """
+
+    def __init__(self, feed: Feed, ranks: Ranks | None = None, workers: int = 0):
+        self.feed, self.ranks = feed, ranks or Ranks()
+        self.workers = min(workers, 1) if isinstance(feed, StreamFeed) else workers  # which is read in its order
+        self._made: Iterator[Made | str] | None = None
+        self._at: tuple[int, int] | None = None
+        self._asked = Position()
+
+    def __enter__(self) -> "Ahead":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._made = None  # which ends the workers
+        if isinstance(error, RuntimeError) and "DataLoader worker" in str(error):  # it was lost while others computed
+            raise self._lost(self._asked, _said(error)) from None
+
+    def next(self, position: Position) -> Made:
+        """This rank's part of the batch at a position, and what ``own_part`` says of it.
+
+        Raises InputError for data that have changed meanwhile, and ReadFailed where a worker was lost or is silent.
+        """
+        if not self.workers:
+            return own_part(self.feed, position, self.ranks)
+        self._asked = position
+        if self._made is None or self._at != (position.epoch, position.consumed):
+            self._made = self._begin(position)
+        self._at, problem = None, ""  # where this ends by an error, they begin anew
+        try:
+            found = next(self._made)
+        except RuntimeError as error:
+            problem = _said(error)
+        if problem:
+            self._made = None  # no frame of that error holds the workers any more, so they end
+            raise self._lost(position, problem)
+        if isinstance(found, str):
+            raise InputError(f"{found} It was read for {self._examples(position)}.")
+        part, tokens, after = found
+        self._at = after.epoch, after.consumed
+        return part and _batch(part), tokens, after
+
+    def _begin(self, position: Position) -> Iterator[Made | str]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # more workers than processors are for the user to choose
+            loader: DataLoader[Made | str] = DataLoader(
+                _Making(self.feed, position, self.ranks),
+                batch_size=None,
+                num_workers=self.workers,
+                collate_fn=_as_it_is,
+                prefetch_factor=EACH,
+                timeout=PATIENCE,
+                worker_init_fn=_begin_worker,
+                generator=torch.Generator(),  # of its own: none of the run's random numbers is used up
+            )
+            return iter(loader)
+
+    def _lost(self, position: Position, said: str) -> "ReadFailed":
+        return ReadFailed(
+            f"a worker that makes batches ready (--workers {self.workers}) gives none for {self._examples(position)}: "
+            f"{said}. The checkpoints are as they were: the same command goes on with the run; --workers 0 does "
+            "without workers."
+        )
+
+    def _examples(self, position: Position) -> str:
+        numbers = self.feed.examples(position)
+        listed = ", ".join(map(str, numbers[:5]))
+        return f"examples {listed}{' ...' if len(numbers) > 5 else ''} of pass {int(self.feed.epochs(position)) + 1}"
+
+
+class ReadFailed(RunFailed):
+    """The next batch cannot be had; what is saved is as it was."""
+
+
+class _Making(IterableDataset[Made | str]):
+    """The batches from a position on, without end, in each worker every n-th; a message, where one cannot be made."""
+
+    def __init__(self, feed: Feed, position: Position, ranks: Ranks):
+        self.feed, self.position, self.ranks = feed, position, ranks
+
+    def __iter__(self) -> Iterator[Made | str]:
+        worker = get_worker_info()
+        number, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        position, turn = self.position, 0
+        try:
+            while True:
+                if turn % count == number:
+                    part, tokens, position = own_part(self.feed, position, self.ranks)
+                    yield part and _plain(part), tokens, position
+                else:
+                    position = self.feed.after(position)
+                turn += 1
+        except (InputError, OSError) as error:
+            yield f"{error}"
+
+
+def _said(error: RuntimeError) -> str:
+    """What torch says of a worker that was lost.  Raises the error again where it is a mistake in our code."""
+    if "DataLoader" not in str(error).split("\n")[0] or str(error).startswith("Caught"):
+        raise error
+    return str(error).split("\n")[0].split(". ")[0].rstrip(".")
+
+
+def _plain(batch: Batch) -> Batch:
+    """With arrays for tensors, which are handed over as bytes: torch would share memory, by a server in each worker."""
+    return _each(batch, torch.Tensor, torch.Tensor.numpy)
+
+
+def _batch(plain: Batch) -> Batch:
+    return _each(plain, np.ndarray, torch.from_numpy)
+
+
+def _each(batch: Batch, kind: type, change: Callable[[Any], Any]) -> Batch:
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return replace(batch, **{name: change(value) for name, value in values.items() if isinstance(value, kind)})
+
+
+def _as_it_is(made: Any) -> Any:
+    return made
+
+
+def _begin_worker(number: int) -> None:
+    """Ctrl-C and the like, which a shell sends to all, are for the process that trains; SIGTERM ends a worker."""
+    for name in ("SIGINT", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # else the tokenizer warns that it was forked

@@ -1,0 +1,46 @@
+"""The state of the random numbers that training draws, as tensors."""
+
+import torch
+from torch import Tensor
+
+from headway.training.distributed.ranks import Ranks
+
+CPU, GPU = "random", "random.gpu"
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """By name, the state of torch's generator, and of the device's own where it has one."""
+    found = {CPU: torch.get_rng_state()}
+    if device.type == "cuda":
+        found[GPU] = torch.cuda.get_rng_state(device)
+    return found
+
+
+def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
+    """``random_state`` of every rank: of the first by its names, of rank n with its number behind them."""
+    found: dict[str, Tensor] = {}
+    for rank, state in enumerate(ranks.gathered(random_state(device))):
+        found |= {_of_rank(name, rank): value for name, value in state.items()}
+    return found
+
+
+def set_random_states(device: torch.device, tensors: dict[str, Tensor], ranks: Ranks) -> bool:
+    """Put back this rank's part of what ``random_states`` gave among other tensors; whether it was there.
+
+    It is not where the run was on fewer ranks before: then the state is left as it is.
+    """
+    state = {name: tensors[_of_rank(name, ranks.rank)] for name in (CPU, GPU) if _of_rank(name, ranks.rank) in tensors}
+    if CPU in state:
+        set_random_state(device, state)
+    return CPU in state
+
+
+def _of_rank(name: str, rank: int) -> str:
+    return f"{name}.{rank}" if rank else name
+
+
+def set_random_state(device: torch.device, state: dict[str, Tensor]) -> None:
+    """Put back what ``random_state`` gave.  What another kind of device left is ignored."""
+    torch.set_rng_state(state[CPU])
+    if device.type == "cuda" and GPU in state:
+        torch.cuda.set_rng_state(state[GPU], device)

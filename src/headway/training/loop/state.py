@@ -1,0 +1,176 @@
+"""All that an exact resume needs: what is counted, and the tensors that a checkpoint holds."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from headway.data.lanes import position_of
+from headway.data.windows import Position
+from headway.errors import InputError
+from headway.training.distributed.ranks import Ranks
+from headway.training.evaluation.comparison import clearly_lower
+from headway.training.loop.randomness import random_states, set_random_states
+from headway.training.loop.weight_averaging import WeightAverage
+from headway.training.monitor.health import Health, judge
+from headway.training.monitor.run_statistics import Known, Signs
+from headway.training.store.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
+
+
+@dataclass
+class State:
+    """What is counted in the course of a run."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    tokens: int = 0
+    seconds: float = 0.0
+    evaluations: int = 0
+    best_loss: float = math.inf
+    best_step: int = 0
+    best_metrics: dict[str, Any] = field(default_factory=dict)
+    """step, cost and metrics of the weights that are kept"""
+    lowest: float = math.inf
+    """the lowest cost of any evaluation: other than ``best_loss`` where the last weights are kept"""
+    start: dict[str, Any] = field(default_factory=dict)
+    """metrics of the model that the run began from, before its first step, where it was measured"""
+    before: dict[str, Any] = field(default_factory=dict)
+    """step, cost and val_loss of the trained weights that the run went on from last; nothing where it had none"""
+    cycle: int = 0
+    """how often the run was continued"""
+    since: int = 0
+    """the step at which it was continued last, and the seconds it had taken until then"""
+    since_seconds: float = 0.0
+    measure_first: bool = False
+    """whether the weights are to be evaluated before the next step"""
+    stale: int = 0
+    bad_steps: int = 0
+    train_loss: float = math.nan
+    recent: list[float] = field(default_factory=list)
+    """losses of the latest steps, among which the next one may stand out"""
+    signs: Signs = field(default_factory=Signs)
+    """what tells how the run is doing"""
+
+    def examined(self, metrics: dict[str, Any], share: float, passes: float, known: Known) -> Health:
+        """How the run is doing after an evaluation with these metrics."""
+        self.signs.evaluated(metrics, step=self.step, share=share, passes=passes, recent=self.recent)
+        return judge(self.signs, known)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        values = asdict(self)
+        return {**values, **{k: str(v) for k, v in values.items() if isinstance(v, float) and not math.isfinite(v)}}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> "State":
+        """Back from JSON."""
+        values = dict(plain)
+        values.setdefault("lowest", values["best_loss"])
+        for name in ("best_loss", "lowest", "train_loss", "seconds"):
+            values[name] = float(values[name])
+        values["position"] = position_of(plain["position"])
+        values["signs"] = Signs(**plain.get("signs", {}))
+        return cls(**values)
+
+
+@dataclass
+class Training:
+    """What changes in the course of a run: the model, what changes it, and what is counted."""
+
+    model: nn.Module
+    optimizers: list[Optimizer]
+    average: WeightAverage | None
+    ranks: Ranks = field(default_factory=Ranks)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    """the trained weights of the best evaluation so far, by name"""
+    units: dict[str, Tensor] = field(default_factory=dict)
+    """what each held-out unit came to (``Objective.evaluate``) with the kept weights ("best"), before training
+    ("start") and before the run was continued ("before")"""
+    state: State = field(default_factory=State)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors and the plain values of a checkpoint; all ranks take part."""
+        learning = trained(self.model)
+        tensors: dict[str, Tensor] = {f"model.{name}": kept(p, p.detach()) for name, p in learning.items()}
+        tensors |= optimizer_tensors(self.model, self.optimizers)
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        tensors |= {f"units.{name}": value for name, value in self.units.items()}
+        if self.average is not None:
+            tensors |= {f"average.{name}": kept(learning[name], value) for name, value in self.average.state().items()}
+        tensors |= random_states(self.device, self.ranks)
+        return tensors, {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
+
+    def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
+        """Put everything back as it was when it was saved.  Raises InputError where other parameters were trained."""
+        plain, learning = dict(plain), trained(self.model)
+        other = {name.removeprefix("model.") for name in tensors if name.startswith("model.")} ^ set(learning)
+        if other:
+            raise InputError(
+                f"the checkpoint is of a model of another shape ({min(other)} is in one of them alone): an earlier "
+                "version began this run. What it saved can be used; start over with another --out."
+            )
+        for name, p in learning.items():
+            put_back(p, tensors[f"model.{name}"])
+        self.best, self.units = (
+            {name.removeprefix(part): value for name, value in tensors.items() if name.startswith(part)}
+            for part in ("best.", "units.")
+        )
+        restore_optimizers(self.model, self.optimizers, tensors)
+        steps = plain.pop("average_steps")
+        if self.average is not None:
+            for name, p in learning.items():
+                put_back(p, tensors[f"average.{name}"], self.average.values[name])
+            self.average.steps = steps
+        set_random_states(self.device, tensors, self.ranks)
+        self.state = State.of(plain)
+
+    def restart(self, cycle: int) -> None:
+        """Go on from the weights that are kept, with optimisers and an average that remember nothing."""
+        for name, p in trained(self.model).items() if self.best else ():
+            put_back(p, self.best[name])
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+        if self.average is not None:
+            self.average = WeightAverage(self.model, self.average.decay)
+        state = self.state
+        state.cycle, state.since, state.since_seconds = cycle, state.step, state.seconds
+        state.evaluations, state.stale, state.recent, state.measure_first = 0, 0, [], True
+
+    def note(self, cost: float, metrics: dict[str, Any], units: Tensor, *, last: bool, careful: bool = False) -> bool:
+        """Note an evaluation, and keep its weights if they are the best so far or the ``last``; whether that is so.
+
+        ``careful`` asks for more than the lowest loss: for one that is clearly lower than that of the kept weights
+        (``comparison.clearly_lower``).  A loss that is no number is never kept.
+        """
+        state = self.state
+        improved, known = cost < state.lowest, bool(self.best)
+        state.lowest = min(cost, state.lowest)
+        state.stale = 0 if improved or state.measure_first else state.stale + 1
+        if state.measure_first:
+            state.before = {"step": state.best_step, "cost": cost, "val_loss": metrics["val_loss"]}
+            self.units["before"] = units
+            if not state.cycle:
+                state.start = {name: value for name, value in metrics.items() if isinstance(value, float)}
+                self.units["start"] = units
+        better = cost < state.best_loss
+        if better and careful and "best" in self.units and not state.measure_first:
+            better = clearly_lower(units.numpy(), self.units["best"].numpy())
+        if not (better or (last and math.isfinite(cost))):
+            return False
+        if not (state.measure_first and state.cycle and known):  # else they are those of the step that is kept already
+            state.best_step = state.step
+        state.best_loss, state.best_metrics, self.units["best"] = cost, metrics, units
+        self.keep_best()
+        return True
+
+    def keep_best(self) -> None:
+        """Keep a copy of the weights as they are now."""
+        self.best = {name: kept(p, p.detach()).clone() for name, p in trained(self.model).items()}

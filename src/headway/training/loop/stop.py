@@ -1,0 +1,78 @@
+"""Signals only ask; what they ask is answered where nothing is lost by it."""
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from headway.training.distributed.ranks import Ranks
+
+Item = TypeVar("Item")
+
+NAMES = ("SIGINT", "SIGTERM", "SIGUSR1")
+"""Ctrl-C; the end of a job, as batch systems announce it; and what they send some time before it, if asked to."""
+SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
+
+
+GRACE = 5.0
+"""Seconds that a step of several batches may still take, before it is given up."""
+
+
+class Asked(Exception):
+    """Someone asked to stop; what was begun is given up, to be begun again later."""
+
+
+class Stop:
+    """While it is entered, the first of SIGNALS only asks to stop; the second ends the program at once."""
+
+    def __init__(self, ranks: Ranks | None = None) -> None:
+        self.ranks = ranks or Ranks()
+        self.asked = False
+        self._since = 0.0
+        self._waiting = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Stop":
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def poll(self, grace: float = 0.0) -> None:
+        """Raise Asked if someone asked any of the ranks, ``grace`` seconds ago or earlier; all of them take part."""
+        if self.ranks.largest(self.asked and time.monotonic() - self._since >= grace)[0]:
+            raise Asked
+
+    def between(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The same items; ``poll`` before each."""
+        for item in items:
+            self.poll()
+            yield item
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While it is entered, who asks is answered at once, by Asked; and before, who asked GRACE seconds ago.
+
+        Of several ranks none leaves the others waiting: they answer with the next step.
+        """
+        self.poll(GRACE)
+        self._waiting = self.ranks.count == 1
+        try:
+            yield
+        finally:
+            self._waiting = False
+
+    def _ask(self, number: int, frame: Any) -> None:
+        if self.asked:
+            for known, handler in self._before.items():
+                signal.signal(known, handler)
+            raise KeyboardInterrupt
+        self.asked, self._since = True, time.monotonic()
+        if self._waiting:
+            raise Asked

@@ -1,0 +1,330 @@
+"""The training loop: one flat function, in one order.
+
+evaluate when due -> save when due -> rate -> batches -> gradient -> clip -> judge -> step -> log
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from headway.data.batches import on_device
+from headway.data.feed import Feed
+from headway.data.windows import Position
+from headway.io.quantities import metric
+from headway.training.distributed.rank_slices import together
+from headway.training.distributed.ranks import Ranks
+from headway.training.distributed.sharding import whole
+from headway.training.evaluation.comparison import in_order
+from headway.training.hardware.memory import out_of_memory
+from headway.training.loop.budget import Budget
+from headway.training.loop.prefetch import Ahead
+from headway.training.loop.randomness import random_state, set_random_state
+from headway.training.loop.schedule import accumulation, factor
+from headway.training.loop.state import State, Training
+from headway.training.loop.stop import Asked, Stop
+from headway.training.loop.thread_parallel import Shares
+from headway.training.loop.weight_averaging import WeightAverage
+from headway.training.monitor.health import LEARNING, Health
+from headway.training.monitor.loss_guard import ADVICE, Diverged, Watch
+from headway.training.monitor.progress import Silent
+from headway.training.monitor.run_statistics import Known, Signs
+from headway.training.objective import Objective
+from headway.training.optim.optimizers import optimizers, set_rate
+from headway.training.plan import Plan
+from headway.training.store.checkpoint import SaveFailed
+from headway.training.store.run_directory import RunDirectory
+from headway.training.store.saver import Saver, SharedSaver
+
+Saved = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors and plain values of a checkpoint."""
+
+
+class Interrupted(Exception):
+    """Stopped by the user, and saved."""
+
+
+@dataclass
+class Job:
+    """One training run: what is trained, on what, how, and where it is kept."""
+
+    model: nn.Module
+    objective: Objective
+    feed: Feed
+    plan: Plan
+    run: RunDirectory
+    keep_best: Callable[[], None]
+    """saves the model as it is now"""
+    snapshot: Callable[[int], None] | None = None
+    """saves the model of an evaluation beside, by its step"""
+    sample: Callable[[], str] | None = None
+    """shows what the model can do now"""
+    ranks: Ranks = field(default_factory=Ranks)
+    """the processes that train it together"""
+    workers: int = 0
+    """processes that make batches ready"""
+    save_every: float = 60.0
+    """seconds between checkpoints"""
+    on_save_error: str = "continue"
+    keep: str = "best"
+    """which weights the run ends with: those of its "best" evaluation, or the "last" ones"""
+    careful_below: int = 0
+    """with fewer held-out units, weights are kept only where they are clearly better than those that are kept"""
+    cycle: int = 0
+    """how often the run was continued: the budget is that of the last time; 0 for a run as it began"""
+    known: Known = field(default_factory=Known)
+    """what explains how the run is doing"""
+
+
+def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Training:
+    """Train until the budget is used up; the best weights are kept.  Raises Interrupted or a RunFailed."""
+    plan, feed, ranks = job.plan, job.feed, job.ranks
+    average = WeightAverage(job.model, plan.average) if plan.average else None
+    now = Training(job.model, _optimizers(job.model, plan, ranks), average, ranks)
+    if saved is not None:
+        now.restore(*saved)
+        if now.state.cycle < job.cycle:
+            now.restart(job.cycle)
+    else:
+        now.state.cycle, now.state.measure_first = job.cycle, job.known.pretrained
+    state, device = now.state, now.device
+    parameters = [p for p in job.model.parameters() if p.requires_grad]
+    watch = Watch(state, feed, job.run, progress, skip=plan.on_spike == "skip")
+    spread = any(isinstance(p, DTensor) for p in parameters)
+    saver: Saver | SharedSaver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
+    if spread:
+        saver = SharedSaver(job.run.checkpoints, ranks)
+    state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
+    began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
+    named = out_of_memory(lambda: f"at step {state.step + 1}", plan)
+    with (
+        named,
+        ranks.named(),
+        saver,
+        Stop(ranks) as stop,
+        Shares(plan.shares) as shares,
+        Ahead(feed, ranks, job.workers) as batches,
+    ):
+        while True:
+            share, save_due, stopping = ranks.largest(
+                _share(job, budget, state) if ranks.first else 0.0,
+                ranks.first and time.monotonic() - last_save > job.save_every,
+                stop.asked,
+            )
+            due = int(share * plan.evaluations + 1e-9)
+            if due > state.evaluations or state.measure_first:
+                try:
+                    _evaluate(job, now, share, stop, progress)
+                    state.evaluations = due
+                except Asked:
+                    stopping = True  # the evaluation is begun again when the run is taken up
+            state.seconds = time.monotonic() - began
+            over = not stopping and (share >= 1.0 or _gains_nothing(job, state))
+            if over or stopping or save_due:
+                checkpoint = now.saved()
+                last_save = time.monotonic()
+                if ranks.first or spread:
+                    saver.save(state.step, *checkpoint)
+            if over:
+                break
+            if stopping:
+                saver.wait()
+                _note_checkpoints(job, saver)
+                raise Interrupted
+            saver.check()
+            _note_checkpoints(job, saver)
+            rate = factor(share, plan.schedule, plan.warmup)
+            set_rate(now.optimizers, rate)
+            before, random = (state.position, state.tokens), random_state(device)
+            positions: list[Position] = []
+            total, count = torch.zeros((), device=device), 0
+            try:
+                for _ in range(accumulation(share, plan.accumulate, plan.grow_batch)):
+                    positions.append(state.position)
+                    with stop.waiting():
+                        part, tokens, state.position = batches.next(state.position)
+                    state.tokens += tokens
+                    if part is not None:
+                        part = part.to(device)
+                        loss, n = shares.add_gradient(job.model, job.objective, part, plan.precision, parameters)
+                        total, count = total + loss, count + n
+            except Asked:  # a step that is not whole is no step
+                state.position, state.tokens = before
+                set_random_state(device, random)
+                continue
+            loss_sum, targets = ranks.sums(total.item(), count)
+            state.position = together(state.position, ranks)
+            if not spread:
+                ranks.add_gradients(parameters)
+            norm = divide_and_clip(parameters, targets / ranks.count if spread else targets, plan.clip)
+            state.train_loss = loss_sum / targets
+            if watch.allows(state.train_loss, norm, positions):
+                for optimizer in now.optimizers:
+                    optimizer.step()
+                if now.average is not None:
+                    now.average.update()
+            for p in parameters:
+                p.grad = None
+            state.step += 1
+            state.seconds = time.monotonic() - began
+            if state.seconds - shown >= 0.5 or state.step % plan.log_every == 0:
+                shown = state.seconds
+                used = state.seconds - (state.since_seconds if job.cycle else 0.0)
+                left = used * (1 / max(_share(job, budget, state), 1e-9) - 1)
+                progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
+            if state.step % plan.log_every == 0 or state.step == 1:
+                job.run.log(
+                    "step",
+                    step=state.step,
+                    seconds=round(state.seconds, 3),
+                    tokens=state.tokens,
+                    loss=state.train_loss,
+                    learning_rate=plan.learning_rate * rate,
+                    norm=norm,
+                )
+    saver.wait()
+    _note_checkpoints(job, saver)
+    if ranks.first and saver.latest != state.step:
+        last = "there is none" if saver.latest is None else f"the newest is that of step {saver.latest:,}"
+        progress.warn(f"the last checkpoint could not be saved; {last}, from which more --steps would go on")
+    if not now.best:
+        raise Diverged(f"the validation loss was never a finite number, last at step {state.step}. {ADVICE}")
+    return now
+
+
+def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.Optimizer]:
+    """The optimisers that the plan wants; the large tables of a pretrained model are trained row by row."""
+    return optimizers(
+        model,
+        plan.optimizer,
+        plan.learning_rate,
+        plan.weight_decay,
+        layer_decay=plan.layer_decay,
+        by_rows=plan.base is not None and ranks.count == 1,
+        precision=plan.precision,
+        muon_rate=plan.muon_rate,
+        momentum=plan.momentum,
+        embedding_rate=plan.embedding_rate,
+        betas=(plan.betas[0], plan.betas[1]),
+    )
+
+
+def _share(job: Job, budget: Budget, state: State) -> float:
+    """The part of the run that is done: of its time or steps, or of its passes over the data if that is more."""
+    share = budget.share(state.step)
+    if job.cycle or not job.plan.epochs:
+        return share
+    return max(share, min(1.0, job.feed.epochs(state.position) / job.plan.epochs))
+
+
+def _gains_nothing(job: Job, state: State) -> bool:
+    """Whether evaluations, two at least, have brought nothing for as long as the plan waits."""
+    plan = job.plan
+    if plan.patience and state.stale >= plan.patience:
+        return True
+    since = job.feed.epochs(state.position) * (1 - state.best_step / max(1, state.step))
+    return bool(plan.patience_passes) and state.stale >= 2 and since >= plan.patience_passes
+
+
+def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silent) -> None:
+    """Evaluate in float32, and keep the weights where they are to be kept.  Raises Asked, with nothing changed."""
+    state, random = now.state, random_state(now.device)
+    if now.average is not None:
+        now.average.swap()
+    job.model.eval()
+    each: list[np.ndarray] = []
+    try:
+        with out_of_memory(f"at the evaluation after step {state.step}"):
+            held_out = stop.between(on_device(job.feed.validation(), now.device))
+            metrics = job.objective.evaluate(job.model, held_out, each)
+            text = job.sample() if job.sample is not None and _shows(job.plan, share) else None
+        stop.poll()
+        cost = job.objective.cost(metrics)
+        units = torch.from_numpy(in_order(each, job.feed.validation_order()))
+        kept = now.note(cost, metrics, units, last=job.keep == "last", careful=len(units) < job.careful_below)
+        if kept:
+            _saved(job, job.keep_best, progress)
+        if job.snapshot is not None:
+            _saved(job, partial(job.snapshot, state.step), progress)
+    finally:
+        job.model.train()
+        if now.average is not None:
+            now.average.swap()
+        set_random_state(now.device, random)
+    numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
+    first, state.measure_first = state.measure_first, False
+    health = Health()
+    if not first:  # nothing has been learnt yet by which the run could be judged
+        health = state.examined(metrics, share, job.feed.epochs(state.position), job.known)
+    job.run.log(
+        "evaluation",
+        step=state.step,
+        seconds=round(state.seconds, 3),
+        tokens=state.tokens,
+        best=kept,
+        health=health.word,
+        cause=health.cause,
+        **numbers,
+    )
+    progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
+    if text is not None:
+        job.run.log("sample", step=state.step, text=text)
+        progress.say(text)
+    if not first:
+        _tell(health, state.signs, progress)
+    progress.evaluated(share, cost)
+
+
+def _shows(plan: Plan, share: float) -> bool:
+    """Whether the evaluation at this share of the run shows a sample: all do, or some where samples are slow."""
+    number, samples = int(share * plan.evaluations + 1e-9), plan.samples or plan.evaluations
+    return number == 0 or number * samples // plan.evaluations > (number - 1) * samples // plan.evaluations
+
+
+def _tell(health: Health, signs: Signs, progress: Silent) -> None:
+    """Say how the run is doing, once when that changes."""
+    said = f"{health.word}: {health.cause}" if health.cause else health.word
+    if said != signs.said:
+        signs.said = said
+        (progress.say if health.word == LEARNING else progress.warn)(str(health))
+
+
+def _note_checkpoints(job: Job, saver: Saver | SharedSaver) -> None:
+    """Keep in mind that there are checkpoints: where they are lost, the run does not begin again by itself."""
+    if saver.latest is not None and not job.run.facts.get("checkpoints"):
+        job.run.update(checkpoints=True)
+
+
+def _saved(job: Job, save: Callable[[], None], progress: Silent) -> None:
+    """Save the model.  Where that fails and training is to go on, the best weights are still in the checkpoints."""
+    try:
+        save()
+    except SaveFailed as error:
+        if job.on_save_error == "stop":
+            raise
+        progress.warn(f"{error}. Training goes on (--on-save-error)")
+
+
+def divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float) -> float:
+    """Divide the summed gradient by the number of targets, once, and shorten it to ``longest``; returns its length."""
+    gradients = [_numbers(p) for p in parameters if p.grad is not None]
+    norm = whole(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))).item() / count
+    scale = 1.0 / count
+    if longest and norm > longest:
+        scale *= longest / norm
+    torch._foreach_mul_(gradients, scale)
+    return norm
+
+
+def _numbers(p: nn.Parameter) -> Tensor:
+    """A gradient's entries; of a sparse one, those that it holds."""
+    if p.grad is None or not p.grad.is_sparse:
+        return p.grad  # type: ignore[return-value]
+    p.grad = p.grad.coalesce()
+    return p.grad.values()

@@ -1,0 +1,83 @@
+"""Steps whose numbers are wrong: not finite, or a loss far above those before it."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from headway.data.feed import Feed
+from headway.data.windows import Position
+from headway.errors import RunFailed
+from headway.training.loop.state import State
+from headway.training.monitor.progress import Silent
+from headway.training.store.run_directory import RunDirectory
+
+MOST_BAD_STEPS = 3
+"""Steps in a row with a loss or a gradient that is not finite, before training stops."""
+RECENT, LEAST = 128, 32
+"""Losses that a new one is compared with: the latest, and how many there must be."""
+DEVIATIONS = 6.0
+"""A loss that is this many standard deviations above the mean of the recent ones is a spike (OLMo 2: 6)."""
+LEAST_DEVIATION = 0.02
+"""Of the mean: a loss that hardly changes has no spikes for small differences."""
+SAID = 3
+"""Spikes that are said; the others are in the log alone."""
+NAMED = 64
+"""Examples that a line of the log names at most."""
+ADVICE = "Try a smaller --learning-rate or --precision float32, in another directory (--out)."
+
+
+class Diverged(RunFailed):
+    """The loss or its gradient was not finite several times in a row."""
+
+
+class Watch:
+    """Judges every step before it changes the weights."""
+
+    def __init__(self, state: State, feed: Feed, run: RunDirectory, progress: Silent, skip: bool = False):
+        self.state, self.feed, self.run, self.progress, self.skip = state, feed, run, progress, skip
+        self._said = 0
+
+    def allows(self, loss: float, norm: float, positions: Sequence[Position]) -> bool:
+        """Whether the weights may be changed by a step with this loss, length of the gradient, and these batches.
+
+        Raises Diverged when too many steps in a row were not finite.
+        """
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._count_bad(loss, norm, positions)
+            return False
+        self.state.bad_steps = 0
+        limit = spike_limit(self.state.recent)
+        self.state.recent = [*self.state.recent[1 - RECENT :], min(loss, limit)]
+        self.state.signs.step(loss, norm, self.state.recent)
+        if loss <= limit:
+            return True
+        self._note("spike", loss, norm, positions)
+        if self._said < SAID:
+            self._said += 1
+            what = "left out" if self.skip else "trained on all the same (--on-spike skip to leave such steps out)"
+            self.progress.warn(
+                f"step {self.state.step + 1:,}: loss {loss:.4g}, where {limit:.4g} was to be expected at most: {what}"
+            )
+        return not self.skip
+
+    def _count_bad(self, loss: float, norm: float, positions: Sequence[Position]) -> None:
+        """Note a step that changes no weight; too many in a row end the run."""
+        self.state.bad_steps += 1
+        self._note("bad step", loss, norm, positions)
+        if self.state.bad_steps >= MOST_BAD_STEPS:
+            raise Diverged(
+                f"loss or gradient were not finite {MOST_BAD_STEPS} times in a row, at step {self.state.step + 1} "
+                f"(loss {loss}, gradient {norm}); the best weights so far are kept. {ADVICE}"
+            )
+
+    def _note(self, event: str, loss: float, norm: float, positions: Sequence[Position]) -> None:
+        examples = [number for position in positions for number in self.feed.examples(position)]
+        self.run.log(event, step=self.state.step + 1, loss=loss, norm=norm, examples=examples[:NAMED])
+
+
+def spike_limit(recent: Sequence[float]) -> float:
+    """The loss above which a step stands out among the recent ones; infinity while there are few."""
+    if len(recent) < LEAST:
+        return math.inf
+    mean = statistics.fmean(recent)
+    return mean + DEVIATIONS * max(statistics.pstdev(recent, mean), LEAST_DEVIATION * abs(mean))

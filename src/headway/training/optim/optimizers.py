@@ -1,0 +1,226 @@
+"""Optimisers: Adam, AdamW (torch's, fused) and Muon, and which parameters each is given."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.models.baselines import BaselineStack
+from headway.models.transformer import Stack
+from headway.nn.attention import Attention
+from headway.nn.feedforward import FeedForward
+from headway.nn.recurrent import GATES, Recurrent
+from headway.training.distributed.sharding import like, whole
+from headway.training.plan import ADAM_BETAS, MUON_RATE
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose update is replaced by the nearest orthogonal matrix (Jordan et al. 2024), for hidden matrices.
+
+    Matrices of one shape are orthogonalised together, by the five-step quintic Newton-Schulz iteration in bfloat16 or
+    float32 (``dtype``), and scaled by √max(1, rows / columns).  A parameter with an attribute ``stacked`` = n is n
+    matrices on top of each other (queries, keys and values; a gate and what it gates), each orthogonalised by itself.
+    ``weight_decay`` is per unit of learning rate.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+    ):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.dtype = dtype
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Change the weights by their gradients."""
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
+            for p in parameters:
+                buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                buffer.lerp_(p.grad, 1 - group["momentum"])
+                update = whole(p.grad.lerp(buffer, group["momentum"]))  # Nesterov's look ahead
+                matrix = (p.shape[0] // getattr(p, "stacked", 1), p.shape[1])
+                by_shape.setdefault(matrix, []).append((p, update))
+            for (rows, columns), pairs in by_shape.items():
+                stack = torch.cat([update.view(-1, rows, columns) for _, update in pairs])  # (n, rows, columns)
+                stack = orthogonal(stack.to(self.dtype)).float() * max(1.0, rows / columns) ** 0.5
+                counts = [update.shape[0] // rows for _, update in pairs]
+                for (p, _), new in zip(pairs, stack.split(counts), strict=True):
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                    p.add_(like(p, new.reshape(p.shape)), alpha=-group["lr"])
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Bring every singular value near 1 by Newton-Schulz: (n, rows, columns) -> the same."""
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    if x.shape[-1] >= 2 * x.shape[-2] and x.dtype != torch.bfloat16:
+        x = _newton_schulz_of_long(x)
+    else:
+        for _ in range(5):  # x becomes 3.4445 x - 4.7750 (x xᵀ) x + 2.0315 (x xᵀ)² x
+            product = x @ x.mT
+            factor = torch.baddbmm(product, product, product, beta=-4.7750, alpha=2.0315)
+            x = torch.baddbmm(x, factor, x, beta=3.4445)
+    return x.mT if tall else x
+
+
+def _newton_schulz_of_long(x: Tensor) -> Tensor:
+    """The same five steps on G = x xᵀ: each multiplies x by P = 3.4445 - 4.7750 G + 2.0315 G², so G becomes P G P.
+
+    Where x is four times as long as high that takes less than half the time; in bfloat16, G would be too coarse.
+    """
+    gram = x @ x.mT
+    whole = torch.eye(x.shape[-2], dtype=x.dtype, device=x.device).expand_as(gram)
+    for _ in range(5):
+        factor = torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
+        factor.diagonal(dim1=-2, dim2=-1).add_(3.4445)
+        whole = factor @ whole
+        gram = factor @ gram @ factor
+    return whole @ x
+
+
+class RowAdam(torch.optim.Optimizer):
+    """Adam for a table of which each step reads few rows: only those are changed, and only their moments decay.
+
+    The table's gradient must be sparse (``nn.Embedding.sparse``).  Adam on all rows would move the others too, by what
+    is left of their old moments; that rows which were not read stay as they are is what "lazy Adam" is known for.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float] = ADAM_BETAS, eps: float = 1e-8):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Change the rows that have a gradient."""
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for p in (p for p in group["params"] if p.grad is not None):
+                state, gradient = self.state[p], p.grad.coalesce()
+                if not state:
+                    state.update(step=torch.zeros(()), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
+                state["step"] += 1
+                rows, g = gradient.indices()[0], gradient.values()  # (n,), (n, D)
+                mean = state["exp_avg"][rows].lerp_(g, 1 - first)
+                square = state["exp_avg_sq"][rows].mul_(second).addcmul_(g, g, value=1 - second)
+                state["exp_avg"][rows], state["exp_avg_sq"][rows] = mean, square
+                count = state["step"].item()
+                scale = (square / (1 - second**count)).sqrt_().add_(group["eps"])
+                p.index_add_(0, rows, mean / scale, alpha=-group["lr"] / (1 - first**count))
+
+
+LARGE_TABLE = 4096
+"""Rows from which a token embedding that is not tied is trained row by row."""
+
+
+def optimizers(
+    model: nn.Module,
+    kind: str,
+    lr: float,
+    weight_decay: float,
+    *,
+    layer_decay: float = 1.0,
+    by_rows: bool = False,
+    precision: str = "float32",
+    muon_rate: float = MUON_RATE,
+    momentum: float = 0.95,
+    embedding_rate: float = 1.0,
+    betas: tuple[float, float] = ADAM_BETAS,
+) -> list[torch.optim.Optimizer]:
+    """The optimisers of a model's trained parameters; every group keeps its highest rate in ``peak``.
+
+    The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
+    do not decay and are always Adam's.  ``lr`` is Adam's rate.  Muon has ``muon_rate`` times that, and ``momentum``;
+    beside it, token embeddings that serve nothing else have ``embedding_rate`` times that, and
+    Adam has ``betas``.
+
+    With ``layer_decay`` below 1 the last block and the head have the full rate, each block before ``layer_decay`` times
+    that of the next, and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large
+    tables to RowAdam.  ``precision`` is that of the run; Muon's products are in it too, since on a processor without
+    bfloat16 its iteration would take longer than all the rest.
+    """
+    for module in model.modules():
+        if isinstance(module, Attention) and hasattr(module, "qkv") and module.n_heads == module.n_kv_heads:
+            module.qkv.weight.stacked = 3  # type: ignore[attr-defined]
+        if isinstance(module, FeedForward) and module.gated:
+            module.up.weight.stacked = 2  # type: ignore[attr-defined]
+        if isinstance(module, Recurrent):
+            for p in module.parameters():
+                p.stacked = GATES[module.kind]  # type: ignore[attr-defined]
+    tables = _large_tables(model) if by_rows else set()
+    embeddings = _untied(model) if kind == "muon" and embedding_rate != 1.0 else set()
+    hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
+    depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon takes matrices of all blocks together
+    groups: dict[tuple[str, int], list[nn.Parameter]] = {}
+    for p in (p for p in model.parameters() if p.requires_grad):
+        what = "table" if id(p) in tables else "matrix" if id(p) in hidden else "other"
+        what = "embedding" if id(p) in embeddings - tables else what
+        groups.setdefault((what, depth.get(id(p), 0)), []).append(p)
+    result: list[torch.optim.Optimizer] = []
+    adams, muons = [], []
+    for (what, below), params in groups.items():
+        rate = lr * layer_decay**below
+        if what == "table":
+            result.append(RowAdam(params, lr=rate))
+        elif what == "matrix" and kind == "muon":
+            muons.append({"params": params, "lr": rate * muon_rate, "weight_decay": weight_decay})
+        else:
+            rate *= embedding_rate if what == "embedding" else 1.0
+            adams.append({"params": params, "lr": rate, "weight_decay": weight_decay if what == "matrix" else 0.0})
+    if muons:
+        result.append(Muon(muons, momentum=momentum, dtype=getattr(torch, precision)))
+    adam = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
+    if adams:
+        result.append(adam(adams, betas=betas if muons else ADAM_BETAS, eps=1e-8, fused=True))
+    for optimizer in result:
+        for group in optimizer.param_groups:
+            group["peak"] = group["lr"]
+    return result
+
+
+def set_rate(chosen: list[torch.optim.Optimizer], factor: float) -> None:
+    """Set every group's rate to ``factor`` of its highest."""
+    for optimizer in chosen:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * factor
+
+
+def _stacks(model: nn.Module) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, Stack | BaselineStack)]
+
+
+def _large_tables(model: nn.Module) -> set[int]:
+    """The token embeddings that are large and serve nothing else; from now on their gradients are sparse."""
+    alone, tables = _untied(model), set()
+    for table in [stack.embedding.tokens for stack in _stacks(model)]:
+        if table.num_embeddings >= LARGE_TABLE and id(table.weight) in alone and table.weight.requires_grad:
+            table.sparse = True
+            tables.add(id(table.weight))
+    return tables
+
+
+def _untied(model: nn.Module) -> set[int]:
+    """The token embeddings that serve nothing else, such as the head."""
+    owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    weights = [id(stack.embedding.tokens.weight) for stack in _stacks(model)]
+    return {weight for weight in weights if owners[weight] == 1}
+
+
+def _depths(model: nn.Module) -> dict[int, int]:
+    """How many steps below the top each parameter of a stack is: the last trained block 0, the embeddings the most."""
+    depths: dict[int, int] = {}
+    for stack in _stacks(model):
+        trained = [i for i, block in enumerate(stack.blocks) if any(p.requires_grad for p in block.parameters())]
+        top = trained[-1] if trained else len(stack.blocks) - 1
+        for p in stack.embedding.parameters():
+            depths[id(p)] = top + 1
+        for i, block in enumerate(stack.blocks):
+            depths |= {id(p): max(0, top - i) for p in block.parameters()}
+    return depths

@@ -1,0 +1,1 @@
+"""Rules that turn data, time and machine into sizes."""

@@ -1,0 +1,143 @@
+"""What kind of model a plan is for: the preset's Transformer, one with other parts, or a baseline.
+
+``--config-overrides positions=alibi,norm_order=post`` changes fields of ``TransformerConfig``.  Everything else stays:
+the data, the tokenizer, the batches, how long it is trained and how that is measured.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.errors import InputError
+from headway.hub.directory import has_family
+from headway.models.baselines import BaselineConfig, initialise_baseline
+from headway.models.config import TransformerConfig
+from headway.models.initialise import initialise
+from headway.models.lora import count_parameters
+from headway.models.size import Wiring
+from headway.models.wirings import wired
+from headway.training.options import TrainOptions
+from headway.training.plan import Decision, Plan
+from headway.training.sizing.baseline_models import as_baseline, baseline_kind
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+def _biases(text: str) -> tuple[str, ...]:
+    return () if text == "none" else tuple(text.split("+"))
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not finite")
+    return value
+
+
+def _or_none(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: None if text == "none" else kind(text)
+
+
+FIELDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("positions", "norm", "norm_order", "norm_parameters", "activation"), str),
+    **dict.fromkeys(("gated", "tied", "embedding_norm", "first_norm", "embedding_scale", "qk_norm"), _truth),
+    **dict.fromkeys(("n_kv_heads", "d_head", "window"), _or_none(int)),
+    "norm_eps": _finite,
+    "d_ff": int,
+    "logit_softcap": _or_none(_finite),
+    "bias": _biases,
+}
+"""What may be changed, and how its value is read; sizes that have an option of their own are not among them."""
+
+
+def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
+    """The plan of a preset with the model that was asked for.  Raises InputError for one that cannot be."""
+    if baseline_kind(options) is not None:
+        if options.config_overrides is not None:
+            raise InputError(f"--config-overrides is for Transformers; --model {options.model} has none of its fields.")
+        return as_baseline(plan, options, wiring, n_classes)
+    if options.match_parameters is not None:
+        raise InputError("--match-parameters is for baselines; of a Transformer choose --d-model and --layers.")
+    if options.config_overrides is None:
+        return plan
+    before: TransformerConfig = plan.config
+    changes = read_overrides(options.config_overrides)
+    try:
+        config = before.but(**{**_following(before, changes, _token_std(plan, wiring)), **changes})
+    except ValueError as error:
+        raise InputError(f"--config-overrides {options.config_overrides}: {error}.") from None
+    with torch.device("meta"):
+        model = wired(config, wiring, n_classes)
+        count, readable = count_parameters(model)[0], has_family(model)
+    decision = Decision(
+        "parts", options.config_overrides, f"{count / 1e6:.2f} M parameters with them", "--config-overrides"
+    )
+    decisions = [asdict(decision)]
+    if not readable:
+        why = "no Hugging Face class is like it: Headway alone reads it"
+        decisions.append(asdict(Decision("format", "headway-transformer", why, "--config-overrides")))
+    return replace(plan, model=asdict(config), decisions=[*plan.decisions, *decisions])
+
+
+def read_overrides(text: str) -> dict[str, Any]:
+    """Fields and values of "positions=alibi,norm_order=post".  Raises InputError for what is not of that form."""
+    found: dict[str, Any] = {}
+    for part in text.split(","):
+        name, _, value = (side.strip() for side in part.partition("="))
+        if name not in FIELDS or name in found:
+            raise InputError(
+                f"--config-overrides {text}: found {part.strip()!r}; expected NAME=VALUE with commas, each name once, "
+                f"of {', '.join(FIELDS)}."
+            )
+        try:
+            found[name] = FIELDS[name](value)
+        except (ValueError, KeyError):
+            raise InputError(f"--config-overrides {text}: {name} cannot be {value!r}.") from None
+    return found
+
+
+def _following(before: TransformerConfig, changes: dict[str, Any], token_std: float) -> dict[str, Any]:
+    """What goes with the changes, unless it is among them.
+
+    A gate is a third matrix, so the hidden width is 2/3 of what it is without (Shazeer 2020): the parameters stay.
+    Sinusoids are as large as they are, so token embeddings that begin small are brought to their size (Vaswani et al.
+    2017).
+    Post-norm has all its norms.
+    """
+    found: dict[str, Any] = {}
+    if changes.get("gated", before.gated) != before.gated:
+        hidden = before.hidden * (2 / 3 if changes["gated"] else 3 / 2)
+        found["d_ff"] = max(8, round(hidden / 8) * 8)
+    if changes.get("positions") == "sinusoidal" and token_std < 0.5:
+        found["embedding_scale"] = True
+    if changes.get("norm_order") == "post":
+        found["first_norm"] = True
+    return found
+
+
+def built(plan: Plan, wiring: Wiring, n_classes: int | None = None) -> nn.Module:
+    """The model of a plan at the start of training, weights drawn by its seed."""
+    config = plan.config
+    model = wired(config, wiring, n_classes)
+    std = _token_std(plan, wiring)
+    if isinstance(config, BaselineConfig):
+        return initialise_baseline(model, plan.seed, embedding_std=std)
+    return initialise(model, plan.seed, embedding_std=std, position_std=1.0 if config.embedding_scale else std)
+
+
+def _token_std(plan: Plan, wiring: Wiring) -> float:
+    """The standard deviation with which token embeddings are drawn; learned positions are as large in the sum."""
+    config = plan.config
+    if isinstance(config, BaselineConfig):
+        return 1.0 if wiring == "decoder" and not config.tied else 0.1  # cells of untied tables want large inputs
+    if config.embedding_scale:
+        return config.d_model**-0.5
+    if wiring == "decoder" and plan.optimizer == "muon" and not config.tied:
+        return 1.0  # large embeddings where they are normalised for Muon
+    return 0.02

@@ -1,0 +1,120 @@
+"""``--model lstm`` and the like: the plan of a Transformer for the task, with a baseline of its size in its place.
+
+Everything else stays: the data, the tokenizer, the batches, how long it is trained and how that is measured.  The width
+is the even one by which the baseline has as nearly as possible the Transformer's number of parameters.
+"""
+
+from dataclasses import asdict, replace
+
+import torch
+
+from headway.errors import InputError
+from headway.models.baselines import BaselineConfig
+from headway.models.lora import count_parameters
+from headway.models.size import Head, Wiring, parameters
+from headway.models.wirings import wired
+from headway.nn.recurrent import CELLS
+from headway.training.options import TrainOptions
+from headway.training.plan import Decision, Plan
+
+RATES = {"rnn": 1e-3, "lstm": 4e-3, "gru": 3e-3, "cnn": 1e-3, "bow": 5e-3}
+"""Learning rates (Adam's), unless one is asked for."""
+OF_DECODERS = {"rnn": 4e-3, "lstm": 1e-2, "gru": 1e-2}
+"""Those of language models: the best, about, of 1e-3 to 2e-2 in 150 steps on source code."""
+LAYERS = {"decoder": 2, "encoder": 1, "encoder-decoder": 1}
+"""Recurrent layers by the wiring."""
+WIDEST = 4096
+OFF = 0.1
+"""How far the number of parameters may be from that which was asked for."""
+
+
+def baseline_kind(options: TrainOptions) -> str | None:
+    """The baseline that was asked for, or None for a Transformer."""
+    return None if options.model in (None, "transformer", "encoder-decoder", "decoder") else options.model
+
+
+def reference(options: TrainOptions) -> TrainOptions:
+    """The options of the Transformer that a baseline is to be like; for a Transformer itself, its own."""
+    return options if baseline_kind(options) is None else replace(options, d_model=None, layers=None)
+
+
+def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
+    """The plan with the baseline that was asked for, if one was.  Raises InputError for options that it lacks."""
+    kind = baseline_kind(options)
+    if kind is None:
+        return plan
+    if options.heads is not None:
+        raise InputError(f"--heads is for Transformers; --model {kind} has none, leave it out.")
+    if options.preset is not None:
+        raise InputError(f"--preset is for Transformers; with --model {kind} give --d-model and --layers.")
+    if options.layers is not None and kind not in CELLS:
+        raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has none to choose.")
+    if options.match_parameters is not None and options.d_model is not None:
+        raise InputError("--match-parameters and --d-model both choose the width; leave one of them out.")
+    before = plan.config
+    wanted, why = options.match_parameters, f"--match-parameters {options.match_parameters}"
+    if wanted is None:
+        head = Head("classes", n_classes, norm=True) if n_classes is not None else None
+        wanted = parameters(before, wiring=wiring, head=head)["total"]
+        why = f"as nearly as many as a Transformer's {wanted:,}"
+    config = BaselineConfig(
+        kind,
+        vocab_size=before.vocab_size,
+        d_model=options.d_model or 4,
+        n_layers=options.layers or (LAYERS[wiring] if kind in CELLS else 1),
+        max_length=before.max_length,
+        tied=before.tied,
+        dropout=before.dropout,
+    )
+    if options.d_model is None:
+        config = matched(config, wiring, wanted, n_classes)
+    else:
+        why = "--d-model"
+    count = count_baseline(config, wiring, n_classes)
+    if options.match_parameters is not None and abs(count / options.match_parameters - 1) > OFF:
+        raise InputError(
+            f"--match-parameters {options.match_parameters:,}: the nearest that --model {kind} has on these data is "
+            f"{count:,}; choose a number nearer to that."
+        )
+    depth = f", {config.n_layers} layers" if config.recurrent else ""
+    size = f"{count / 1e6:.2f} M parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
+    width = "--d-model" if options.match_parameters is None else "--match-parameters"
+    change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
+    decisions = [
+        asdict(Decision("model", size, why, change)),
+        asdict(
+            Decision("format", f"headway-{kind}", "no Hugging Face class is like it: Headway alone reads it", "--model")
+        ),
+    ]
+    optimizer, decay = options.optimizer or "adamw", plan.weight_decay
+    if wiring == "decoder" and optimizer != "muon":  # the decay that follows the passes is Muon's
+        decay = options.weight_decay or 0.0
+    kept = [one for one in plan.decisions if one["what"] != "model" and (one["what"] != "decay" or decay > 0)]
+    return replace(
+        plan,
+        model=asdict(config),
+        optimizer=optimizer,
+        weight_decay=decay,
+        learning_rate=options.learning_rate or (OF_DECODERS if wiring == "decoder" else RATES)[kind],
+        precision=options.precision or "float32",
+        decisions=[*decisions, *kept],
+    )
+
+
+def matched(config: BaselineConfig, wiring: Wiring, wanted: int, n_classes: int | None = None) -> BaselineConfig:
+    """The configuration with the even width by which its number of parameters comes nearest to ``wanted``."""
+    low, high = 1, WIDEST // 2  # halves of the width; the number grows with it
+    while low < high:
+        middle = (low + high) // 2
+        if count_baseline(config.but(d_model=2 * middle), wiring, n_classes) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    near = [config.but(d_model=2 * half) for half in (max(2, low - 1), max(2, low))]
+    return min(near, key=lambda one: abs(count_baseline(one, wiring, n_classes) - wanted))
+
+
+def count_baseline(config: BaselineConfig, wiring: Wiring, n_classes: int | None = None) -> int:
+    """How many numbers it learns."""
+    with torch.device("meta"):
+        return count_parameters(wired(config, wiring, n_classes))[0]

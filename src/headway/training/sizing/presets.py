@@ -1,0 +1,383 @@
+"""What a run will be, decided from the data, the time and the machine, by rules that are written here.
+
+Language model. A decoder in nanochat's layout: rotary, ReLU², norms without weights, normalised queries and keys.  With
+R the rate in FLOP/s that training reaches here, by the measured rate of products, and S the seconds for training,
+C = R S FLOPs can be spent, and N parameters trained on D tokens cost 6 N D.  Small models are best here at about four
+tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one layer
+for every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS times at most.
+
+Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
+
+From a pretrained model (``--from``): its own sizes, a small rate that is smaller still in the lower blocks, few passes.
+"""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from headway.errors import InputError
+from headway.models.config import TransformerConfig
+from headway.models.size import flops_per_token, parameters
+from headway.nn.lora import SCALE
+from headway.training.hardware.device import device_of
+from headway.training.hardware.precision import training_rate
+from headway.training.options import TrainOptions
+from headway.training.plan import Decision, Plan, as_asked
+
+PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
+"""Width and layers by name."""
+
+MODERNBERT: dict[str, Any] = {
+    "positions": "rotary",
+    "norm": "layernorm",
+    "norm_parameters": "weight",
+    "activation": "gelu",
+    "gated": True,
+    "tied": True,
+    "embedding_norm": True,
+    "first_norm": False,
+}
+"""The fields that make an encoder one in ModernBERT's layout, beside its sizes."""
+
+TOKENS_PER_PARAMETER = 4.0
+TEXT_EPOCHS = 30
+"""A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
+FREE_OF_DECAY, DECAY_PASSES, MOST_DECAY = 3.0, 57.0, 0.1
+"""Passes below which a text is learnt without weight decay, further passes for each unit of it, and its bound."""
+FREE_PASSES, DROPOUT_PASSES, MOST_DROPOUT = 8.0, 190.0, 0.2
+"""Passes below which a text is learnt without dropout, and further passes for each unit of it.
+
+With 1.4 parameters for each token of text, the loss on new text was, after 8.7 passes, 1.534 with nothing, 1.519 with a
+weight decay of 0.1 and 1.548 with a dropout of 0.05; after 17.5 passes 1.547 with a decay of 0.1, 1.531 with 0.3, 1.538
+with a dropout of 0.1, 1.514 with 0.05, and 1.511 with that and a decay of 0.1 (`benchmarks/text_sizes.py`, "quarter").
+"""
+MOMENTUM, EMBEDDING_RATE = 0.9, 30.0
+"""Muon's momentum, and the rate of untied token embeddings, which are drawn large, over that of norms and the head
+(nanochat: 0.2 over 0.004).  0.6 M parameters after 2.7 passes over Tiny Shakespeare, one seed: 1.512 with 0.95 and 1,
+1.509 with 0.9 and 1, 1.509 with 0.95 and 10; with 0.9, 1.496 with 10, 1.488 with 30 and 1.487 with 100."""
+BETAS = (0.8, 0.95)
+"""Adam's beside Muon, for a language model (nanochat's): 0.6 M parameters after 3.2 passes over Tiny Shakespeare, two
+seeds: 1.483 and 1.483, where 0.9 and 0.99 gave 1.487 and 1.493, and 0.7 and 0.95 gave 1.486 for the first."""
+SMALLEST_BATCH, STEPS_WANTED = 2048, 1000
+"""Short runs have smaller batches, so that they have about so many steps by the estimated number of tokens: 0.6 M
+parameters on Tiny Shakespeare for 110 s reached 1.478 in batches of 2,048, where 4,096 were known to reach 1.483."""
+SMALLEST = 3e5
+"""Parameters: however short its text, a language model is not made smaller than this where time allows more."""
+LORA_RATE = 10.0
+"""The learning rate of low-rank updates over that of whole weights, and without layer decay: full fine-tuning is best
+at 1e-5 to 5e-5, LoRA at 1e-4 to 5e-4 (Hu et al. 2021, appendix D; Biderman et al. 2024)."""
+MOST_LOGITS = 1 << 27
+"""Tokens of a batch times the size of the vocabulary, which a pretrained model brings: 512 MiB of logits."""
+FINE_TUNE_EPOCHS = 4
+"""A pretrained model is trained for so many passes over its rows or text."""
+READINGS = 12_000
+"""A classifier is fine-tuned until it has read so many rows, each two to eight times; more learns them by heart."""
+STEADY_ROWS = 20_000
+"""Fewer rows than these are learnt with R-Drop, which reads each batch twice."""
+R_DROP = 4.0
+"""Its weight."""
+AVERAGE = 0.995
+"""The decay of the running average of a fine-tuned classifier's weights."""
+ROW_EPOCHS, ROW_PATIENCE = 20, 4.0
+"""A classifier trained for a time ends after so many passes over its rows, and after so many without a lower validation
+loss.  What is kept is the model of the lowest: customer reviews, TREC and SST-2 had it after 2 or 3 passes and not
+again in 20, so they keep the same model (`benchmarks/row_passes.py`)."""
+
+
+def decoder_shape(wanted: float) -> tuple[int, int]:
+    """Width and layers of a decoder with about ``wanted`` parameters in its blocks: 12 D² for each layer."""
+    widths = range(32, 2049, 32)
+    shapes = ((d, decoder_layers(d)) for d in widths)
+    return min(shapes, key=lambda s: abs(math.log(12 * s[0] ** 2 * s[1] / max(wanted, 1.0))))
+
+
+def decoder_layers(width: int) -> int:
+    """How many layers suit a decoder of that width: one for every 40."""
+    return max(2, round(width / 40))
+
+
+def head_count(width: int, each: int = 64) -> int:
+    """Heads of an even width as near to ``each`` as divides the model's: wide heads are faster here and no worse."""
+    counts = [n for n in range(1, width + 1) if width % (2 * n) == 0]
+    return min(counts or [1], key=lambda n: abs(math.log(width / n / each)))
+
+
+def decoder_config(vocab_size: int, width: int, layers: int, heads: int, length: int) -> TransformerConfig:
+    """A language model in nanochat's layout.  Raises ValueError for sizes that do not go together."""
+    return TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layers=layers,
+        n_heads=heads,
+        max_length=length,
+        positions="rotary",
+        norm="rmsnorm",
+        norm_eps=1e-6,
+        norm_parameters="none",
+        activation="relu2",
+        gated=False,
+        d_ff=4 * width,
+        tied=vocab_size > 1024,
+        embedding_norm=True,
+        qk_norm=True,
+        logit_softcap=15.0,
+    )
+
+
+def decoder_plan(
+    options: TrainOptions, vocab_size: int, n_tokens: int, seconds: float | None, steps: int | None
+) -> Plan:
+    """The plan of a language model that trains on ``n_tokens`` tokens for ``seconds``, or for ``steps``."""
+    decisions: list[Decision] = []
+    length = options.length or min(256, max(8, n_tokens // 20))
+    largest = 4096 if (seconds or 0) < 1200 else 8192
+    if steps is None:
+        expected = math.sqrt(training_rate(device_of(options.device)) * (seconds or 0) * TOKENS_PER_PARAMETER / 6)
+        largest = max(SMALLEST_BATCH, min(largest, 2 ** round(math.log2(max(1.0, expected / STEPS_WANTED)))))
+    batch_tokens = options.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
+    if steps is not None:
+        rate, why = 0.0, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
+        wanted = steps * batch_tokens * options.accumulate / TOKENS_PER_PARAMETER
+    else:
+        rate = training_rate(device_of(options.device))
+        wanted = math.sqrt(rate * (seconds or 0) / (6 * TOKENS_PER_PARAMETER))
+        wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
+        why = f"{rate / 1e9:,.0f} GFLOP/s here for {seconds:.0f} s allow about {TOKENS_PER_PARAMETER:g} tokens each"
+    width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
+    if options.preset:
+        width, layers = PRESETS[options.preset]
+        why = f"--preset {options.preset}"
+    width, layers = options.d_model or width, options.layers or layers
+    config = decoder_config(vocab_size, width, layers, options.heads or head_count(width), length)
+    count = parameters(config)["total"]
+    seen = float(steps * batch_tokens) if steps is not None else rate * (seconds or 0) / (6 * count)
+    epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
+    config = config.but(dropout=options.dropout or 0.0)
+    if options.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
+        why_passes = "more would learn the text by heart; it may end before its time"
+        decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
+    size = f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
+    decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
+    plan = Plan(
+        **as_asked(options),
+        model=asdict(config),
+        length=length,
+        batch_tokens=batch_tokens,
+        optimizer=options.optimizer or "muon",
+        learning_rate=options.learning_rate or 3e-3,
+        momentum=MOMENTUM,
+        embedding_rate=EMBEDDING_RATE,
+        betas=BETAS,
+        weight_decay=0.0 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "constant_then_decay",
+        warmup=options.warmup,
+        token_dropout=0.0,
+        label_smoothing=options.label_smoothing or 0.0,
+        epochs=options.epochs or (TEXT_EPOCHS if options.steps is None else None),
+        decisions=[asdict(d) for d in decisions],
+    )
+    return regularised(plan, options, epochs, f"about {epochs:.1f} passes over the text")
+
+
+def text_dropout(passes: float) -> float:
+    """The dropout of a language model that goes through its text so often (DROPOUT_PASSES says why)."""
+    return round(min(MOST_DROPOUT, max(0.0, passes - FREE_PASSES) / DROPOUT_PASSES), 2)
+
+
+def text_decay(passes: float) -> float:
+    """The weight decay of a language model that goes through its text so often (DROPOUT_PASSES says why)."""
+    return round(min(MOST_DECAY, max(0.0, passes - FREE_OF_DECAY) / DECAY_PASSES), 3)
+
+
+def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> Plan:
+    """The plan of a language model with what keeps it from learning its text by heart in so many passes.
+
+    That is weight decay, and for many passes dropout too.  What the options name stays as it is.
+    """
+    decisions = {line["what"]: line for line in plan.decisions}
+    model, decay = plan.model, plan.weight_decay
+    if options.dropout is None:
+        model = {**model, "dropout": text_dropout(passes)}
+        decisions["dropout"] = asdict(Decision("dropout", f"{model['dropout']:g}", why, "--dropout"))
+    if options.weight_decay is None and plan.optimizer == "muon":
+        decay = text_decay(passes)
+        decisions["decay"] = asdict(Decision("decay", f"{decay:g} for each unit of the rate", why, "--weight-decay"))
+    return replace(plan, model=model, weight_decay=decay, decisions=list(decisions.values()))
+
+
+def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_classes: int, longest: int) -> Plan:
+    """The plan of a classifier of texts with these ``lengths`` in tokens."""
+    width, layers = PRESETS[options.preset] if options.preset else (128, 2)
+    width, layers = options.d_model or width, options.layers or layers
+    dropout = 0.3 if options.dropout is None else options.dropout
+    config = TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layers=layers,
+        n_heads=options.heads or max(1, width // 32),
+        d_ff=2 * width,
+        max_length=longest,
+        **MODERNBERT,
+        bias=(),
+        dropout=dropout,
+    )
+    count = parameters(config, wiring="encoder")["total"]
+    decision = Decision(
+        "model",
+        f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens",
+        f"{len(lengths):,} texts; dropout {dropout:g}",
+        "--preset, --d-model, --layers, --heads, --length, --dropout",
+    )
+    decisions = [decision]
+    bounded = options.epochs is not None or options.steps is not None
+    if not bounded:
+        value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
+        decisions.append(Decision("passes", value, "more seldom helps; it may end before its time", "--epochs"))
+    return Plan(
+        **as_asked(options),
+        model=asdict(config),
+        length=longest,
+        batch_tokens=_batch_tokens(options, longest, 1024 if len(lengths) < 20_000 else 2048),
+        max_examples=options.batch_size,
+        optimizer=options.optimizer or "adamw",
+        learning_rate=options.learning_rate or 1e-3,
+        weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "linear",
+        warmup=options.warmup,
+        patience_passes=0.0 if bounded or options.patience else ROW_PATIENCE,
+        token_dropout=0.1 if options.token_dropout is None else options.token_dropout,
+        label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
+        epochs=options.epochs or (ROW_EPOCHS if options.steps is None else None),
+        decisions=[asdict(d) for d in decisions],
+    )
+
+
+def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
+    """Tokens of a batch of rows; with a number of rows alone, as many as they can have."""
+    return options.batch_tokens or (usual if options.batch_size is None else options.batch_size * longest)
+
+
+def fine_tune_rows_plan(options: TrainOptions, config: TransformerConfig, lengths: list[int], longest: int) -> Plan:
+    """The plan of a classifier that begins from a pretrained encoder, on texts with these ``lengths`` in tokens."""
+    epochs = FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2
+    why_passes = "a pretrained model needs few; it may end before its time"
+    decision = Decision("passes", f"at most {options.epochs or epochs}", why_passes, "--epochs")
+    return replace(
+        _fine_tuned(options, config, [] if options.epochs or options.steps else [decision]),
+        length=longest,
+        batch_tokens=_batch_tokens(options, longest, 512),
+        max_examples=options.batch_size,
+        learning_rate=options.learning_rate or 1e-4,
+        token_dropout=options.token_dropout or 0.0,
+        epochs=options.epochs or (epochs if options.steps is None else None),
+    )
+
+
+def fine_tune_classifier_plan(
+    options: TrainOptions, config: TransformerConfig, lengths: list[int], longest: int, seconds: float | None
+) -> Plan:
+    """The plan of a classifier that begins from a pretrained model: few passes, averaged weights.
+
+    Batches of few rows are read twice (R-Drop), where the time is enough for it.
+    """
+    few = len(lengths) < STEADY_ROWS
+    passes = options.epochs or min(8, max(2, math.ceil(READINGS / max(1, len(lengths)))))
+    bounded = options if options.steps is not None else replace(options, epochs=passes)
+    plan = fine_tune_rows_plan(bounded, config, lengths, longest)
+    decisions = list(plan.decisions)
+    if options.epochs is None and options.steps is None:
+        why_passes = "a pretrained model needs few; it may end before its time"
+        decisions.append(asdict(Decision("passes", f"at most {passes}", why_passes, "--epochs")))
+    r_drop = options.r_drop or 0.0
+    if few and options.r_drop is None and options.steps is None:
+        needed = 2 * passes * pass_seconds(config, lengths, device_of(options.device))
+        if seconds is None or needed < seconds:
+            value = "each batch is read twice, and the two answers may not part"
+            decisions.append(asdict(Decision("R-Drop", value, f"{len(lengths):,} rows are few", "--r-drop")))
+            r_drop = R_DROP
+    average = AVERAGE if options.average is None else options.average
+    return replace(plan, average=average, r_drop=r_drop, decisions=decisions)
+
+
+def pass_seconds(config: TransformerConfig, lengths: list[int], device: torch.device) -> float:
+    """How long one pass of training over texts of these lengths takes on a device here, about."""
+    mean = max(1, sum(lengths) // max(1, len(lengths)))
+    return 3 * flops_per_token(config, mean, wiring="encoder") * sum(lengths) / training_rate(device)
+
+
+def frozen_plan(
+    options: TrainOptions, config: TransformerConfig, n_layers: int, longest: int, *, contrastive: bool, why: str
+) -> Plan:
+    """The plan of a linear classifier on the first ``n_layers`` blocks of a pretrained encoder."""
+    window = config.window[:n_layers] if isinstance(config.window, tuple) else config.window
+    how = "which are first brought into order by pairs of rows" if contrastive else "which stay as they are"
+    value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, {how}"
+    decision = Decision("way", value, why, "--frozen, --contrastive, --epochs")
+    plan = _fine_tuned(options, config.but(n_layers=n_layers, window=window), [decision])
+    return replace(plan, length=longest, frozen=True, contrastive=contrastive, precision="float32", evaluations=1)
+
+
+def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:
+    """The plan of a language model that begins from a pretrained decoder, on a text of ``n_tokens`` tokens.
+
+    Raises InputError for sequences longer than the model reads.
+    """
+    if options.length is not None and options.length > config.max_length:
+        raise InputError(
+            f"--length is {options.length:,}, but {options.from_model} reads {config.max_length:,} tokens at most."
+        )
+    length = min(options.length or 256, config.max_length, max(8, n_tokens // 20))
+    most = min(4096, MOST_LOGITS // config.vocab_size) // length * length
+    return replace(
+        _fine_tuned(options, config, []),
+        length=length,
+        batch_tokens=options.batch_tokens or max(length, min(most, max(2 * length, n_tokens // 16 // length * length))),
+        learning_rate=options.learning_rate or 1e-4,
+        epochs=options.epochs or (FINE_TUNE_EPOCHS if options.steps is None else None),
+    )
+
+
+def with_lora(plan: Plan, options: TrainOptions) -> Plan:
+    """The plan of a pretrained model for training low-rank updates instead of its weights, where that was asked for."""
+    if options.lora is None:
+        return plan
+    rate = plan.learning_rate if options.learning_rate is not None else LORA_RATE * plan.learning_rate
+    decision = Decision(
+        "trained",
+        f"updates of rank {options.lora} of every matrix in the blocks, at a learning rate of {rate:g}",
+        f"the rest stays as it is; updates count {SCALE:g} times (alpha is {SCALE:g} times the rank)",
+        "--lora, --learning-rate",
+    )
+    return replace(
+        plan,
+        lora=options.lora,
+        learning_rate=rate,
+        layer_decay=1.0 if options.layer_decay is None else options.layer_decay,
+        decisions=[*plan.decisions, asdict(decision)],
+    )
+
+
+def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: list[Decision]) -> Plan:
+    """What every plan from a pretrained model has in common."""
+    config = config.but(dropout=options.dropout if options.dropout is not None else config.dropout)
+    size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
+    first = Decision("model", f"from {options.from_model}: {size}", "--from", "--from")
+    return Plan(
+        **as_asked(options),
+        model=asdict(config),
+        length=config.max_length,
+        batch_tokens=512,
+        optimizer=options.optimizer or "adamw",
+        learning_rate=1e-4,
+        weight_decay=0.01 if options.weight_decay is None else options.weight_decay,
+        schedule=options.schedule or "linear",
+        warmup=max(options.warmup, 0.06),
+        token_dropout=0.0,
+        label_smoothing=options.label_smoothing or 0.0,
+        base=options.from_model,
+        layer_decay=0.9 if options.layer_decay is None else options.layer_decay,
+        freeze=options.freeze,
+        decisions=[asdict(decision) for decision in (first, *decisions)],
+    )

@@ -1,0 +1,1 @@
+"""What a run keeps on disk: run directory, checkpoints, log."""

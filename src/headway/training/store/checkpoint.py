@@ -1,0 +1,282 @@
+"""Checkpoints: everything an exact resume needs, committed as a whole, without pickle.
+
+A checkpoint is a directory ``step-N``: tensors in ``model.safetensors``, ``best.safetensors``, ``average.safetensors``
+and, all others, ``tensors.safetensors``; all else in ``state.json``, and last a ``MANIFEST.json`` with the size and
+SHA-256 of each file.  It is written beside its place, flushed to disk and renamed, so a directory of that name is
+whole; the newest one is computed by checking, never pointed to.  What the saved model of a finished run holds too is
+not kept a second time (``training.store.kept_once``).
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from headway.errors import InputError, RunFailed
+from headway.io.atomic_write import flush, new_mode, why_not, write_json
+from headway.io.digest import sha256
+from headway.training.distributed.ranks import Ranks
+from headway.training.store.kept_once import ELSEWHERE, from_saved_model, problem_elsewhere
+
+FORMAT = 1
+KEPT = 2
+"""How many checkpoints stay: the newest, and one in case it is lost."""
+WEIGHTS = ("model", "best", "average")
+"""The kinds of tensors that have a file of their own, each as large as the model."""
+
+
+class SaveFailed(RunFailed):
+    """Something could not be written; what was there before is as it was."""
+
+
+@contextlib.contextmanager
+def saving(place: Path, needed: int = 0) -> Iterator[None]:
+    """Raise SaveFailed, with the room that is ``needed`` in bytes and that there is, where writing ``place`` fails."""
+    try:
+        yield
+    except (OSError, SafetensorError, InputError) as error:
+        why = error.__cause__ if isinstance(error, InputError) else error  # ``hub`` says it to whoever exports
+        if not isinstance(why, OSError | SafetensorError):
+            raise
+        raise SaveFailed(f"{place}: cannot be saved {why_not(place, why, needed)}") from None
+
+
+def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as they are now, in memory of their own, whatever is done with them later."""
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+
+def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> list[Path]:
+    """Commit one checkpoint and remove the oldest beyond ``KEPT``; returns those that could not be removed.
+
+    ``tensors`` are ``copied``.  Raises SaveFailed with the reason, and leaves nothing of it behind.
+    """
+    beside, place = directory / f".step-{step}.{os.getpid()}.tmp", directory / f"step-{step}"
+    try:
+        with saving(place, size_of(tensors)):
+            directory.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(directory)
+            beside.mkdir()
+            for name, part in _files(tensors).items():
+                save_file(part, beside / name)
+                (beside / name).chmod(new_mode())
+                flush(beside / name)
+            _commit(beside, place, step, state)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    remove_leftovers(directory)
+    return remove_older(directory, KEPT)
+
+
+def remove_older(directory: Path, count: int = 1) -> list[Path]:
+    """Remove all checkpoints but the ``count`` newest; returns those that could not be removed."""
+    return [old for _, old in list(_found(directory))[count:] if not remove_checkpoint(old)]
+
+
+def _files(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors by the name of the file that holds them."""
+    files: dict[str, dict[str, Tensor]] = {"tensors.safetensors": {}}
+    for name, tensor in tensors.items():
+        kind = name.partition(".")[0]
+        files.setdefault(f"{kind if kind in WEIGHTS else 'tensors'}.safetensors", {})[name] = tensor
+    return files
+
+
+def size_of(tensors: dict[str, Tensor]) -> int:
+    """Bytes of a checkpoint, nearly."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def _aside(place: Path) -> Path:
+    """Another name for a checkpoint, by which it is one no more."""
+    return place.with_name(f".{place.name}.{os.getpid()}.old.tmp")
+
+
+def remove_checkpoint(old: Path) -> bool:
+    """Remove a checkpoint, which is one to the last or not any more; whether that was possible."""
+    try:
+        aside = _aside(old)
+        old.rename(aside)
+        shutil.rmtree(aside)
+    except OSError:
+        return False
+    return True
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what a command that was killed had not committed yet."""
+    for left in directory.glob(".step-*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], ranks: Ranks) -> None:
+    """Commit one checkpoint that all ranks write together, each its parts (``shard.save_parts``); the first commits."""
+    from headway.training.distributed.sharding import save_parts
+
+    beside = directory / f".step-{step}.tmp"
+    with saving(directory / f"step-{step}"):
+        if ranks.first:
+            directory.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(directory)
+            beside.mkdir()
+        ranks.wait()
+        save_parts(beside, tensors)
+        ranks.wait()
+        if ranks.first:
+            for path in beside.iterdir():
+                path.chmod(new_mode())
+                flush(path)
+            _commit(beside, directory / f"step-{step}", step, state)
+            remove_older(directory, KEPT)
+        ranks.wait()
+
+
+def _commit(beside: Path, place: Path, step: int, state: dict[str, Any]) -> None:
+    """Write the state and the manifest beside the tensors, which are on the disk, and give all of it its name."""
+    write_json(beside / "state.json", state)
+    files = {path.name: _facts(path) for path in sorted(beside.iterdir())}
+    write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
+    flush(beside)
+    if place.exists():
+        place.rename(_aside(place))
+    beside.rename(place)
+    flush(place.parent)
+
+
+def newest_checkpoint(
+    directory: Path, model: nn.Module | None = None
+) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]:
+    """Tensors and state of the newest checkpoint that is whole, or None; and what is wrong with each newer one.
+
+    Where the parameters of ``model`` are spread over ranks, what was written so is read so.
+    """
+    problems: list[str] = []
+    for _, path in _found(directory):
+        problem = _problem(path)
+        if problem is None:
+            state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            return (_tensors(path, model), state), problems
+        problems.append(f"{path}: {problem}")
+    return None, problems
+
+
+def newest(directory: Path) -> Path | None:
+    """The newest checkpoint, or None."""
+    return next((path for _, path in _found(directory)), None)
+
+
+def damaged(directory: Path) -> dict[Path, str | None]:
+    """Every checkpoint, newest first, with what is wrong with it, or None."""
+    return {path: _problem(path) for _, path in _found(directory)}
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that are trained, by name: a checkpoint holds no others."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def kept(p: Tensor, value: Tensor) -> Tensor:
+    """What a checkpoint keeps of a tensor that belongs to a parameter: of one with ``trained_rows``, those."""
+    rows = getattr(p, "trained_rows", None)
+    return value if rows is None or value.shape != p.shape else value.detach()[rows]
+
+
+@torch.no_grad()
+def put_back(p: Tensor, value: Tensor, place: Tensor | None = None) -> None:
+    """Give a parameter, or another tensor that belongs to it, what ``kept`` kept of it."""
+    rows, place = getattr(p, "trained_rows", None), p if place is None else place
+    if hasattr(place, "device_mesh"):  # spread over ranks
+        from headway.training.distributed.sharding import like
+
+        value = like(place, value)
+    if rows is None or value.shape == p.shape:
+        place.copy_(value)
+    else:
+        place[rows] = value.to(place.device)
+
+
+def optimizer_tensors(model: nn.Module, chosen: list[Optimizer]) -> dict[str, Tensor]:
+    """The state of the optimisers as tensors by name: "optimizer.<n>.<parameter>.<what>"."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    return {
+        f"optimizer.{n}.{names[id(p)]}.{what}": kept(p, value)
+        for n, optimizer in enumerate(chosen)
+        for p, entry in optimizer.state.items()
+        for what, value in entry.items()
+    }
+
+
+def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[str, Tensor]) -> None:
+    """Put back what ``optimizer_tensors`` gave.  Raises KeyError when a parameter is not known."""
+    parameters = dict(model.named_parameters())
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            n, rest = key.removeprefix("optimizer.").split(".", 1)
+            name, what = rest.rsplit(".", 1)
+            p = parameters[name]
+            if value.dim():  # of a table with some trained rows, the moments of the others are zero
+                whole = torch.zeros_like(p, dtype=value.dtype)
+                put_back(p, value, whole)
+                value = whole
+            chosen[int(n)].state[p][what] = value
+
+
+def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
+    if not (path / "tensors.safetensors").exists():
+        from headway.training.distributed.sharding import load_parts
+
+        return load_parts(path, model)
+    manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
+    names = [name for name in manifest["files"] if name.endswith(".safetensors")]
+    found = {key: tensor for name in names for key, tensor in load_file(path / name).items()}
+    return found | from_saved_model(path, manifest.get(ELSEWHERE, {}))
+
+
+def _found(directory: Path) -> Iterator[tuple[int, Path]]:
+    """Checkpoints by step, newest first."""
+    if not directory.is_dir():
+        return
+    steps = [(int(match[1]), path) for path in directory.iterdir() if (match := re.fullmatch(r"step-(\d+)", path.name))]
+    yield from sorted(steps, reverse=True)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def _problem(path: Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
+    for file in path.iterdir():
+        if not file.is_file():  # a pipe would be waited for, a device never ends
+            return f"{file.name} is no regular file"
+    try:
+        manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            return f"format {manifest['format']}, expected {FORMAT}"
+        if path.name != f"step-{manifest['step']}":
+            return f"its manifest is that of step {manifest['step']}"
+        if "state.json" not in manifest["files"] or len(manifest["files"]) < 2:
+            return "its manifest does not name what belongs to it"
+        for name, facts in manifest["files"].items():
+            if _facts(path / name) != facts:
+                return f"{name} is not as its manifest says"
+        if problem := problem_elsewhere(path, manifest.get(ELSEWHERE, {})):
+            return problem
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except OSError as error:
+        return f"{Path(error.filename or path).name} cannot be read ({error.strerror or error})"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "MANIFEST.json is damaged"
+    return None

@@ -1,0 +1,243 @@
+"""``headway.json``, read and written in one place: what does not make sense is refused before anything is done with it.
+
+The file carries the SHA-256 of its own content, and of a run that is finished those of the model's files, so that a
+damaged run gives a message and never another answer.  Files of earlier versions have neither, and are read without.
+"""
+
+import hashlib
+import json
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError, shown
+from headway.io.atomic_write import write_json
+from headway.io.digest import sha256_of
+from headway.io.regular_file import open_regular
+from headway.io.strict_json import read_object
+from headway.training.objective import METRICS, OF_PAIRS
+from headway.training.options import TrainOptions
+from headway.training.plan import Plan
+
+FILE = "headway.json"
+LEFT_BY_RUNS = ("log.jsonl", "checkpoints", "report.html")
+"""What tells the directory of a run from that of any model, where ``headway.json`` is gone."""
+CHECKSUM, FILES = "checksum", "files"
+NOT_OF_THE_MODEL = (FILE, "log.jsonl", "report.html")
+PART = re.compile(r"\d+_[A-Za-z]+")
+"""A folder in which a sentence encoder keeps a part of itself, such as 1_Pooling."""
+OF_THE_READER = ("tokenizer", "special_tokens", "chat_template", "preprocessor")
+"""How the names begin of files that turn inputs into what the model reads; training leaves them as they are."""
+ENDINGS = (".json", ".safetensors", ".txt", ".model", ".spm", ".jinja")
+"""Of the files that a model is made of; what a person puts into the directory may be called otherwise."""
+ADVICE = "put it back as it was, or train in another directory with --out"
+
+Kind = tuple[Callable[[Any], bool], str]
+"""Whether a value is of a kind, and what that kind is called."""
+
+
+def _whole(least: int, most: int) -> Kind:
+    return lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}"
+
+
+def _or_none(kind: Kind) -> Kind:
+    return lambda value: value is None or kind[0](value), f"{kind[1]} or null"
+
+
+def _list_of(kind: Kind, what: str) -> Kind:
+    return lambda value: isinstance(value, list) and all(map(kind[0], value)), what
+
+
+TEXT: Kind = lambda value: isinstance(value, str), "a text"
+FLAG: Kind = lambda value: isinstance(value, bool), "true or false"
+COUNT = _whole(0, 2**53)
+NUMBER: Kind = lambda value: type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e18, "a number"
+POSITIVE: Kind = lambda value: NUMBER[0](value) and value >= 0, "a number from 0"
+OBJECT: Kind = lambda value: isinstance(value, dict), "an object"
+MEMBER: Kind = lambda value: TEXT[0](value) and re.fullmatch(r"seed-\d+", value) is not None, "a name such as seed-0"
+TEXTS = _list_of(TEXT, "a list of texts")
+OBJECTS = _list_of(OBJECT, "a list of objects")
+TEXTS_BY_NAME: Kind = lambda value: OBJECT[0](value) and all(map(TEXT[0], value.values())), "an object of texts"
+COUNTS: Kind = lambda value: OBJECT[0](value) and all(map(COUNT[0], value.values())), "an object of counts"
+BETAS: Kind = (
+    lambda value: (
+        isinstance(value, list | tuple) and len(value) == 2 and all(POSITIVE[0](beta) and beta < 1 for beta in value)
+    ),
+    "two numbers from 0 to below 1",
+)
+
+FACTS: dict[str, Kind] = {
+    **dict.fromkeys(("headway", "task", "started"), TEXT),
+    **dict.fromkeys(("command", "validation", "labels"), TEXTS),
+    **{"members": _list_of(MEMBER, "names such as seed-0"), "best_member": MEMBER},
+    **dict.fromkeys(("options", "plan", "data", "machine", "metrics", "seeds", "tuning", FILES), OBJECT),
+    **dict.fromkeys(("parameters", "trained_parameters", "best_step", "steps", "tokens", "snapshot"), COUNT),
+    **dict.fromkeys(("training_seconds", "tokens_per_second", "seconds"), POSITIVE),
+    **{"finished": FLAG, "checkpoints": FLAG, "versions": TEXTS_BY_NAME},
+    **{"validation_fingerprint": _or_none(TEXT), "train_loss": _or_none(NUMBER), "base": _or_none(OBJECT)},
+    **{"decisions": _list_of(TEXTS_BY_NAME, "a list of objects of texts"), "baselines": OBJECTS},
+}
+DATA: dict[str, Kind] = {
+    **dict.fromkeys(("inputs", "warnings"), TEXTS),
+    **dict.fromkeys(("fingerprint", "train", "validation", "sample", "held_in_memory"), TEXT),
+    **dict.fromkeys(("text_column", "label_column", "second_column"), _or_none(TEXT)),
+    **{"documents": COUNT, "added_tokens": COUNT, "classes": COUNTS, "shards": OBJECTS},
+    **dict.fromkeys(("tokens_per_word_before", "tokens_per_word_after"), POSITIVE),
+}
+OF_TYPE = {"bool": FLAG, "int": COUNT, "float": POSITIVE, "str": TEXT, "dict": OBJECT, "list": OBJECTS}
+"""What a field of a plan may be, by the type that it is declared with."""
+PLAN: dict[str, Kind] = {
+    **dict.fromkeys(("length", "batch_tokens", "accumulate", "grow_batch", "validation_every"), _whole(1, 2**40)),
+    **{"shares": _whole(1, 2**12), "log_every": _whole(1, 2**53), "seed": _whole(0, 2**63 - 1)},
+    **dict.fromkeys(("epochs", "max_examples", "lora"), _or_none(_whole(1, 2**53))),
+    "betas": BETAS,
+}
+"""Fields with narrower bounds."""
+
+
+def read_facts(run: Path) -> dict[str, Any] | None:
+    """What ``headway.json`` of a directory says; None where there is none.
+
+    Raises InputError for a file that is damaged, or that says what no run can be.
+    """
+    path = run / FILE
+    if not path.exists() and not path.is_symlink():
+        return None
+    found = read_object(path, advice=ADVICE)
+    told = found.pop(CHECKSUM, None)
+    if told is not None and told != checksum(found):
+        raise InputError(
+            f"{path}: has changed since headway wrote it (its checksum differs): it is damaged; {ADVICE}. "
+            f"If you changed it yourself, remove the line of {CHECKSUM!r}."
+        )
+    if "task" not in found:
+        raise InputError(f"{path}: says nothing of a run, not even its task: it is damaged or another file; {ADVICE}.")
+    check_facts(found, path)
+    return found
+
+
+def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
+    """Write ``headway.json``, whole or not at all.
+
+    It vouches for the model's files once the run is finished, and from the beginning for those of its reader.
+    """
+    kept = {key: value for key, value in facts.items() if key not in (CHECKSUM, FILES)}
+    kept[FILES] = sums(run, "" if kept.get("finished") else OF_THE_READER)
+    plain = json.loads(json.dumps(kept, allow_nan=False))  # as it will be read: keys are texts, tuples lists
+    write_json(run / FILE, {**plain, CHECKSUM: checksum(plain)})
+
+
+def checksum(facts: Mapping[str, Any]) -> str:
+    """The SHA-256 of what a ``headway.json`` says, however it is laid out."""
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sums(run: Path, begin: str | tuple[str, ...] = "") -> dict[str, str]:
+    """The SHA-256 of each file that the model in a directory is made of, by its name, which begins so."""
+    places = [run, *(place for place in run.iterdir() if PART.fullmatch(place.name) and place.is_dir())]
+    files = sorted(path for place in places for path in place.iterdir() if path.is_file())
+    files = [path for path in files if path.suffix in ENDINGS and path.name.startswith(begin)]
+    names = [path.relative_to(run).as_posix() for path in files]
+    return {name: _sum(run / name) for name in names if name not in NOT_OF_THE_MODEL and not name.startswith(".")}
+
+
+def check_files(run: Path, facts: Mapping[str, Any] | None, begin: str | tuple[str, ...] = "") -> None:
+    """Raise InputError where a file of the model is not as the run left it.
+
+    Of those whose names begin with ``begin``.  A run without its ``headway.json`` is a warning: nothing is compared.
+    """
+    if facts is None and any((run / name).exists() for name in LEFT_BY_RUNS):
+        warnings.warn(
+            f"{run}: {FILE} is missing, so damage to its files cannot be found, and what it was trained on is not "
+            "known: evaluate measures whole files",
+            stacklevel=3,
+        )
+    for name, told in ((facts or {}).get(FILES) or {}).items():
+        if Path(name).name.startswith(begin) and _sum(run / name) != told:
+            raise InputError(
+                f"{run / name}: has changed since training wrote it (its SHA-256 differs): it is damaged; put it back "
+                f"as it was, or, if you changed it yourself, remove {FILE}, without which no file is compared."
+            )
+
+
+def check_facts(found: dict[str, Any], path: Path) -> None:
+    """Raise InputError, naming the field, for what no run can be."""
+    _check(found, FACTS, path, "")
+    _check(found.get("data", {}), DATA, path, "data.")
+    _check(found.get("base") or {}, {"path": TEXT, "fingerprint": TEXT}, path, "base.")
+    _check(found.get("metrics", {}), dict.fromkeys((*METRICS, *OF_PAIRS), _or_none(NUMBER)), path, "metrics.")
+    names = _list_of(TEXT, "a list of texts")
+    _check(found.get("tuning", {}), {"files": names}, path, "tuning.")
+    for number, row in enumerate(found.get("baselines", [])):
+        numbers = {name: NUMBER for name in row if name != "name" and name in METRICS}
+        _check(row, {"name": TEXT, **numbers}, path, f"baselines[{number}].")
+    for number, row in enumerate(found.get("data", {}).get("shards", [])):
+        _check(row, {"name": TEXT, "fingerprint": TEXT, "size": COUNT, "rows": COUNT}, path, f"data.shards[{number}].")
+    for name, told in found.get(FILES, {}).items():
+        if not isinstance(told, str) or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise InputError(f"{path}: files: found {shown(name)}: {shown(told)}, expected a file and its SHA-256.")
+    if "options" in found:
+        _check_options(found["options"], path)
+    if "plan" in found:
+        _check_plan(found["plan"], path)
+
+
+def _check(found: Mapping[str, Any], kinds: Mapping[str, Kind], path: Path, where: str) -> None:
+    for key, value in found.items():
+        if key in kinds and not kinds[key][0](value):
+            raise InputError(f"{path}: {where}{key}: found {shown(value)}, expected {kinds[key][1]}; {ADVICE}.")
+
+
+def _check_options(options: Mapping[str, Any], path: Path) -> None:
+    known = {one.name for one in fields(TrainOptions)}
+    try:
+        TrainOptions(**{name: value for name, value in options.items() if name in known})
+    except InputError as error:
+        raise InputError(f"{path}: options: {error} {ADVICE[0].upper()}{ADVICE[1:]}.") from None
+
+
+def _of_type(declared: Any) -> Kind:
+    written, _, optional = (declared.__name__ if isinstance(declared, type) else str(declared)).partition(" | ")
+    kind = OF_TYPE[written.partition("[")[0]]
+    return _or_none(kind) if optional else kind
+
+
+def lacking(plan: Mapping[str, Any]) -> list[str]:
+    """The fields that a plan must have to be followed, and has not."""
+    needed = [one.name for one in fields(Plan) if one.default is MISSING and one.default_factory is MISSING]
+    return [name for name in needed if name not in plan]
+
+
+def followed(plan: Mapping[str, Any]) -> Plan:
+    """A plan as it is kept; what another version had more is left out.  Raises InputError for a part of one."""
+    if missing := lacking(plan):
+        raise InputError(f"{FILE}: plan.{missing[0]} is missing; {ADVICE}.")
+    known = {one.name for one in fields(Plan)}
+    return Plan(**{name: value for name, value in plan.items() if name in known})
+
+
+def _check_plan(plan: Mapping[str, Any], path: Path) -> None:
+    _check(plan, {one.name: PLAN.get(one.name) or _of_type(one.type) for one in fields(Plan)}, path, "plan.")
+    if lacking(plan):
+        return
+    try:
+        made = followed(plan)
+        if made.model:
+            assert made.config
+        if made.patches is not None:
+            assert made.cut
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path}: plan: {error}; {ADVICE}.") from None
+
+
+def _sum(path: Path) -> str:
+    with open_regular(path, f"expected it, since {FILE} names it; put it back") as file:
+        try:
+            return sha256_of(file)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None

@@ -1,0 +1,360 @@
+"""A run directory: a Hugging Face model directory, and beside it what the run decided, logged and can resume from."""
+
+import contextlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.errors import InputError
+from headway.hub.directory import save_any
+from headway.hub.kept import CONFIG, GENERATION
+from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
+from headway.io.atomic_write import append_line, write_json
+from headway.models.lora import merged
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.text.tokenizer import Tokenizer
+from headway.training.hardware.device import PROCESSOR, gpu_name
+from headway.training.store.checkpoint import remove_leftovers, saving
+from headway.training.store.facts import FILE, read_facts, write_facts
+from headway.training.store.log import LOG
+
+
+def best_member(path: Path) -> str | None:
+    """Of a run with several seeds, the name of the one whose files stand for all; None for any other directory."""
+    facts = read_facts(path) or {}
+    members = facts.get("members")
+    return str(facts.get("best_member", members[0])) if members else None
+
+
+SNAPSHOTS = "snapshots"
+"""Where the models of evaluations are kept, if that was asked for."""
+WAIT = "wait for it, or name another with --out"
+"""What to do where another command trains in the same directory."""
+WRITTEN = (FILE, LOG, "report.html", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+"""Files that training writes."""
+FOREIGN = ("config.json", "model.safetensors", "checkpoints")
+"""What a directory without headway.json must not hold: training would write over it."""
+
+
+_held: set[int] = set()
+"""Descriptors of the directories that this process has locked."""
+
+
+def _let_go() -> None:
+    """In a process that was forked: a worker that outlives the trainer for a moment must not keep others out."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+class RunDirectory:
+    """Where a run keeps its results.  ``facts`` is headway.json."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.facts: dict[str, Any] = {}
+        self._made: list[Path] = []
+        self._board: Any = None
+        self.warn: Callable[[str], None] = lambda text: None
+        """tells a person what looks wrong; what the log cannot hold is told once"""
+        self._log_failed = False
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.path / "checkpoints"
+
+    def create(self) -> None:
+        """Make the directory, and find out now whether it can be written.
+
+        Raises InputError when it cannot, and when it holds a model that no run of ours left there.
+        """
+        foreign = [name for name in FOREIGN if (self.path / name).exists()]
+        if not self.facts and foreign:
+            raise InputError(
+                f"{self.path}: holds {foreign[0]} but no headway.json, so it is not a run of headway; "
+                "name another directory with --out."
+            )
+        try:
+            self._made = [place for place in (self.path, *self.path.parents) if not place.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+            probe = self.path / ".writable"
+            probe.write_text("")
+            probe.unlink()
+        except OSError as error:
+            self.discard()
+            reason = error.strerror or str(error)
+            raise InputError(
+                f"{self.path}: results cannot be written there ({reason}); name another with --out."
+            ) from None
+
+    @contextlib.contextmanager
+    def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
+        """Keep other commands out of the directory, and ``clear`` away what one that was killed left in it.
+
+        The lock is the operating system's and ends with the process.  Raises InputError, which ends in ``advice``, when
+        another command holds it.
+        """
+        try:
+            import fcntl
+        except ImportError:  # not on this system
+            fcntl = None  # type: ignore[assignment]
+        descriptor = os.open(self.path, os.O_RDONLY) if fcntl is not None else None
+        try:
+            if descriptor is not None:
+                _held.add(descriptor)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise InputError(f"{self.path}: another command is training there; {advice}.") from None
+                except OSError:  # a file system without locks
+                    pass
+            if clear:
+                for left in (*self.path.glob(".*.tmp"), *self.path.glob(f"{SNAPSHOTS}/*/.*.tmp")):
+                    left.unlink(missing_ok=True)
+                remove_leftovers(self.checkpoints)
+            yield
+        finally:
+            if descriptor is not None:
+                _held.discard(descriptor)
+                os.close(descriptor)
+
+    def discard(self) -> None:
+        """Remove the directories that ``create`` made, as far as nothing is in them."""
+        with contextlib.suppress(OSError):
+            for place in self._made:
+                place.rmdir()
+
+    def read(self) -> dict[str, Any] | None:
+        """What an earlier command left in headway.json, or None.  Raises InputError when it is damaged."""
+        if self.path.is_file():
+            raise InputError(f"--out {self.path}: is a file; name a directory for the results.")
+        self._check_places()
+        facts = read_facts(self.path)
+        if facts is None:
+            return None
+        if not {"options", "plan", "data"} <= set(facts):
+            raise InputError(f"{self.path / FILE}: is not as headway writes it; name another directory with --out.")
+        self.facts = facts
+        return self.facts
+
+    def _check_places(self) -> None:
+        """Raise InputError where something that is no file stands in the place of one that training writes."""
+        for name in WRITTEN:
+            path = self.path / name
+            if path.is_symlink() and not path.exists():
+                raise InputError(f"{path}: is a link that leads nowhere; remove it, or name another --out.")
+            if path.exists() and not (path.is_file() or path.is_char_device()):
+                what = "a folder" if path.is_dir() else "not a file"
+                raise InputError(f"{path}: is {what}, where training writes a file; remove it, or name another --out.")
+        if self.checkpoints.exists() and not self.checkpoints.is_dir():
+            raise InputError(f"{self.checkpoints}: is a file, where checkpoints go; remove it, or name another --out.")
+
+    def update(self, **facts: Any) -> None:
+        """Add to headway.json."""
+        self.facts.update(facts)
+        with saving(self.path / FILE):
+            write_facts(self.path, self.facts)
+
+    def log(self, event: str, **values: Any) -> None:
+        """Append a line to log.jsonl; numbers that are not finite are written as text.
+
+        A line that cannot be written is lost, with a warning for the first: the log is not worth the training.
+        """
+        clean = {
+            key: value if not isinstance(value, float) or abs(value) < float("inf") else str(value)
+            for key, value in values.items()
+        }
+        try:
+            append_line(self.path / "log.jsonl", json.dumps({"event": event, **clean}, ensure_ascii=False))
+        except OSError as error:
+            if not self._log_failed:
+                self.warn(f"{self.path / 'log.jsonl'}: cannot be written ({error.strerror or error}); lines are lost")
+            self._log_failed = True
+        if self._board is not None and event in ("step", "evaluation"):
+            try:
+                for name, value in values.items():
+                    if name != "step" and isinstance(value, int | float):
+                        self._board.add_scalar(f"{event}/{name}", value, values["step"])
+                self._board.flush()
+            except OSError as error:
+                self._without_board(error)
+
+    def open_board(self) -> None:
+        """Write what is logged for TensorBoard too.  Raises InputError when it is not installed."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise InputError("--tensorboard needs TensorBoard: pip install 'headway[track]'.") from None
+        try:
+            self._board = SummaryWriter(str(self.path / "tensorboard"))
+        except OSError as error:
+            self._without_board(error)
+
+    def _without_board(self, error: OSError) -> None:
+        """Write nothing more for TensorBoard: as with the log, that is not worth the training."""
+        self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); the rest is left out")
+        self._board = None
+
+    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
+        """Write tokenizer.json and tokenizer_config.json, or preprocessor_config.json.  Raises SaveFailed."""
+        with saving(self.path):
+            if isinstance(reader, ImagePreprocessor):
+                save_preprocessor(reader, self.path)
+            else:
+                reader.save(self.path, max_length=max_length)
+
+    def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
+        """Write config.json and model.safetensors, and generation_config.json for a model that writes.
+
+        Raises SaveFailed when that is impossible; what was there before is as it was.
+        What a base said of how to generate is kept, and the tokens that it names where the tokenizer names none.
+        """
+        kept, known = (getattr(model, "kept", {}).get(file, {}) for file in (CONFIG, GENERATION))
+        entries = _of_tokenizer(model, reader, labels, {**kept, **known}) if isinstance(reader, Tokenizer) else {}
+        if labels:
+            entries |= {"id2label": {str(i): label for i, label in enumerate(labels)}}
+            entries |= {"label2id": {label: i for i, label in enumerate(labels)}}
+        if isinstance(model, EncoderDecoder):
+            usual: dict[str, Any] = {"num_beams": 5, "max_length": model.config.max_length}
+            start = known.get("decoder_start_token_id", kept.get("decoder_start_token_id"))
+            entries["decoder_start_token_id"] = entries["eos_token_id"] if start is None else start
+        else:
+            usual = {"do_sample": True, "temperature": 0.8}
+        with saving(self.path / "model.safetensors", 4 * sum(p.numel() for p in model.parameters())):
+            save_any(merged(model), self.path, **entries)
+            if not isinstance(model, Encoder) and not labels:
+                write_json(self.path / GENERATION, {**usual, **known, **entries})
+
+    def save_snapshot(
+        self, step: int, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]
+    ) -> None:
+        """Write a model directory of its own, ``snapshots/step-N``.  Raises SaveFailed when that is impossible."""
+        place = type(self)(self.path / SNAPSHOTS / f"step-{step}")
+        config: Any = model.config
+        with saving(place.path):
+            place.path.mkdir(parents=True, exist_ok=True)
+            place.save_processor(reader, config.max_length)
+            place.save_model(model, reader, labels)
+            write_facts(place.path, {**self.facts, "finished": False, "snapshot": step})
+
+
+class Onlooker(RunDirectory):
+    """The run directory as ranks but the first have it: they read what is there, and write nothing."""
+
+    def create(self) -> None:
+        """Nothing."""
+
+    @contextlib.contextmanager
+    def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
+        """Nothing: the first rank has the lock for all."""
+        yield
+
+    def discard(self) -> None:
+        """Nothing."""
+
+    def update(self, **facts: Any) -> None:
+        """Keep in memory what the first rank writes."""
+        self.facts.update(facts)
+
+    def log(self, event: str, **values: Any) -> None:
+        """Nothing."""
+
+    def open_board(self) -> None:
+        """Nothing."""
+
+    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
+        """Nothing."""
+
+    def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
+        """Nothing."""
+
+    def save_snapshot(
+        self, step: int, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]
+    ) -> None:
+        """Nothing."""
+
+
+def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, labels: list[str], known: dict[str, Any]) -> dict[str, Any]:
+    """Entries of ``config.json`` that name tokens."""
+    entries = _token_ids(tokenizer, known)
+    if isinstance(model, Decoder) and labels and entries["pad_token_id"] is None:
+        entries["pad_token_id"] = entries["eos_token_id"]  # by which other programs find a text's last token
+    if isinstance(model, Encoder):
+        entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
+    if isinstance(model, EncoderDecoder) and tokenizer.target_start:  # the language of the targets
+        entries["forced_bos_token_id"] = tokenizer.target_start[-1]
+    return entries
+
+
+def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
+    """The ids that fill a batch, begin a text and end one; ``known`` are those of the base.
+
+    A base may have several ends of text, and the tokenizer's among them.
+    """
+
+    def first(*choices: int | None) -> int | None:
+        return next((choice for choice in choices if choice is not None), None)
+
+    found: dict[str, Any] = {
+        "pad_token_id": tokenizer.pad,
+        "bos_token_id": first(tokenizer.begin_of_text, tokenizer.cls, tokenizer.end_of_text),
+        "eos_token_id": first(tokenizer.end_of_text, tokenizer.sep),
+    }
+    found = {key: known.get(key) if value is None else value for key, value in found.items()}
+    ends = known.get("eos_token_id")
+    if isinstance(ends, list) and found["eos_token_id"] in ends:
+        found["eos_token_id"] = ends
+    return found
+
+
+def machine(device: torch.device = PROCESSOR) -> dict[str, Any]:
+    """What the run is run on, for the record."""
+    gpu = gpu_name(device)
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        **({"gpu": gpu} if gpu else {}),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what results depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("headway", "torch", "numpy", "tokenizers", "safetensors", "scikit-learn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def clock() -> str:
+    """The date and time, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def _processor() -> str:
+    if sys.platform.startswith("linux"):
+        try:
+            for line in Path("/proc/cpuinfo").read_text().splitlines():
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+        except OSError:
+            pass
+    return platform.processor()

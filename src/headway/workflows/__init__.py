@@ -1,0 +1,1 @@
+"""What a verb does with any task: load, train, evaluate, export, verify, bench."""

@@ -1,0 +1,342 @@
+"""How fast a model is on this machine, and how its time and memory grow with the length T and the width D.
+
+    curves = cost_curves(lengths=[128, 256, 512, 1024], kinds=["full", "windowed"])
+    curves["rows"], curves["fits"]
+
+    speed(headway.load("runs/notes"))       # tokens a second, reading and writing
+
+Time is that of one forward pass over one text without padding, on the processor, in float32.
+Memory is the most that torch's allocations during that pass exceed those before it: activations and what is passing,
+neither weights nor scratch space that a library takes for itself.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from headway.errors import InputError
+from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder
+from headway.models.config import TransformerConfig
+from headway.models.size import Wiring, forward_flops
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.nn.recurrent import CELLS
+from headway.tasks.language_modeling.pipeline import Generator
+from headway.training.hardware.memory import SIGNS
+from headway.training.monitor.progress import Silent
+from headway.workflows.exponents import power
+from headway.workflows.load import Pipeline
+
+SMALL = TransformerConfig(256, d_model=128, n_layers=2, n_heads=4)
+"""What is measured when no model is named: a decoder in Llama's layout with 0.4 million parameters."""
+WINDOW = 128
+"""Keys that a token of a windowed model sees, itself included."""
+REPEATS = 5
+"""Measurements of each case, when there is time."""
+LEAST = 0.02
+"""Seconds that one measurement lasts at least; short calls are made several times."""
+MARGIN = 1.3
+"""How much longer than expected from smaller sizes a size may take."""
+FLOOR = 4
+"""A size is part of a fit when its time is so many times that of a single token: below, the cost of calling counts."""
+BATCHES, LENGTHS, WRITTEN = (1, 8, 32), (32, 128, 512), 32
+"""``speed``: texts in a batch, tokens of each that are read, tokens of each that are written."""
+
+WIRINGS: dict[type, Wiring] = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}
+Kind = Callable[[TransformerConfig, type[nn.Module]], nn.Module]
+
+
+def _full(config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
+    return wiring(config.but(window=None))
+
+
+def _windowed(config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
+    return wiring(config.but(window=WINDOW))
+
+
+def _recurrent(cell: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
+    return RECURRENT[wiring](
+        BaselineConfig(cell, config.vocab_size, config.d_model, config.n_layers, config.max_length)
+    )
+
+
+RECURRENT: dict[type, Callable[[BaselineConfig], nn.Module]] = {
+    Decoder: RecurrentDecoder,
+    Encoder: BaselineEncoder,
+    EncoderDecoder: RecurrentEncoderDecoder,
+}
+KINDS: dict[str, Kind] = {
+    "full": _full,
+    "windowed": _windowed,
+    **{cell: partial(_recurrent, cell) for cell in CELLS},
+}
+"""How each kind of model with the sizes of a configuration is built; it takes ids (B, T)."""
+
+
+@dataclass
+class Case:
+    """One kind of model of one width, reading texts of one length."""
+
+    axis: str
+    kind: str
+    length: int
+    width: int
+    flops: int | None
+    """of a forward pass, by models.size; None for what is no Transformer"""
+    call: Callable[[], object]
+    one_token: Callable[[], object]
+    bytes: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """The length or the width, whichever varies."""
+        return self.length if self.axis == "length" else self.width
+
+    def plain(self) -> dict[str, Any]:
+        """As a row of results: ``seconds`` is the median, ``spread`` the least and the greatest."""
+        middle = statistics.median(self.seconds)
+        return {
+            **{"axis": self.axis, "kind": self.kind, "length": self.length, "width": self.width},
+            **{"seconds": middle, "spread": [min(self.seconds), max(self.seconds)], "repeats": len(self.seconds)},
+            **{"bytes": self.bytes, "tokens_per_second": self.length / middle, "flops": self.flops},
+        }
+
+
+def cost_curves(
+    config: TransformerConfig = SMALL,
+    wiring: type[nn.Module] = Decoder,
+    *,
+    lengths: Sequence[int] = (),
+    widths: Sequence[int] = (),
+    kinds: Sequence[str] = ("full", "windowed", "lstm"),
+    limit: float | None = None,
+    progress: Silent | None = None,
+) -> dict[str, Any]:
+    """Time and memory of new models with the sizes of a configuration against T (``lengths``) and D (``widths``).
+
+    ``rows`` has one entry for each case, as ``Case.plain``; ``fits`` the exponents of time and memory, as ``power``,
+    for each axis and kind (with those of the FLOPs beside them), over the sizes whose time is above the floor.  Against
+    D, texts have the least of the lengths, or 256 tokens; an encoder-decoder reads a source as long as its target.
+    Cases that would take longer than ``limit`` seconds allow, or more memory than there is, are left out, and named in
+    ``left_out`` with what is wanting.  Raises InputError for a kind that is not known.
+    """
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise InputError(f"--kinds: {unknown[0]!r} is not known; there are {', '.join(KINDS)}.")
+    end = None if limit is None else time.monotonic() + limit
+    progress = progress or Silent()
+    cases: list[Case] = []
+    floors: dict[tuple[str, str], float] = {}
+    left_out: list[dict[str, Any]] = []
+    for case in _cases(config, wiring, lengths, widths, kinds):
+        key = (case.axis, case.kind)
+        before = [c for c in cases if (c.axis, c.kind) == key]
+        expected = before[-1].seconds[0] * (case.size / before[-1].size) ** 2 if before else 0.0
+        another_round = sum(max(LEAST, c.seconds[0]) for c in cases)
+        left = {"axis": case.axis, "kind": case.kind, "length": case.length, "width": case.width}
+        stopped = [entry["for_want_of"] for entry in left_out if (entry["axis"], entry["kind"]) == key]
+        if end is not None and before and time.monotonic() + 2 * another_round + 4 * expected > end:
+            stopped.append("time")
+        if stopped:
+            left_out.append({**left, "for_want_of": stopped[0]})
+            continue
+        progress.phase(f"{case.kind}: {case.length:,} tokens, width {case.width}")
+        try:
+            if not before:
+                case.one_token()  # warms it up
+                floors[key] = FLOOR * seconds(case.one_token)
+            case.bytes = peak_bytes(case.call)  # which also warms it up
+            case.seconds.append(seconds(case.call))
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and not any(sign in str(error).lower() for sign in SIGNS):
+                raise
+            left_out.append({**left, "for_want_of": "memory"})
+            continue
+        cases.append(case)
+    _repeat(cases, end, progress)
+    series = {key: [c for c in cases if (c.axis, c.kind) == key] for key in floors}
+    fits = [_fit(measured, floors[key]) for key, measured in series.items() if measured]
+    return {"rows": [case.plain() for case in cases], "fits": fits, "left_out": left_out}
+
+
+def _repeat(cases: Sequence[Case], end: float | None, progress: Silent) -> None:
+    """Measure all cases again, in turn, so that a slow spell hits all alike."""
+    progress.phase("measuring all of them again")
+    for _ in range(REPEATS - 1):
+        if end is not None and time.monotonic() + sum(max(LEAST, c.seconds[0]) for c in cases) > end:
+            return
+        for case in cases:
+            case.seconds.append(seconds(case.call))
+
+
+def _cases(
+    config: TransformerConfig,
+    wiring: type[nn.Module],
+    lengths: Sequence[int],
+    widths: Sequence[int],
+    kinds: Sequence[str],
+) -> Iterator[Case]:
+    """From the shortest to the longest and from the narrowest to the widest."""
+    lengths, widths = sorted(set(lengths)), sorted(set(widths))
+    at = lengths[0] if lengths else 256
+    for width in widths:
+        widened(config, width)  # raises before anything is measured
+    for kind in kinds:
+        sized = config.but(max_length=max([config.max_length, at, *lengths]))
+        if lengths:
+            model = _new(kind, sized, wiring)
+            yield from (_case("length", kind, sized, model, length) for length in lengths)
+        for width in widths:
+            wide = widened(sized, width)
+            yield _case("width", kind, wide, _new(kind, wide, wiring), at)
+
+
+def _new(kind: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return KINDS[kind](config, wiring).eval()
+
+
+def _case(axis: str, kind: str, config: TransformerConfig, model: nn.Module, length: int) -> Case:
+    own: Any = getattr(model, "config", None)
+    flops = forward_flops(own, 1, length, wiring=WIRINGS[type(model)]) if type(model) in WIRINGS else None
+    return Case(axis, kind, length, config.d_model, flops, _reading(model, 1, length), _reading(model, 1, 1))
+
+
+def widened(config: TransformerConfig, width: int) -> TransformerConfig:
+    """The same with another width: as many heads of the same width as fit, and all else in proportion.
+
+    Raises InputError where the width is no multiple of that of a head.
+    """
+    head, readers = config.head_width, config.n_heads // config.kv_heads
+    if width % (head * readers):
+        raise InputError(
+            f"--widths: {width} is no multiple of {head * readers}, the width of a head or group of heads."
+        )
+    n_heads, d_ff = width // head, config.d_ff and config.d_ff * width // config.d_model
+    return config.but(d_model=width, n_heads=n_heads, n_kv_heads=n_heads // readers, d_head=head, d_ff=d_ff)
+
+
+def _fit(cases: Sequence[Case], floor: float) -> dict[str, Any]:
+    """The exponents of one kind over the sizes that take longer than ``floor`` seconds."""
+    last = cases[-1]
+    chosen = [case for case in cases if statistics.median(case.seconds) >= floor]
+    found: dict[str, Any] = {"axis": last.axis, "kind": last.kind, "floor_seconds": floor}
+    sizes = [case.size for case in chosen]
+    if len(chosen) < 2:
+        return {**found, "seconds": None, "bytes": None, "flops": None}
+    flops = [case.flops for case in chosen if case.flops is not None]
+    return {
+        **found,
+        "seconds": power(sizes, [case.seconds for case in chosen]),
+        "bytes": power(sizes, [[case.bytes] for case in chosen]) if all(case.bytes for case in chosen) else None,
+        "flops": power(sizes, [[n] for n in flops]) if len(flops) == len(chosen) else None,
+    }
+
+
+def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None = None) -> list[dict[str, Any]]:
+    """Rows of how fast a pipeline's model reads, at a few batch sizes and lengths, and, of a language model, writes.
+
+    "read" is a forward pass over texts of ``length`` tokens; "write" is ``length`` tokens one after the other, with the
+    cache, after a prompt of ``LENGTHS[0]``.  Within ``limit`` seconds, cases that would take too long are left out.
+    """
+    end = None if limit is None else time.monotonic() + limit
+    progress = progress or Silent()
+    model, rows = pipe.model, []
+    most = model.config.max_length
+    patches = getattr(model, "patches", None)  # a model of pictures reads those of its one size
+    for length in [most] if patches is not None else dict.fromkeys(min(length, most) for length in LENGTHS):
+        for batch in BATCHES:
+            rows.append(("read", batch, length, _reading(model, batch, length)))
+    written = min(WRITTEN, most - min(LENGTHS[0], most // 2))
+    if isinstance(pipe, Generator) and written > 0:
+        rows += [("write", batch, written, _writing(pipe.model, batch, written)) for batch in BATCHES]
+    found: list[dict[str, Any]] = []
+    each: dict[str, float] = {}  # seconds of a token, of each kind
+    rows.sort(key=lambda row: row[1] * row[2])
+    for kind, batch, length, call in rows:
+        expected = MARGIN * each.get(kind, max(each.values(), default=0.0)) * batch * length
+        if end is not None and time.monotonic() + 2 * expected > end:  # one call to learn its memory, one timed
+            continue
+        progress.phase(f"{kind}: {batch} x {length:,} tokens")
+        peak = peak_bytes(call)
+        times = [seconds(call)]
+        while len(times) < REPEATS and (end is None or time.monotonic() + len(rows) * max(LEAST, times[0]) < end):
+            times.append(seconds(call))
+        middle = statistics.median(times)
+        each[kind] = middle / (batch * length)
+        found.append(
+            {
+                **{"kind": kind, "batch": batch, "length": length, "seconds": middle},
+                **{"spread": [min(times), max(times)], "repeats": len(times)},
+                **{"bytes": peak, "tokens_per_second": batch * length / middle},
+            }
+        )
+    if left_out := len(rows) - len(found):
+        progress.warn(f"{left_out} of {len(rows)} sizes are left out for want of time (--time for more)")
+    return sorted(found, key=lambda row: (row["kind"], row["length"], row["batch"]))
+
+
+def _reading(model: nn.Module, batch: int, length: int) -> Callable[[], object]:
+    """A forward pass over random tokens, or over pictures of random pixels."""
+    generator = torch.Generator().manual_seed(0)
+    config: Any = model.config
+    patches: Any = getattr(model, "patches", None)
+    if patches is None:
+        ids = torch.randint(config.vocab_size, (batch, length), generator=generator)
+    else:
+        ids = torch.randn(batch, patches.channels, *patches.image_size, generator=generator)
+
+    @torch.inference_mode()
+    def read() -> object:
+        return model(ids, ids) if isinstance(model, EncoderDecoder) else model(ids)
+
+    return read
+
+
+def _writing(model: Decoder, batch: int, length: int) -> Callable[[], object]:
+    """The likeliest ``length`` tokens, one after the other."""
+    generator = torch.Generator().manual_seed(0)
+    prompt = min(LENGTHS[0], model.config.max_length // 2)
+    ids = torch.randint(model.config.vocab_size, (batch, prompt), generator=generator)
+
+    @torch.inference_mode()
+    def write() -> object:
+        state, last = model.new_state(), ids
+        for _ in range(length):
+            last = model.next_logits(last, state=state).argmax(dim=-1, keepdim=True)  # (B, 1)
+        return last
+
+    return write
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Of one call; a short one is made as often as ``LEAST`` seconds take."""
+    began, times = time.perf_counter(), 0
+    while True:
+        call()
+        times += 1
+        passed = time.perf_counter() - began
+        if passed >= LEAST:
+            return passed / times
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """The most that torch's allocations during a call exceed those before it, in the memory of the processor."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would write lines to standard error
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        call()
+    held = highest = 0
+    for event in watched.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            highest = max(highest, held)
+    return highest

@@ -1,0 +1,118 @@
+"""Measure a saved model again, on the data it held out or on any other."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.data.corpus import Corpus
+from headway.data.files import kind
+from headway.data.read import input_paths
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.hub.dataset import dataset_id
+from headway.tasks.language_modeling.pipeline import Generator
+from headway.tasks.registry import room
+from headway.tasks.task import EvaluationInputs
+from headway.training.evaluation.comparison import judged
+from headway.training.objective import METRICS
+from headway.training.options import TrainOptions
+from headway.training.store.facts import read_facts
+from headway.workflows.input import are_aligned, known_columns, read_input, rows_left_out, without_columns
+from headway.workflows.load import load
+
+SAME = 1e-4
+"""Two measurements of one model on the same data differ by less."""
+READING = ("text_column", "label_column", "second_column", "encoding", "delimiter", "on_bad_row")
+"""Options of the training run that say how its files are read."""
+
+
+def evaluate(
+    run: str | Path, inputs: Sequence[str | Path] = (), *, whole: bool = False, **columns: str | None
+) -> dict[str, Any]:
+    """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
+
+    Without inputs, or given the very file the model was trained on, its held-out part is measured; with
+    ``whole`` all of it, also where training measured some of its windows.  Raises InputError when there is nothing to
+    measure on.
+    """
+    pipe = load(run)
+    facts = read_facts(Path(run)) or {}
+    files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
+    if not files:
+        raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
+    if not inputs and (gone := [file for file in files if not (Path(file).exists() or dataset_id(file))]):
+        raise InputError(
+            f"{gone[0]}: the data of this run are not there any more; say where: headway evaluate {run} FILE."
+        )
+    stream = facts.get("options", {}).get("stream") and _are_shards(files) and (inputs or not facts.get("validation"))
+    options = reading_options(facts, files, pipe.task, stream=bool(stream))
+    given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
+    options = replace(options, **given)
+    chat = isinstance(pipe, Generator) and pipe.tokenizer.chat_template is not None
+    source, found = read_input(files, options, known_columns(facts), chat=chat)
+    for line in rows_left_out(source):
+        warnings.warn(line, stacklevel=2)
+    if not inputs and facts.get("data", {}).get("fingerprint") != source.fingerprint and not facts.get("validation"):
+        raise InputError(
+            f"{source.name}: has changed since the run was trained on it, so its held-out part is not known; "
+            f"name a file to measure on: headway evaluate {run} FILE."
+        )
+    if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
+        warnings.warn(f"{source.name}: has changed since the run was measured on it", stacklevel=2)
+    same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
+    given_data = EvaluationInputs(source, found, facts, options, same, whole, partial(trained_on, facts, options))
+    metrics = room(pipe.task).evaluate(pipe, given_data)
+    verdict = _verdict(pipe.task, metrics, given_data)
+    on = f"{source.name}, the held-out part" if same else source.name
+    every = {name: metrics.get(name) for name in METRICS}
+    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
+
+
+def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:
+    """The verdict on a model: that of its run where the same was measured, else against what was measured with it."""
+    before = given.facts.get("verdict") or {}
+    key = before.get("metric")
+    if given.same and key in metrics and abs(metrics[key] - before["value"]) < SAME:
+        return before
+    baselines = given.facts.get("baselines", []) if given.same and not given.baselines else given.baselines
+    units = np.concatenate(given.each) if given.each else None
+    unit = before.get("unit")
+    return judged(task, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
+
+
+def reading_options(facts: dict[str, Any], files: Sequence[str], task: str, *, stream: bool = False) -> TrainOptions:
+    """How files are read for a run, by its headway.json."""
+    before = facts.get("options", {})
+    reading = {key: before[key] for key in READING if before.get(key) is not None}
+    options = TrainOptions(**{**reading, "task": task, "stream": stream})
+    return without_columns(options) if are_aligned(files, task) else options
+
+
+def _are_shards(files: Sequence[str | Path]) -> bool:
+    """Whether these are files that ``--stream`` reads."""
+    here = [file for file in files if dataset_id(file) is None]
+    return not here or all(kind(path) == "parquet" for path in input_paths(here))
+
+
+def trained_on(facts: dict[str, Any], options: TrainOptions) -> Corpus | Table | None:
+    """What a run was trained on, read as it was then; None where it is gone or has changed.
+
+    ``options`` say how the files that are measured are read.
+    """
+    data = facts.get("data", {})
+    files = data.get("inputs", [])
+    if not files or not all(Path(file).exists() for file in files):
+        return None
+    options = without_columns(options)
+    if "text_column" in data and not are_aligned(files, options.task):
+        options = replace(options, text_column=data["text_column"], second_column=data.get("second_column"))
+    try:
+        trained, _ = read_input(files, options)
+    except InputError:
+        return None
+    return trained if trained.fingerprint == data.get("fingerprint") else None

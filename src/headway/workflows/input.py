@@ -1,0 +1,205 @@
+"""The user's files, read and understood."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.data.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
+from headway.data.corpus import Corpus
+from headway.data.detect import DIALOGUE, TO_TEXT, detect, refuse_columns
+from headway.data.detected import Detected
+from headway.data.dialogue_tables import as_dialogues, turns_of
+from headway.data.dialogues import Dialogues
+from headway.data.fetched import fetched, remote_shards
+from headway.data.files import kind
+from headway.data.image_folder import are_pictures
+from headway.data.pictures import Pictures
+from headway.data.read import input_paths, read, text_corpus
+from headway.data.rows import left_out
+from headway.data.shards import LARGE, Shard, local_shard, sample_table
+from headway.data.streamed import Streamed
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.hub.dataset import dataset_id
+from headway.training.base import CHAT, talks
+from headway.training.base import TO_TEXT as TO_TEXT_KIND
+from headway.training.options import TrainOptions, flag
+
+COLUMNS = ("text_column", "label_column", "second_column")
+"""The options that name columns."""
+
+NEARLY = 0.01
+"""Two files of which one has at most this share of lines more than the other could be the two sides of one text."""
+RUNNING_TEXT = ("language_modeling", "masked_lm")
+"""Tasks that read a table's text column as running text."""
+
+
+def read_input(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    known: Mapping[str, str | None] | None = None,
+    *,
+    chat: bool = False,
+) -> tuple[Corpus | Table, Detected]:
+    """The files, and what they are for.  Raises InputError for anything that cannot be used.
+
+    ``chat``: a table of prompts and replies is conversations, as it is with ``--task dialogue`` or from a model with a
+    chat template.  ``known`` are the columns that a run was trained on, by the names of ``COLUMNS``: where a table has
+    them and no others are named, they are meant.
+    """
+    columns = {name: getattr(options, name) for name in COLUMNS}
+    if options.stream:
+        return _streamed(inputs, options.task, columns)
+    inputs = fetched(inputs)
+    if are_aligned(inputs, options.task):
+        first, second = inputs
+        for name in COLUMNS:
+            if getattr(options, name) is not None:
+                raise InputError(f"{first}: has lines and no columns; leave out --{flag(name)}.")
+        otherwise = "" if options.task else " (--task language_modeling if they are one text after the other)"
+        table = read_aligned(first, second, encoding=options.encoding, otherwise=otherwise)
+        return table, detect(table, task=options.task)
+    if options.task is None and are_files_of_lines(inputs) and not are_pictures(inputs):
+        _check_one_text(inputs, options.encoding)
+    source = _large_text(inputs, options.task, columns) or read(
+        inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
+    )
+    if isinstance(source, Table) and not isinstance(source, Dialogues | Pictures):
+        source, columns = _conversations(source, options, columns, chat)
+    if known and isinstance(source, Table):
+        columns |= _as_known(source, columns, known)
+    talk = isinstance(source, Dialogues) and chat
+    found = detect(source, task=None if talk else options.task, **columns)
+    if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
+        source = text_corpus(
+            source,
+            found.text_column or "",
+            encoding=options.encoding,
+            delimiter=options.delimiter,
+            on_bad_row=options.on_bad_row,
+        )
+    return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
+
+
+def rows_left_out(source: Corpus | Table) -> list[str]:
+    """A line about the malformed rows of a source that were left out, if there were any."""
+    if isinstance(source, Pictures) or not source.skipped:
+        return []  # pictures have a line of their own
+    return [left_out(source.name, source.skipped)]
+
+
+def known_columns(facts: Mapping[str, Any]) -> dict[str, str | None]:
+    """The columns that a run was trained on, by its headway.json."""
+    return {name: facts.get("data", {}).get(name) for name in COLUMNS}
+
+
+def _as_known(
+    source: Table, columns: Mapping[str, str | None], known: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """The columns of a table that are not named but known; those of pairs all together, or none of them."""
+    there = {name: column for name, column in known.items() if column is not None and column in source.columns}
+    if known.get("second_column") is not None and (
+        any(columns.values()) or len(there) < sum(map(bool, known.values()))
+    ):
+        return {}
+    return {name: column for name, column in there.items() if columns[name] is None and column not in columns.values()}
+
+
+def _conversations(
+    source: Table, options: TrainOptions, columns: dict[str, str | None], chat: bool
+) -> tuple[Table, dict[str, str | None]]:
+    """A table of prompts and replies as conversations, where they are meant, and the columns that are still named.
+
+    Raises InputError, which says what is needed, where a table can be nothing else and no model that talks is named.
+    """
+    asked, named = chat or options.task == DIALOGUE, (columns["text_column"], columns["second_column"])
+    if not asked and (options.task is not None or any(columns.values())):
+        return source, columns
+    turns = turns_of(source.columns, *named, asked=True)
+    if turns is None or not (asked or options.from_model or turns_of(source.columns)):
+        return source, columns
+    kind = None if asked or options.from_model is None else talks(options.from_model)
+    if asked or kind == CHAT:
+        if options.task is None and not chat:
+            refuse_columns(source)
+        return as_dialogues(source, turns, options.on_bad_row), dict.fromkeys(COLUMNS)
+    if kind == TO_TEXT_KIND and turns.input is None:
+        return source, columns
+    if turns_of(source.columns) is None:
+        return source, columns
+    refuse_columns(source)
+    base = f"{options.from_model} has no chat template" if options.from_model else "no model that talks is named"
+    raise InputError(
+        f"{source.name}: these are conversations ({turns.words}), and {base}. Name a model with a chat template with "
+        "--from, or use --task dialogue to train on them with the usual template; --task translation learns to write "
+        f"{turns.reply!r} for {turns.prompt!r}, --task language_modeling reads one column as text."
+    )
+
+
+def _streamed(
+    inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]
+) -> tuple[Corpus | Table, Detected]:
+    """Parquet files by their footers, as running text that is read as it is needed; its column is found by a sample."""
+    shards: list[Shard] = []
+    for place in inputs:
+        if (wanted := dataset_id(place)) is not None:
+            shards += remote_shards(wanted)
+            continue
+        for path in input_paths([place]):
+            if kind(path) != "parquet":
+                raise InputError(f"{path}: --stream reads .parquet; leave it out, or write the texts to such files.")
+            shards.append(local_shard(path))
+    for name, count in Counter(shard.name for shard in shards).items():
+        if count > 1:
+            raise InputError(f"{name}: was given twice; name each file once.")
+    sample = sample_table(shards)
+    if len(sample.columns) == 1:
+        corpus, named = Streamed(shards, sample.columns[0]), (columns["text_column"], columns["label_column"])
+        return corpus, detect(corpus, text_column=named[0], label_column=named[1], task=task)
+    found = detect(sample, task=task or "language_modeling", **columns)
+    return Streamed(shards, found.text_column or "") if found.task in RUNNING_TEXT else sample, found
+
+
+def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:
+    """A sample of large Parquet files where it shows that their text is running text; None for all else.
+
+    So a table of which one column is wanted, as a stream, is not held in memory to find that out.
+    """
+    if are_pictures(inputs):
+        return None
+    paths = input_paths(inputs)
+    if not all(kind(path) == "parquet" for path in paths):
+        return None
+    shards = [local_shard(path) for path in paths]
+    if len(shards[0].columns) == 1 or sum(shard.n_bytes for shard in shards) < LARGE:
+        return None
+    sample = sample_table(shards)
+    if turns_of(sample.columns, asked=True) is not None and task is None:
+        return None
+    return sample if detect(sample, task=task, **columns).task in RUNNING_TEXT else None
+
+
+def without_columns(options: TrainOptions) -> TrainOptions:
+    """The options for files that have no columns."""
+    return replace(options, text_column=None, label_column=None, second_column=None)
+
+
+def are_aligned(inputs: Sequence[str | Path], task: str | None) -> bool:
+    """Whether these are two files of which each line belongs to the same line of the other."""
+    return sides_of(inputs) is not None if task is None else task in TO_TEXT and are_files_of_lines(inputs)
+
+
+def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
+    """Raise InputError where two files that are no sides by their names could be the two sides of one text.
+
+    They could be where they are called alike but for the ending, and where they have nearly as many lines.
+    """
+    fewer, more = sorted(counts := [count_lines(path, encoding) for path in inputs])
+    if fewer > 1 and (share_a_name(inputs) or more - fewer <= NEARLY * more):
+        (first, second), (one, other) = inputs, counts
+        raise InputError(
+            f"{first} has {one:,} lines, {second} {other:,}. If each line belongs to the same line of the other, use "
+            "--task translation; if they are one text after the other, --task language_modeling."
+        )

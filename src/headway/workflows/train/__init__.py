@@ -1,0 +1,1 @@
+"""A whole training run: set up, train, record the outcome, resume, continue."""

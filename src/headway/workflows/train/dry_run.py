@@ -1,0 +1,155 @@
+"""What a run would be, decided from its data and not begun: nothing is trained and no run directory is made."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.data.windows import Position
+from headway.errors import InputError
+from headway.models.baselines import BaselineConfig
+from headway.models.config import TransformerConfig
+from headway.models.lora import count_parameters
+from headway.training.distributed.memory_plan import Work
+from headway.training.hardware.device import device_of
+from headway.training.hardware.precision import training_rate
+from headway.training.monitor.progress import Silent
+from headway.training.options import TrainOptions, check_for_task, flag
+from headway.training.plan import Plan
+from headway.training.sizing.presets import decoder_config, head_count
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.input import read_input
+from headway.workflows.train.run import validation_input
+from headway.workflows.train.setup import Prepared, prepare
+
+VOCABULARY, LENGTH = 32768, 2048
+"""Of a model that is planned without data."""
+TOKENS_PER_PARAMETER = 20
+"""About compute-optimal for large models (Hoffmann et al. 2022)."""
+STEP_TOKENS: tuple[tuple[float, int], ...] = ((1e9, 1 << 19), (5e9, 1 << 20), (math.inf, 1 << 21))
+"""Tokens of a step for models below so many parameters, as GPT-3's (Brown et al. 2020, table 2.1)."""
+WITHOUT_DATA = (
+    *("vocab", "length", "d_model", "layers", "heads", "batch_tokens", "accumulate", "optimizer", "precision"),
+    *("dropout", "average", "steps", "shard", "checkpoint_activations"),
+)
+"""Options that mean something without data."""
+
+
+def standard_shape(count: float, vocab_size: int) -> tuple[int, int]:
+    """Width and layers of a decoder with about ``count`` parameters: 12 D² in each layer, and V D of a tied table.
+
+    One layer for every 64 of width (GPT-3 of 125 M, nanochat) up to 32 layers, which last until a width of 4,096 (as
+    in GPT-3 of 6.7 B and Llama 3 of 8 B), then one for every 128.  The width is a multiple of 64.
+    """
+    shapes = [(d, max(2, round(d / 128), min(32, round(d / 64)))) for d in range(64, 32768, 64)]
+    return min(shapes, key=lambda s: abs(math.log((12 * s[0] ** 2 * s[1] + vocab_size * s[0]) / count)))
+
+
+def usual_step(count: float) -> int:
+    """Tokens of a step that suit a language model of so many parameters."""
+    return next(tokens for below, tokens in STEP_TOKENS if count < below)
+
+
+def decided(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    *,
+    validation: Sequence[str | Path] = (),
+    started: float | None = None,
+    progress: Silent | None = None,
+) -> Prepared:
+    """Everything that ``run_training`` would decide for a run that begins anew.  Raises InputError as it does.
+
+    What an earlier run left is not looked at.  Tokenised text is kept in the cache, as always.
+    """
+    started, progress = started if started is not None else time.monotonic(), progress or Silent()
+    progress.phase("reading")
+    source, found = read_input(inputs, options)
+    check_for_task(options, found.task, found.reasons)
+    held_out = validation_input(validation, options, found)
+    if options.adapt:
+        progress.say("first the texts would be learnt without their labels (--adapt), which is not planned here")
+        options = replace(options, adapt=False)
+    nowhere = RunDirectory(Path())  # only asked for what an earlier run left
+    return prepare(nowhere, None, [], source, held_out, found, options, started, progress)
+
+
+def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> Work:
+    """What ``lay_out`` is asked for a run that was decided, with ``tokens`` to train on, or those that it would see.
+
+    Raises InputError where no steps are taken.
+    """
+    plan = prepared.plan
+    if plan.frozen:
+        raise InputError("--plan is for training step by step; a linear classifier (--frozen) is fitted in one go.")
+    count, trained = count_parameters(prepared.model)
+    step_tokens = plan.batch_tokens * plan.accumulate
+    return Work(
+        config=_transformer(plan.config),
+        tokens=tokens or _tokens_seen(prepared, options, count),
+        length=plan.length,
+        step_tokens=step_tokens,
+        optimizer=plan.optimizer,
+        precision=plan.precision,
+        trained=trained,
+        average=plan.average > 0,
+        shares=plan.shares,
+        readings=2 if plan.r_drop else 1,
+        logits=_logits(plan, prepared.objective.name),
+    )
+
+
+def work_without_data(parameters: float, tokens: float | None, options: TrainOptions) -> Work:
+    """What ``lay_out`` is asked for a language model of about so many parameters, in the layout that train makes.
+
+    Raises InputError for options that need data, and for a shape that is none.
+    """
+    for name in options.given(list(vars(options))):
+        if name not in WITHOUT_DATA:
+            raise InputError(f"--{flag(name)} needs data; --parameters plans a language model without any.")
+    vocab, length = options.vocab or VOCABULARY, options.length or LENGTH
+    width, layers = standard_shape(parameters, vocab)
+    width, layers = options.d_model or width, options.layers or layers
+    try:
+        config = decoder_config(vocab, width, layers, options.heads or head_count(width), length)
+        config = config.but(dropout=options.dropout or 0.0)
+    except ValueError as error:
+        raise InputError(f"no model can be made with these options: {error}.") from None
+    step_tokens = (options.batch_tokens or usual_step(parameters)) * options.accumulate
+    seen = options.steps * step_tokens if options.steps is not None else TOKENS_PER_PARAMETER * parameters
+    return Work(
+        config=config,
+        tokens=tokens or seen,
+        length=length,
+        step_tokens=step_tokens,
+        optimizer=options.optimizer or "adamw",
+        precision=options.precision or "bfloat16",
+        average=bool(options.average),
+    )
+
+
+def _transformer(config: Any) -> TransformerConfig:
+    if isinstance(config, BaselineConfig):
+        raise InputError(f"--plan lays out Transformers; --model {config.kind} can only be tried.")
+    return config
+
+
+def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float:
+    """Tokens that a run would train on: of its steps or of its time here, and of its passes if these are fewer."""
+    plan, feed = prepared.plan, prepared.feed
+    batch, after = feed.next(Position())
+    one_pass = batch.tokens / max(feed.epochs(after), 1e-9)
+    most = plan.epochs * one_pass if plan.epochs else math.inf
+    if options.steps is not None:
+        return min(most, options.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)
+    rate = training_rate(device_of(options.device), plan.precision)
+    return min(most, rate * (prepared.limit or 0.0) / (6 * count))
+
+
+def _logits(plan: Plan, task: str) -> float:
+    """The share of the positions that go through the vocabulary."""
+    shares: dict[str, Any] = {"masked_lm": plan.mask_share, "classification": 0.0, "embedding": 0.0}
+    shares["image_classification"] = 0.0
+    return float(shares.get(task, 1.0))

@@ -1,0 +1,115 @@
+"""How a run ends: the last measurements, the verdict, what headway.json and ``--json`` say of it."""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.data.batches import on_device
+from headway.io.quantities import metric
+from headway.tasks.common.data_profile import known_of
+from headway.tasks.task import SHOWN, Closing
+from headway.training.evaluation.comparison import BEFORE, in_order, judged
+from headway.training.loop.state import State, Training
+from headway.training.monitor.health import LEARNING
+from headway.training.monitor.progress import Silent
+from headway.training.monitor.run_statistics import Known
+from headway.training.objective import METRICS, OF_PAIRS
+from headway.training.options import TrainOptions
+from headway.training.store.run_directory import RunDirectory, clock
+from headway.workflows.train.continuing import kept
+from headway.workflows.train.setup import Prepared
+
+
+def known_signs(prepared: Prepared) -> Known:
+    """What explains how the run goes."""
+    data, plan = prepared.data, prepared.plan
+    trained_before = plan.base is not None and not data.new_head
+    rate = plan.learning_rate
+    return known_of(data.baselines, prepared.feed, data.processor, learning_rate=rate, pretrained=trained_before)
+
+
+def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
+    """The metrics of a closing; what is for the report alone goes to headway.json."""
+    found = closing.measure()
+    if (shown := found.pop(SHOWN, None)) is not None:
+        run.update(shown=shown)
+    return found
+
+
+def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Silent) -> None:
+    """Evaluate and save a model that was fitted without a loop."""
+    device = next(prepared.model.parameters()).device
+    each: list[np.ndarray] = []
+    metrics = prepared.objective.evaluate(prepared.model, on_device(prepared.feed.validation(), device), each)
+    units = in_order(each, prepared.feed.validation_order())
+    numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
+    run.log("start", time=clock())
+    health = State().examined(metrics, 1.0, 0.0, known_signs(prepared))
+    said = {"health": health.word, "cause": health.cause}
+    run.log("evaluation", step=0, seconds=round(time.monotonic() - started, 3), tokens=0, best=True, **said, **numbers)
+    progress.say("fitted: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
+    if health.word != LEARNING:
+        progress.warn(str(health))
+    progress.evaluated(1.0, prepared.objective.cost(metrics))
+    if (closing := prepared.data.closing(prepared.model, None)) is not None:
+        metrics |= measured(run, closing)
+    run.save_model(prepared.model, prepared.data.processor, prepared.data.labels)
+    state = State(best_metrics=metrics, seconds=time.monotonic() - started)
+    now = Training(prepared.model, [], None, units={"best": torch.from_numpy(units)}, state=state)
+    finish(run, now, prepared, None, prepared.data.baseline_units(prepared.plan), started)
+
+
+def finish(
+    run: RunDirectory,
+    now: Training,
+    prepared: Prepared,
+    options: TrainOptions | None,
+    of_baselines: dict[str, np.ndarray],
+    started: float,
+) -> None:
+    """Record what the run came to, and its verdict; ``options`` are None for a model that was fitted without steps."""
+    state, data = now.state, prepared.data
+    used = time.monotonic() - started
+    run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
+    baselines, units = list(data.baselines), {name: value.numpy() for name, value in now.units.items()}
+    if state.start:
+        baselines.append({"name": BEFORE, **state.start})
+        of_baselines = {**of_baselines, BEFORE: units["start"]} if "start" in units else of_baselines
+    known = run.facts["task"], state.best_metrics, baselines
+    verdict = judged(*known, units=units.get("best"), of_baselines=of_baselines, unit=data.unit)
+    run.update(
+        finished=True,
+        baselines=baselines,
+        verdict=verdict,
+        kept=None if options is None else kept(now, options.keep, verdict["metric"]),
+        metrics=state.best_metrics,
+        best_step=state.best_step,
+        steps=state.step,
+        tokens=state.tokens,
+        train_loss=state.train_loss if math.isfinite(state.train_loss) else None,
+        training_seconds=state.seconds,
+        tokens_per_second=state.tokens / max(state.seconds, 1e-9),
+        seconds=used,
+    )
+
+
+def result(run: RunDirectory) -> dict[str, Any]:
+    """What the command reports: the keys of its JSON object, with None where a metric does not apply."""
+    facts = run.facts
+    metrics = facts.get("metrics", {})
+    return {
+        "task": facts["task"],
+        "seconds": facts.get("seconds"),
+        "out": str(run.path),
+        "parameters": facts["parameters"],
+        "steps": facts.get("steps"),
+        "tokens": facts.get("tokens"),
+        "train_loss": facts.get("train_loss"),
+        **{name: metrics.get(name) for name in METRICS},
+        **{name: metrics[name] for name in OF_PAIRS if name in metrics},
+        "tokens_per_second": facts.get("tokens_per_second"),
+        "baselines": facts["baselines"],
+    }

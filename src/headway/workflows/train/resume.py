@@ -1,0 +1,130 @@
+"""An earlier run is taken up only with its own options, base and data."""
+
+from collections.abc import Collection
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from headway.data.corpus import Corpus
+from headway.data.streamed import Streamed
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.training.base import Base
+from headway.training.options import DEFAULT_TIME, TrainOptions, flag, seconds
+from headway.training.plan import Plan
+from headway.training.store.run_directory import RunDirectory
+
+
+def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
+    """By which a run knows its data again."""
+    return {"data": source.fingerprint, "validation": None if held_out is None else held_out.fingerprint}
+
+
+FREE = (
+    *("save_every", "log_every", "on_save_error", "tensorboard", "allow_changes", "shard", "workers"),
+    *("checkpoint_activations", "snapshots", "more_time", "more_steps"),
+)
+"""Options on which nothing that is learnt depends: a run goes on with whatever they are now."""
+CHANGEABLE = (
+    *("time", "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "learning_rate"),
+    *("weight_decay", "schedule", "warmup", "clip", "label_smoothing", "patience", "evaluations", "precision"),
+    *("threads", "device", "on_spike", "keep"),
+)
+"""Options that a run may go on with otherwise than it began, with ``--allow-changes``."""
+
+
+def recorded(options: TrainOptions) -> dict[str, Any]:
+    """The options as they are recorded, with the time that is meant when none is given."""
+    time = None if options.steps is not None else options.time or DEFAULT_TIME
+    return {**asdict(options), "time": time, "more_time": None, "more_steps": None}
+
+
+def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> list[str]:
+    """The names of the options with which an earlier run is to go on otherwise than it began.
+
+    Raises InputError, which names them with what they were, unless they are allowed to change.
+    """
+    before, asked = dict(earlier.get("options", {})), recorded(options)
+    changed = [
+        name for name in asked if name in before and name not in FREE and not _same(name, before[name], asked[name])
+    ]
+    refused = [name for name in changed if name not in CHANGEABLE or not options.allow_changes]
+    if not refused:
+        return changed
+    listed = ", ".join(f"--{flag(name)} {_said(before[name])} (now {_said(asked[name])})" for name in refused)
+    if set(refused) <= set(CHANGEABLE):
+        raise InputError(
+            f"{run.path}: holds a run with other options: {listed}. Give the same options to go on with it, "
+            "--allow-changes to go on with these, or another directory with --out."
+        )
+    raise InputError(
+        f"{run.path}: holds a run with other options, which cannot change in its course: {listed}. "
+        "Give the same options to go on with it, or another directory with --out."
+    )
+
+
+def _same(name: str, before: Any, asked: Any) -> bool:
+    """Whether two values of an option are one: 90s is 1m30s."""
+    if name == "time" and isinstance(before, str) and isinstance(asked, str):
+        return seconds(before) == seconds(asked)
+    return bool(before == asked)
+
+
+def _said(value: Any) -> Any:
+    return "not given" if value is None else value
+
+
+def changed_plan(plan: Plan, options: TrainOptions, changed: Collection[str]) -> Plan:
+    """The plan of an earlier run with what is to change in it."""
+    names = {entry.name for entry in fields(Plan)} & {*changed, "log_every"}
+    values = {name: getattr(options, name) for name in names}
+    return replace(plan, **{name: value for name, value in values.items() if value is not None})
+
+
+def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> None:
+    """An earlier run is taken up only from its own base.  Raises InputError otherwise."""
+    before = (earlier.get("base") or {}).get("fingerprint")
+    if before is not None and before != base.fingerprint:
+        raise InputError(
+            f"{base.path}: has changed since the run in {run.path} began from it; put the model back, or begin anew in "
+            "another directory with --out."
+        )
+
+
+def check_same_labels(earlier: dict[str, Any], facts: dict[str, Any], run: RunDirectory) -> None:
+    """An earlier run goes on only with the labels that it joined.  Raises InputError otherwise."""
+    if earlier["data"].get("merged_labels") != facts.get("merged_labels"):
+        raise InputError(
+            f"{run.path}: the pairs of --merge-labels have changed since the run began. Put them back as they were, or "
+            "begin in another directory with --out."
+        )
+
+
+def _inputs(source: Corpus | Table) -> list[str]:
+    """The files of a source, as a run records them."""
+    if isinstance(source, Streamed):
+        return [shard.name for shard in source.shards]
+    return source.inputs if isinstance(source, Table) else [str(path) for path in source.paths]
+
+
+def check_same_data(
+    earlier: dict[str, Any], prints: dict[str, str | None], source: Corpus | Table, run: RunDirectory
+) -> None:
+    """An earlier run is taken up only with its own data.  Raises InputError otherwise, of shards naming those."""
+    before = {"data": earlier["data"].get("fingerprint"), "validation": earlier.get("validation_fingerprint")}
+    if before["data"] != prints["data"]:
+        others = source.changed(earlier["data"].get("shards", [])) if isinstance(source, Streamed) else []
+        name = f"{', '.join(others[:3])}{', ...' * (len(others) > 3)}" if others else source.name
+        known, now = earlier["data"].get("inputs", []), _inputs(source)
+        if not others and set(now) <= set(known):
+            gone = [path for path in known if path not in now]
+            what = f"{gone[0]} is missing" if gone else f"{name} has changed since the run began"
+            raise InputError(
+                f"{run.path}: {what}. Put it back as it was; or begin anew in another directory with --out, there also "
+                f"from what was learnt with --from {run.path}."
+            )
+        raise InputError(
+            f"{run.path}: holds a run on other data than {name}; name another directory with --out. "
+            f"To go on learning from these, begin there with --from {run.path}."
+        )
+    if before["validation"] != prints["validation"]:
+        raise InputError(f"{run.path}: holds a run with other validation data; name another directory with --out.")

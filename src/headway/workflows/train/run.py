@@ -1,0 +1,378 @@
+"""A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.data.corpus import Corpus
+from headway.data.detected import Detected
+from headway.data.feed import Feed, RowFeed
+from headway.data.stream_feed import StreamFeed
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.hub.dataset import dataset_id
+from headway.models.lora import count_parameters
+from headway.training.distributed.ranks import Ranks
+from headway.training.distributed.sharding import put_together, recompute_activations, shard
+from headway.training.hardware.device import device_of
+from headway.training.hardware.measure import evaluation_seconds
+from headway.training.hardware.memory import out_of_memory, try_longest
+from headway.training.hardware.precision import keep_freed_memory
+from headway.training.loop.budget import Budget, StepBudget, TimeBudget
+from headway.training.loop.trainer import Interrupted, Job, train
+from headway.training.monitor.progress import Silent
+from headway.training.options import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
+from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
+from headway.training.store.cleaning import complete, keep_once
+from headway.training.store.run_directory import Onlooker, RunDirectory, clock, machine, versions
+from headway.workflows.input import are_aligned, read_input, rows_left_out, without_columns
+from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
+from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
+from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
+from headway.workflows.train.setup import ADAPTED, ENDING, Prepared, prepare
+
+ADAPTING = 0.4
+"""The share of the time that it may take."""
+PREPARED = "prepared"
+"""What the first of several ranks tells the others when they can take the run up."""
+RANK_SEED = 1_000_003
+"""Between the seeds of two ranks, which drop other activations."""
+CROSS_VALIDATING = 0.1
+"""The share of the time that the cross-validation of a small table may take."""
+ADAPTING_EPOCHS = 10
+"""The most passes over the texts that it takes (Gururangan et al. 2020 take up to 100)."""
+
+
+def run_training(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    *,
+    out: Path,
+    validation: Sequence[str | Path] = (),
+    started: float | None = None,
+    progress: Silent | None = None,
+    command: Sequence[str] = (),
+) -> RunDirectory:
+    """Train on ``inputs`` and leave a run directory at ``out``; an unfinished run found there is taken up.
+
+    ``started`` is when the command began, by time.monotonic: what ``--time`` is counted from.  Raises InputError for
+    what the user must change, and Interrupted, saved, after Ctrl-C.
+    """
+    started, progress = started if started is not None else time.monotonic(), progress or Silent()
+    device = device_of(options.device)
+    ranks = Ranks.joined(device)
+    run = RunDirectory(out) if ranks.first else Onlooker(out)
+    if not ranks.first:
+        progress = Silent()
+        ranks.wait_for(PREPARED)  # then it is like a run that is taken up
+    earlier, changed = run.read(), []
+    options, once_more = as_continued(run, earlier, options)
+    if earlier is not None:
+        changed = changes(earlier, options, run)
+        if options.given(BOUNDS) and not validation:
+            validation = earlier.get("validation") or ()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    keep_freed_memory()
+    progress.phase("reading")
+    source, found = read_input(inputs, options)
+    check_for_task(options, found.task, found.reasons)
+    _check_for_ranks(options, found.task, ranks.count)
+    if isinstance(source, Corpus) and options.batch_size is not None:
+        raise InputError("--batch-size is for texts of different lengths; running text has --batch-tokens.")
+    held_out = validation_input(validation, options, found)
+    prints = fingerprints(source, held_out)
+    if earlier is not None:
+        check_same_data(earlier, prints, source, run)
+        if earlier.get("finished") and not changed and not once_more:
+            progress.say(
+                f"{out}: this run is complete. --more-time 5m continues it; name another directory with --out to start "
+                "over."
+            )
+            ranks.tell(PREPARED)
+            return run
+    run.create()
+    run.warn = progress.warn
+    if options.adapt and not options.given(BOUNDS):
+        _adapt(inputs, found, options, out, validation, started, progress)
+    with run.locked():
+        try:
+            prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
+            if options.checkpoint_activations:
+                prepared.plan = replace(prepared.plan, shares=1)
+                recompute_activations(prepared.model)
+            if isinstance(prepared.feed, StreamFeed):
+                prepared.feed.check(ranks.count)
+            if not prepared.plan.frozen and not options.shard:  # whose weights may be more than one process can hold
+                try_longest(prepared.model, prepared.objective, prepared.feed, prepared.plan, ranks)
+            if earlier is None:
+                plan, data = prepared.plan, prepared.data
+                whole, learning = count_parameters(prepared.model)
+                run.save_processor(data.processor, plan.config.max_length)
+                run.update(
+                    headway=versions()["headway"],
+                    task=found.task,
+                    command=list(command),
+                    options=recorded(options),
+                    validation=[str(path) for path in validation],
+                    validation_fingerprint=prints["validation"],
+                    plan=plan.plain(),
+                    decisions=plan.decisions,
+                    data=_as_given(data.facts, inputs),
+                    labels=data.labels,
+                    base={"path": options.from_model, "fingerprint": prepared.base} if prepared.base else None,
+                    parameters=whole,
+                    trained_parameters=learning,
+                    baselines=data.baselines,
+                    machine=machine(device),
+                    versions=versions(),
+                    started=clock(),
+                    finished=False,
+                )
+            if once_more:
+                run.update(continued=[*run.facts.get("continued", []), entry(options)], finished=False)
+        except BaseException:
+            run.discard()
+            raise
+        ranks.tell(PREPARED)
+        if options.tensorboard:
+            run.open_board()
+        for decision in prepared.plan.decisions:
+            if decision["what"] == "passes" and options.given(BOUNDS):
+                continue  # a run that is continued goes on for as long as was asked
+            change = f" ({decision['option']} to change)" if decision["option"] else ""
+            progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
+        whole, learning = count_parameters(prepared.model)
+        if learning < whole:
+            progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
+        if "cross_validation" not in run.facts:
+            most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
+            run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
+        left = None if prepared.limit is None else max(0.0, prepared.limit - (time.monotonic() - started) - ENDING)
+        if _fitted(run, prepared, left, progress):
+            finish_fitted(run, prepared, started, progress)
+        else:
+            _train(run, prepared, options, changed, started, progress, ranks)
+        ranks.wait()
+        if not ranks.first:
+            run.read()
+        return run
+
+
+def _as_given(facts: dict[str, Any], inputs: Sequence[str | Path]) -> dict[str, Any]:
+    """The facts of the data; those from the hub are named by their ids, by which they are found again."""
+    return {**facts, "inputs": list(map(str, inputs))} if any(map(dataset_id, inputs)) else facts
+
+
+def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
+    """Raise InputError for what so many processes cannot do together."""
+    if options.shard and count == 1:
+        raise InputError("--shard spreads the weights over several processes; start them with torchrun.")
+    if options.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
+        raise InputError(f"--shard trains whole models, --{flag(parts[0])} a part of one; leave one of them out.")
+    alone = options.given(("adapt", "frozen", "contrastive", "seeds"))
+    if count > 1 and (task == "embedding" or alone):
+        what = "--task embedding, which compares the texts of a whole batch," if not alone else f"--{flag(alone[0])}"
+        raise InputError(f"{what} is for one process; start it without torchrun.")
+
+
+def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
+    """The files to validate on, read for the task that was found, if any were named."""
+    if not validation:
+        return None
+    options = replace(options, task=found.task, stream=False)
+    if are_aligned(validation, found.task):  # columns were named for the table that is trained on
+        options = without_columns(options)
+    source, _ = read_input(validation, options, chat=found.chat)
+    for line in rows_left_out(source):
+        warnings.warn(line, stacklevel=2)
+    return source
+
+
+def _adapt(
+    inputs: Sequence[str | Path],
+    found: Detected,
+    options: TrainOptions,
+    out: Path,
+    validation: Sequence[str | Path],
+    started: float,
+    progress: Silent,
+) -> None:
+    """Train the base to fill in tokens of the same texts, as a run of its own in ``out/adapted``.
+
+    Labels are not read.  It is over within ADAPTING of the time, or takes as many steps as the run itself.
+    """
+    time_left = None
+    if options.steps is None:
+        time_left = f"{max(5.0, ADAPTING * (seconds(options.time or DEFAULT_TIME) - time.monotonic() + started)):.3f}s"
+    alone = TrainOptions(
+        task="masked_lm",
+        from_model=options.from_model,
+        text_column=found.text_column,
+        **{
+            name: getattr(options, name)
+            for name in ("encoding", "delimiter", "on_bad_row", "length", "threads", "device")
+        },
+        **{name: getattr(options, name) for name in ("steps", "precision", "seed", "whole_words", "mask_share")},
+        time=time_left,
+        epochs=ADAPTING_EPOCHS,
+    )
+    progress.say("first the texts are learnt without their labels (--adapt)")
+    try:
+        run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
+    except InputError:
+        with contextlib.suppress(OSError):
+            out.rmdir()  # empty, if it was made for this
+        raise
+    progress.say("now their labels")
+
+
+def _train(
+    run: RunDirectory,
+    prepared: Prepared,
+    options: TrainOptions,
+    changed: Sequence[str],
+    started: float,
+    progress: Silent,
+    ranks: Ranks,
+) -> None:
+    """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
+    plan, model, data = prepared.plan, prepared.model, prepared.data
+    ranks.same(model)
+    twin = model  # a whole one, where the weights are spread over ranks
+    if options.shard:
+        twin = deepcopy(model)
+        shard(model, ranks, plan.precision)
+    saved, problems = newest_checkpoint(run.checkpoints, model)
+    if saved is None and (problems or run.facts.get("checkpoints") or run.facts.get("finished")):
+        lost = "; ".join(problems) or f"there is none left in {run.checkpoints}"
+        raise InputError(
+            f"{run.path}: no checkpoint can be used, so the run cannot go on: {lost}. Put one back; or begin anew in "
+            f"another directory with --out, there also from its best model with --from {run.path}."
+        )
+    for problem in problems:
+        progress.warn(f"a checkpoint cannot be used: {problem}")
+    torch.manual_seed(plan.seed + RANK_SEED * ranks.rank)
+    if saved is None:
+        run.log("start", time=clock())
+    else:
+        progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
+        run.log("resume", step=saved[1]["step"], time=clock())
+        if ranks.first:
+            complete(run.checkpoints, saved[1]["step"])
+        ranks.wait()
+        if options.steps is not None and saved[1]["step"] > options.steps and not options.given(BOUNDS):
+            progress.warn(f"it is beyond --steps {options.steps:,} already, so nothing more is trained")
+        if changed:
+            run.log("changed", step=saved[1]["step"], options={name: getattr(options, name) for name in changed})
+            _begin_pass(saved[1], prepared.feed, changed, progress)
+            went_on(saved[1])
+    if changed:
+        run.update(options=recorded(options), plan=plan.plain(), finished=False)
+    cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
+    since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
+    shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
+    sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
+    after = evaluation_seconds(model, prepared.feed, prepared.objective, sample) * 1.25
+    budget = _budget(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
+    of_baselines = data.baseline_units(plan)
+
+    def keep_best() -> None:
+        with out_of_memory("while the model was saved", plan):
+            run.save_model(put_together(model, twin), data.processor, data.labels)
+
+    def snapshot(step: int) -> None:
+        with out_of_memory("while the model was saved", plan):
+            run.save_snapshot(step, put_together(model, twin), data.processor, data.labels)
+
+    job = Job(
+        model, prepared.objective, prepared.feed, plan, run, keep_best, snapshot if options.snapshots else None, sample
+    )
+    job.ranks, job.workers = ranks, options.workers
+    job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
+    job.known, job.keep, job.cycle = known_signs(prepared), options.keep, cycle
+    job.careful_below = data.careful_below
+    model.train()
+    try:
+        now = train(job, budget, progress, saved)
+    except Interrupted:
+        run.log("interrupted", time=clock())
+        raise
+    finally:
+        progress.close()
+    passes = prepared.feed.epochs(now.state.position)
+    if passes < 1 and isinstance(prepared.feed, RowFeed) and prepared.limit is not None:
+        progress.warn(f"the time was enough for {passes:.1f} of a pass over the rows; more --time would help")
+    for name, p in trained(model).items():
+        put_back(p, now.best[name])
+    twin.eval()
+    keep_best()
+    if closing is not None:
+        progress.phase("measuring")
+        with out_of_memory("at the last measurements", plan):
+            now.state.best_metrics |= measured(run, closing)
+    finish(run, now, prepared, options, of_baselines, started)
+    if ranks.first:
+        keep_once(run, progress)
+
+
+def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Silent) -> None:
+    """Move a saved position to the next pass where the one it is in has other batches now."""
+    if isinstance(feed, RowFeed) and {"batch_tokens", "batch_size"} & set(changed) and state["position"]["consumed"]:
+        state["position"] = {"epoch": state["position"]["epoch"] + 1, "consumed": 0}
+        progress.warn("the batches are others now: the pass over the data that was begun is left, the next begins")
+
+
+def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Silent) -> bool:
+    """Fit the model without the loop, where the plan wants that; whether it was so."""
+    try:
+        return prepared.data.fit(prepared.plan, prepared.model, _shower(progress), seconds)
+    except KeyboardInterrupt:
+        progress.say(f"{run.path}: nothing is kept of a fit that is broken off; the same command begins it again")
+        raise
+
+
+def _shower(progress: Silent) -> Callable[[float, float], None]:
+    """What shows how far a fit is."""
+    began = time.monotonic()
+
+    def show(share: float, loss: float) -> None:
+        used = time.monotonic() - began
+        progress.step(share, 0, loss, used * (1 / max(share, 1e-9) - 1), 0.0)
+
+    return show
+
+
+def _begin_cycle(
+    run: RunDirectory, cycle: int, options: TrainOptions, state: dict[str, Any], progress: Silent
+) -> tuple[int, float]:
+    """The step at which the budget begins and the seconds that are spent of it, by the state of a checkpoint."""
+    spent = float(state.get("seconds", 0.0))
+    if not cycle or not state:
+        return 0, spent
+    if state.get("cycle", 0) == cycle:
+        return state["since"], spent - state["since_seconds"]
+    step, from_step = state["step"], state["best_step"]
+    bound = options.more_time or f"{options.more_steps:,} steps"
+    progress.say(f"{run.path}: continued for {bound} from the weights of step {from_step:,}; its rate rises again")
+    run.log("continued", step=step, **entry(options))
+    return step, 0.0
+
+
+def _budget(
+    options: TrainOptions, limit: float | None, started: float, since: int, spent: float, after: float
+) -> Budget:
+    """What bounds the run, from step ``since`` on; ``after`` are the seconds that are needed when training is over."""
+    if limit is None:
+        return StepBudget(options.more_steps or options.steps or 1, since)
+    budget = TimeBudget(limit, started, spent)
+    budget.begin(spent)
+    budget.keep(after + ENDING)
+    return budget

@@ -1,0 +1,87 @@
+"""The same run with several seeds: mean and spread of what it reaches, and one model that averages their answers."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.training.monitor.progress import Silent
+from headway.training.options import DEFAULT_TIME, TrainOptions, flag, seconds
+from headway.training.store.copies import copy_run
+from headway.training.store.facts import read_facts, write_facts
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.evaluate import evaluate
+from headway.workflows.input import read_input
+from headway.workflows.train.continuing import BOUNDS
+from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
+from headway.workflows.train.run import run_training, validation_input
+
+COMPARED = ("val_loss", "accuracy", "macro_f1")
+
+
+def run_seeds(
+    inputs: Sequence[str | Path],
+    options: TrainOptions,
+    *,
+    out: Path,
+    validation: Sequence[str | Path] = (),
+    progress: Silent,
+    command: Sequence[str] = (),
+) -> RunDirectory:
+    """Train ``options.seeds`` classifiers, each with its share of the time, in ``out/seed-0`` and so on.
+
+    All hold out the same rows.  ``out`` then is the directory of the best of them, as other programs read it, and its
+    headway.json names all ``members``, whose probabilities are averaged here.  Raises InputError for another task.
+    """
+    source, found = read_input(inputs, options)
+    if found.task != "classification":
+        raise InputError("--seeds is for classification: several seeds give several classifiers, averaged.")
+    run = RunDirectory(out)
+    before = run.read()
+    if before is not None:
+        if "members" not in before:
+            raise InputError(f"{out}: holds another run; name another directory with --out.")
+        changes(before, replace(options, allow_changes=False), run)
+        check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source, run)
+        progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
+        return run
+    if bounds := options.given(BOUNDS):
+        raise InputError(f"--{flag(bounds[0])} continues one run: continue each of {out}/seed-... by itself.")
+    names = [f"seed-{options.seed + i}" for i in range(options.seeds)]
+    split = options.seed if options.split_seed is None else options.split_seed
+    time = None if options.steps is not None else f"{seconds(options.time or DEFAULT_TIME) / options.seeds:.3f}s"
+    members = []
+    for i, name in enumerate(names):
+        progress.say(f"seed {options.seed + i} ({i + 1} of {options.seeds})")
+        one = replace(options, seeds=1, seed=options.seed + i, split_seed=split, time=time)
+        members.append(
+            run_training(inputs, one, out=out / name, validation=validation, progress=progress, command=command)
+        )
+    return _combined(run, members, names, options)
+
+
+def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], options: TrainOptions) -> RunDirectory:
+    """The directory of all: the best member's files, and what they reach together."""
+    best = min(members, key=lambda member: member.facts["metrics"]["val_loss"])
+    copy_run(best.path, run.path)
+    each = {key: [member.facts["metrics"][key] for member in members] for key in COMPARED}
+    facts: dict[str, Any] = read_facts(best.path) or {}
+    facts |= {"members": names, "best_member": best.path.name, "options": recorded(options)}
+    facts["seeds"] = {
+        key: {"mean": statistics.fmean(values), "spread": max(values) - min(values), "values": values}
+        for key, values in each.items()
+    }
+    for key in ("steps", "tokens", "seconds", "training_seconds"):
+        facts[key] = sum(member.facts[key] for member in members)
+    write_facts(run.path, facts)
+    run.facts = facts
+    together = evaluate(run.path)
+    named = ("task", "on", "examples", "verdict")
+    run.update(
+        metrics={key: value for key, value in together.items() if key not in named},
+        verdict=together["verdict"],
+        kept=None,
+    )
+    return run

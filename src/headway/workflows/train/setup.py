@@ -1,0 +1,153 @@
+"""A run with everything decided and nothing trained."""
+
+import re
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from headway.data.corpus import Corpus
+from headway.data.detect import IMAGES
+from headway.data.detected import Detected
+from headway.data.dialogues import Dialogues
+from headway.data.feed import Feed
+from headway.data.table import Table
+from headway.errors import InputError
+from headway.io.quantities import metric
+from headway.tasks.registry import room
+from headway.tasks.task import TaskData, TaskInputs
+from headway.text.tokenizer import Tokenizer
+from headway.training.base import load_base, take_stack
+from headway.training.hardware.device import device_of
+from headway.training.hardware.measure import measured
+from headway.training.hardware.memory import check_room
+from headway.training.monitor.progress import Silent
+from headway.training.objective import Objective
+from headway.training.options import TrainOptions, time_limit
+from headway.training.plan import Plan
+from headway.training.sizing.presets import with_lora
+from headway.training.store.facts import OF_THE_READER, check_files, followed
+from headway.training.store.run_directory import RunDirectory, best_member
+from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
+from headway.workflows.train.suggestions import advice, to_change
+
+ENDING = 1.5
+"""Seconds kept for saving, the report and leaving, beside the last evaluation."""
+MOST_LABELS = 100
+"""Labels that are named, with their rows, before training."""
+FIELDS = {
+    **{"n_heads": "heads", "n_layers": "layers", "d_model": "d-model", "max_length": "length"},
+    **{"n_decoder_layers": "layers", "vocab_size": "vocab"},
+}
+"""Fields of a configuration -> the options that set them."""
+ADAPTED = "adapted"
+"""The folder of the run that learns the texts before their labels (``--adapt``)."""
+
+
+@dataclass
+class Prepared:
+    """A run with everything decided and nothing trained."""
+
+    data: TaskData
+    plan: Plan
+    model: nn.Module
+    feed: Feed
+    objective: Objective
+    limit: float | None
+    """seconds for the whole command; None when the run is bounded by steps"""
+    base: str | None = None
+    """the fingerprint of the model that the run begins from"""
+
+
+def prepare(
+    run: RunDirectory,
+    earlier: dict[str, Any] | None,
+    changed: Collection[str],
+    source: Corpus | Table,
+    held_out: Corpus | Table | None,
+    found: Detected,
+    options: TrainOptions,
+    started: float,
+    progress: Silent,
+) -> Prepared:
+    """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
+    images = found.task == IMAGES
+    check_files(run.path, earlier, OF_THE_READER)
+    tokenizer = Tokenizer.load(run.path) if earlier is not None and not images else None
+    base = load_base(options.from_model, images=images) if options.from_model is not None else None
+    if base is not None and (member := best_member(base.path)):
+        progress.say(f"{base.path}: holds several classifiers that answer together; begun is from {member}, the best")
+    if base is not None and options.adapt:
+        take_stack(base, run.path / ADAPTED)
+    if base is not None and earlier is not None:
+        check_same_base(earlier, base, run)
+    for reason in found.reasons:
+        progress.say(reason)
+    data = _opened(TaskInputs(source, held_out, found, options, base, tokenizer, progress))
+    if earlier is not None:
+        check_same_labels(earlier, data.facts, run)
+    data.facts["warnings"] = [*found.warnings, *data.facts["warnings"]]
+    say_data(data, progress, options, found.task)
+    limit = time_limit(options)
+    left = None if limit is None else max(1.0, limit - (time.monotonic() - started) - ENDING)
+    try:
+        if earlier is not None:
+            plan = changed_plan(followed(earlier["plan"]), options, changed)
+        else:
+            plan = with_lora(data.plan(left), options)
+        check_room(plan)
+        model = data.build(plan).to(device_of(options.device))
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"no model can be made with these options: {_as_options(str(error))}.") from None
+    feed, objective = data.feed(plan), data.objective(plan)
+    if earlier is None:
+        drawn = plan.model
+        plan = measured(plan, model, feed, objective, data.sampler(model), limit, data.settling(left))
+        if plan.model != drawn:
+            model = data.build(plan).to(device_of(options.device))
+        said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
+        plan = replace(plan, decisions=said)
+    return Prepared(data, plan, model, feed, objective, limit, base.fingerprint if base is not None else None)
+
+
+def _opened(given: TaskInputs) -> TaskData:
+    """The data made ready for their task.  Raises InputError."""
+    source, held_out = given.source, given.held_out
+    talk = isinstance(source, Dialogues)
+    if held_out is not None and isinstance(held_out, Dialogues) != talk:
+        one, other = (source, held_out) if talk else (held_out, source)
+        raise InputError(f"{one.name} holds conversations, {other.name} does not; they must be of one kind.")
+    return room(given.found.task).open_data(given)
+
+
+def _as_options(said: str) -> str:
+    """A message about a configuration in the words of the command line: --heads for n_heads."""
+    for name, option in FIELDS.items():
+        said = re.sub(rf"\b{name}\b", f"--{option}", said)
+    return said
+
+
+def say_data(data: TaskData, progress: Silent, options: TrainOptions, task: str) -> None:
+    """Say what was found in the data, and the baselines."""
+    facts = data.facts
+    progress.say(f"training on {facts['train']}, held out {facts['validation']}")
+    if "merged" in facts:
+        progress.say(facts["merged"])
+    if "classes" in facts:
+        named = [f"{label} {count:,}" for label, count in facts["classes"].items()]
+        more = [f"and {len(named) - MOST_LABELS:,} more"] if len(named) > MOST_LABELS else []
+        progress.say("labels: " + ", ".join(named[:MOST_LABELS] + more))
+    if isinstance(tokenizer := data.processor, Tokenizer):
+        change = advice(options, task, "--tokenizer, --vocab") or f" (that of {options.from_model})"
+        progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens{change}")
+        if tokenizer.sampled:
+            progress.say(f"the tokenizer was trained on a sample of {tokenizer.trained_on_characters:,} characters")
+    for warning in facts["warnings"]:
+        progress.warn(warning)
+    for baseline in data.baselines:
+        numbers = ", ".join(f"{key} {metric(value)}" for key, value in baseline.items() if isinstance(value, float))
+        progress.say(f"baseline {baseline['name']}: {numbers}")

@@ -1,0 +1,46 @@
+"""Options that a run suggests to change what it decided: only those that this very run would accept."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from headway.errors import InputError
+from headway.training.options import TrainOptions, check_for_task, flag
+
+BY_FLAG = {flag(field.name): field for field in fields(TrainOptions)}
+
+
+def to_change(options: TrainOptions, task: str, flags: str) -> str:
+    """Of flags such as "--preset, --d-model" those that a run with these options for this task accepts too."""
+    return ", ".join(f"--{name}" for name in re.findall(r"--([a-z-]+)", flags) if accepts(options, task, name))
+
+
+def advice(options: TrainOptions, task: str, flags: str) -> str:
+    """ " (--preset to change)" with the flags that the run accepts; nothing where it accepts none."""
+    found = to_change(options, task, flags)
+    return f" ({found} to change)" if found else ""
+
+
+def accepts(options: TrainOptions, task: str, name: str) -> bool:
+    """Whether the same options with another value of the option ``--name`` are no mistake."""
+    field = BY_FLAG.get(name)
+    if field is None or getattr(options, field.name) != field.default:
+        return field is not None  # it was given, and can be given otherwise or left out
+    for value in _values(field):
+        try:
+            check_for_task(replace(options, **{field.name: value}), task)
+        except InputError:
+            continue
+        return True
+    return False
+
+
+def _values(field: Any) -> Iterator[Any]:
+    """Some values of an option, one of which it accepts if it accepts any."""
+    choices, kind = field.metadata["choices"], str(getattr(field.type, "__name__", field.type)).removesuffix(" | None")
+    if choices:
+        yield from (choice for choice in choices if choice != field.default)
+    else:
+        some: dict[str, list[Any]] = {"bool": [True], "int": [2, 1], "float": [0.5, 0.1], "str": ["2s", "2"]}
+        yield from some[kind]

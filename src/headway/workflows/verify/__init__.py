@@ -1,0 +1,1 @@
+"""Whether a saved model keeps its promises: a file for each promise."""

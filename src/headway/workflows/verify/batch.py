@@ -1,0 +1,67 @@
+"""Texts that are read together, padded to the longest of them, are answered as each is alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from headway.generation.conditional import Conditional
+from headway.generation.decode import decode
+from headway.generation.sampling import Sampling
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.workflows.verify.cache import beams
+from headway.workflows.verify.check import Check, bound_of, difference, worst
+from headway.workflows.verify.samples import Subject, different_lengths, read
+from headway.workflows.verify.uncached import Anew
+
+NAME = "batch"
+NEW, LONGEST = 8, 32
+"""Tokens that are written at most, and that are read before: without a cache, all of them for each new one."""
+ANSWERS = {
+    "classification": "logits of the classes",
+    "image_classification": "logits of the classes",
+    "embedding": "vectors",
+    "masked_lm": "logits of every token",
+    "language_modeling": "logits of every token, and what is written greedily",
+    "translation": "logits of every token, and what is written greedily",
+}
+
+
+def check_batch(subject: Subject) -> Check:
+    """Read texts of 1 to ``samples.LONGEST`` tokens in one padded batch and one by one, and compare the answers.
+
+    What is written is written without the cache, which has a check of its own.
+    """
+    lengths = different_lengths(subject.longest)
+    texts = subject.inputs(lengths)
+    value, largest = 0.0, 0.0
+    for left in (False, True) if isinstance(subject.model, Decoder) else (False,):
+        together = read(subject, subject.model, texts, left=left)
+        for text, answer in zip(texts, together, strict=True):
+            alone = read(subject, subject.model, [text])[0]
+            value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
+    asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
+    asked = "pictures" if subject.pipe.tokenizer is None else asked
+    what = f"{ANSWERS[subject.pipe.task]}: {len(texts)} {asked} together"
+    problem, more = None, {}
+    if subject.writes:
+        texts = subject.texts(different_lengths(min(LONGEST, subject.longest)))
+        more["tokens_equal"] = _write(subject, texts) == [_write(subject, [text])[0] for text in texts]
+        problem = None if more["tokens_equal"] else "other tokens are written together than alone"
+    return Check(NAME, f"{what} and one by one", value, bound_of(largest), problem, more=more)
+
+
+@torch.no_grad()
+def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """What is written greedily for texts that are read together."""
+    pipe: Any = subject.pipe
+    if isinstance(subject.model, EncoderDecoder):
+        room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
+        return beams(Anew(Conditional(pipe.model, texts)), texts, pipe, 1, room)
+    context = pipe.model.config.max_length
+    prompts = [text[: max(1, context // 2)] for text in texts]
+    found: list[tuple[int, ...]] = [() for _ in texts]
+    for step in decode(Anew(pipe.model), prompts, Sampling(temperature=0), max_tokens=NEW, context=context):
+        for row, token in step.items():
+            found[row] += (token,)
+    return found

@@ -1,0 +1,202 @@
+"""A few steps of a model's own training, as the words of a command: with its plan, tokenizer, optimiser and options."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from headway.data.detect import IMAGES
+from headway.errors import InputError
+from headway.hub.fingerprint import fingerprint
+from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
+from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.text.tokenizer import Tokenizer
+from headway.training.options import TrainOptions, flag
+from headway.training.plan import Plan
+from headway.training.store.facts import FILE, read_facts, write_facts
+from headway.training.store.run_directory import best_member
+from headway.workflows.input import read_input
+from headway.workflows.train.resume import recorded
+from headway.workflows.verify.check import DoesNotApply
+from headway.workflows.verify.material import Material, made_up, own_data
+from headway.workflows.verify.samples import Subject
+
+STEPS, EVALUATIONS = 8, 2
+FEW_STEPS, LARGE = 5, 3_000_000
+"""Steps of a model with so many weights; it is evaluated once, as is a translator, which writes at each evaluation."""
+WORK = 1e10
+"""FLOPs of a batch: of a large model, a batch is made smaller than in its own run."""
+LEAST_TOKENS, MOST_TOKENS = 64, 1024
+"""Of a batch; the most where no run says how many there are."""
+MOST_BATCHES = 2
+"""Batches of a step, at most, and how many times as many there may be in the end."""
+ORTHOGONAL = 30.0
+"""FLOPs of Muon for each weight and each number of the width: five times three products."""
+NEVER = "1000h"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is trained, by the number of weights and by the task."""
+
+    weights: int
+    task: str
+
+    @property
+    def large(self) -> bool:
+        """Whether there are few steps."""
+        return self.weights >= LARGE
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps."""
+        return FEW_STEPS if self.large else STEPS
+
+    @property
+    def tokens(self) -> int:
+        """Of a batch, at most."""
+        return max(LEAST_TOKENS, int(WORK / (6 * self.weights)))
+
+    def options(self) -> dict[str, Any]:
+        """Options of every replay."""
+        evaluations = 1 if self.large or self.task == "translation" else EVALUATIONS
+        return {"steps": self.steps, "evaluations": evaluations, "log_every": 1, "on_save_error": "stop"}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What is trained again, on what, and how much of it there is."""
+
+    material: Material
+    processor: Tokenizer | ImagePreprocessor
+    options: dict[str, Any]
+    """options of ``train`` that are not as they are by default"""
+    facts: dict[str, Any] | None
+    """headway.json to begin from, as of a run that was killed before its first checkpoint; None for a new run"""
+    flops: float
+    """of all steps"""
+
+    def begin(self, run: Path) -> None:
+        """Make the directory of a run of which nothing has been trained; none for a new run."""
+        if self.facts is not None:
+            run.mkdir()
+            if isinstance(self.processor, ImagePreprocessor):
+                save_preprocessor(self.processor, run)
+            else:
+                self.processor.save(run)
+            write_facts(run, self.facts)
+
+    def words(self, run: Path, save_every: str) -> list[str]:
+        """The command that trains it in ``run``, or takes it up there."""
+        words = ["train", str(self.material.file), "--out", str(run), "--save-every", save_every, "--quiet"]
+        for name, value in self.options.items():
+            words += [f"--{flag(name)}"] if value is True else [f"--{flag(name)}", str(value)]
+        return words
+
+
+def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
+    """A few steps of the training of a model, in files of ``folder``.
+
+    A run from scratch begins anew, from the weights that its plan draws; one that began from a base, and a directory
+    that no run left, begin from the model itself.  Raises DoesNotApply for what is not trained in steps, and InputError
+    for a run whose records cannot be followed.
+    """
+    if isinstance(subject.pipe, Classifier | ImageClassifier) and len(subject.pipe.labels) < 2:
+        raise DoesNotApply("it has one class, of which nothing can be learnt")
+    member = best_member(directory)
+    directory = (directory if member is None else directory / member).absolute()
+    facts = _facts(directory)
+    size = Size(sum(p.numel() for p in subject.one.parameters()), subject.pipe.task)
+    return _of_run(subject, directory, facts, size, folder) if facts else _of_model(subject, directory, size, folder)
+
+
+def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Replay:
+    """Of a directory that no run left: as ``train`` decides."""
+    tokens = min(size.tokens, MOST_TOKENS)
+    length = max(1, min(subject.longest, tokens))
+    material = made_up(subject, {}, length, folder)
+    options = {**material.options, **size.options(), "from_model": str(directory), "batch_tokens": tokens}
+    if subject.pipe.task not in ("translation", IMAGES):
+        options["length"] = length
+    return Replay(material, subject.processor, options, None, 6.0 * size.weights * tokens * size.steps)
+
+
+def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
+    """Of a run: by its plan, of which no more is another than its size."""
+    plan = _known(Plan, facts["plan"])
+    if plan.frozen:
+        raise DoesNotApply("it was fitted in closed form, without steps that could be taken up")
+    plan = replace(
+        plan,
+        length=plan.length if plan.patches else min(plan.length, size.tokens),
+        batch_tokens=min(plan.batch_tokens, size.tokens),
+        accumulate=min(plan.accumulate, MOST_BATCHES),
+        grow_batch=min(plan.grow_batch, MOST_BATCHES),
+        evaluations=size.options()["evaluations"],
+        **{"epochs": None, "patience": 0, "patience_passes": 0.0, "validation_every": 1, "log_every": 1},
+    )
+    material = own_data(facts, plan.length, folder) or made_up(subject, facts, plan.length, folder)
+    options = _asked(facts, plan, {**material.options, **size.options()}, directory)
+    chosen = TrainOptions(**options)
+    joined_before = {name: value for name, value in facts["data"].items() if name != "merged_labels"}
+    facts = facts | {
+        "options": recorded(chosen),
+        "plan": plan.plain(),
+        "data": {**joined_before, "inputs": [str(material.file)], "fingerprint": _print(material, chosen)},
+        **{"validation": [], "validation_fingerprint": None, "finished": False, "checkpoints": False},
+    }
+    if chosen.from_model is not None:
+        facts["base"] = {"path": chosen.from_model, "fingerprint": fingerprint(directory)}
+    each = 6.0 * plan.batch_tokens * plan.accumulate * plan.grow_batch
+    each += ORTHOGONAL * plan.config.d_model if plan.optimizer == "muon" else 0.0
+    return Replay(material, subject.processor, options, facts, size.weights * each * size.steps)
+
+
+OTHERWISE = (
+    *("text_column", "label_column", "second_column", "encoding", "delimiter"),  # of the material's own
+    *("on_bad_row", "merge_labels"),
+    *("time", "epochs", "patience", "save_every", "allow_changes", "tensorboard", "shard", "seeds", "adapt", "stream"),
+)
+"""Options of a run that its replay leaves out."""
+
+
+def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The options of the run, for a few steps on other data."""
+    before = _known(TrainOptions, facts["options"])
+    kept = {
+        entry.name: getattr(before, entry.name)
+        for entry in fields(before)
+        if entry.name not in OTHERWISE and getattr(before, entry.name) != entry.default
+    }
+    length = plan.length // 2 if before.model == "decoder" else plan.length
+    asked = {**kept, **common, "batch_tokens": plan.batch_tokens}
+    if plan.patches is None:
+        asked["length"] = max(1, length)
+    elif before.from_model is None:
+        asked["patch_size"] = plan.cut.patch_size[0]
+    asked |= {"accumulate": plan.accumulate, "grow_batch": plan.grow_batch}
+    if before.from_model is not None:
+        asked["from_model"] = str(directory)
+    return asked
+
+
+def _facts(directory: Path) -> dict[str, Any]:
+    """headway.json, or nothing where no run left one.  Raises InputError for one that is damaged."""
+    facts = read_facts(directory)
+    if facts is not None and not {"options", "plan", "data"} <= set(facts):
+        raise InputError(f"{directory / FILE}: is not as headway writes it.")
+    return facts or {}
+
+
+def _known(kind: Any, values: dict[str, Any]) -> Any:
+    """A dataclass from a record, of which what another version had more is left out."""
+    names = {entry.name for entry in fields(kind)}
+    try:
+        return kind(**{name: value for name, value in values.items() if name in names})
+    except TypeError as error:
+        raise InputError(f"headway.json: {kind.__name__}: {error}.") from None
+
+
+def _print(material: Material, options: TrainOptions) -> str:
+    """The fingerprint by which a run knows these data again."""
+    return read_input([material.file], options)[0].fingerprint

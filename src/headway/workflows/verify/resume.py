@@ -1,0 +1,200 @@
+"""Training that is killed and taken up again ends as training that was left alone, to the last bit."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from headway.errors import InputError
+from headway.training.hardware.measure import SAVED_IN_A_SECOND
+from headway.training.hardware.precision import product_rate
+from headway.training.monitor.progress import Silent, duration
+from headway.training.store.checkpoint import newest_checkpoint
+from headway.workflows.verify.check import Check, DoesNotApply, difference, worst
+from headway.workflows.verify.replay import NEVER, Replay, replay
+from headway.workflows.verify.samples import Subject
+
+NAME = "resume"
+AT_ONCE = "0.001s"
+KILLED_AFTER = 2
+"""Steps that are to be logged, and of which one is to be saved, before the kill."""
+ATTEMPTS = 3
+"""How often a run may end before it could be killed."""
+LIMIT = 1800.0
+"""Seconds that one command may take."""
+POLL = 0.002
+BEGINNING = 8.0
+"""Seconds in which a command begins, by a modest estimate."""
+LONG = 30.0
+"""Seconds from which it is said how long it may take."""
+REACHED = 0.25
+"""The share of the rate of products that training reaches, about."""
+NUMBERS, CHECKPOINTS = 5, 5
+"""What a checkpoint holds for each weight (the best one, the average, two moments), and how many are written."""
+
+
+class Failed(Exception):
+    """A command ended as it should not have; its message."""
+
+
+class Command:
+    """``headway`` in a process of its own, with a cache of its own."""
+
+    def __init__(self, words: Sequence[str], folder: Path):
+        self._said = folder / "said.txt"
+        environment = {**os.environ, "HEADWAY_CACHE": str(folder / "cache")}
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "headway", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env=environment,
+                start_new_session=True,
+            )
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, negative for the signal that ended it; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def said(self) -> str:
+        """The last line of standard error."""
+        lines = self._said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1].removeprefix("headway: ") if lines else "no message"
+
+    def wait(self) -> None:
+        """Wait for its end.  Raises Failed where that takes too long."""
+        began = time.monotonic()
+        while self.status is None:
+            check_time(began)
+            time.sleep(10 * POLL)
+
+    def kill(self) -> None:
+        """End it at once, and wait for that."""
+        self._process.kill()
+        self._process.wait()
+
+
+def check_resume(subject: Subject, directory: Path, folder: Path, progress: Silent) -> Check:
+    """Train a few steps in two directories, killing one of them by SIGKILL; compare all that was learnt and logged."""
+    what = (
+        "every weight and the loss of each step of its training, left alone, and killed by SIGKILL and taken up again"
+    )
+    try:
+        again = replay(subject, directory, folder)
+        what = f"{what}, on {again.material.whence}"
+        _check_room(subject, again, folder, progress)
+        alone, killed = folder / "alone", folder / "killed"
+        again.begin(alone)
+        _run(again.words(alone, NEVER), folder)
+        step = _killed(again, killed, folder)
+        _run(again.words(killed, NEVER), folder)
+    except DoesNotApply as reason:
+        return Check(NAME, what, skipped=str(reason))
+    except InputError as error:
+        return Check(NAME, what, None, 0.0, f"its training cannot be begun: {error}")
+    except Failed as error:
+        return Check(NAME, what, None, 0.0, f"its training failed: {error}")
+    resumed = [line["step"] for line in _log(killed) if line["event"] == "resume"]
+    if not resumed:
+        return Check(NAME, what, None, 0.0, f"killed after step {step}, it began again from nothing")
+    value, differs = compare(alone, killed)
+    more = {"steps": again.options["steps"], "killed_after": step, "resumed_from": resumed[-1]}
+    problem = f"first differs: {differs}" if differs else None
+    return Check(NAME, what, value, 0.0, problem, more=more)
+
+
+def compare(alone: Path, killed: Path) -> tuple[float, str | None]:
+    """The largest difference between two finished runs, in losses and last checkpoints, and what differs first.
+
+    A checkpoint has the weights, the best ones, the state of the optimisers and that of the random numbers.
+    """
+    apart: dict[str, float] = {}
+    one, other = _losses(alone), _losses(killed)
+    for step in sorted(one.keys() | other.keys()):
+        known = step in one and step in other
+        apart[f"the loss of step {step}"] = abs(one[step] - other[step]) if known else float("inf")
+    (first, _), (second, _) = (newest_checkpoint(run / "checkpoints") for run in (alone, killed))
+    if first is None or second is None or first[1]["step"] != second[1]["step"]:
+        return float("inf"), "the last checkpoint"
+    for name in sorted(first[0].keys() | second[0].keys()):
+        known = name in first[0] and name in second[0]
+        apart[name] = difference(first[0][name], second[0][name]) if known else float("inf")
+    return worst(*apart.values()), next((name for name, value in apart.items() if value != 0), None)
+
+
+def _killed(again: Replay, run: Path, folder: Path) -> int:
+    """Train until some steps are done and one is saved, and kill; the last step.
+
+    Raises DoesNotApply if it always ended before, and Failed if it ended otherwise.
+    """
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(run, ignore_errors=True)
+        again.begin(run)
+        command = Command(again.words(run, AT_ONCE), folder)
+        try:
+            began = time.monotonic()
+            while (ended := command.status) is None and not _ready(run):
+                check_time(began)
+                time.sleep(POLL)
+        finally:
+            command.kill()
+        if ended is None and command.status != 0:
+            return max(_losses(run))
+        if command.status != 0:
+            raise Failed(command.said)
+    raise DoesNotApply("it ended each time before it could be killed")
+
+
+def _ready(run: Path) -> bool:
+    """Whether enough has been done that a kill is in the middle."""
+    saved = (run / "checkpoints").glob("step-*")
+    return any(path.name != "step-0" for path in saved) and max(_losses(run), default=0) >= KILLED_AFTER
+
+
+def _run(words: Sequence[str], folder: Path) -> None:
+    """A command to its end.  Raises Failed."""
+    command = Command(words, folder)
+    try:
+        command.wait()
+        if command.status != 0:
+            raise Failed(command.said)
+    finally:
+        command.kill()
+
+
+def check_time(began: float) -> None:
+    """Raise Failed where a command that began then takes too long."""
+    if time.monotonic() - began > LIMIT:
+        raise Failed(f"it has not ended in {LIMIT:.0f} s")
+
+
+def _losses(run: Path) -> dict[int, float]:
+    """The loss of each step; of two lines for one step the later."""
+    return {line["step"]: float(line["loss"]) for line in _log(run) if line["event"] == "step"}
+
+
+def _log(run: Path) -> list[dict]:
+    """The whole lines of the log."""
+    path = run / "log.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _check_room(subject: Subject, again: Replay, folder: Path, progress: Silent) -> None:
+    """Raise DoesNotApply where there is no room for the checkpoints; say how long it may take where that is long."""
+    needed = 4 * NUMBERS * CHECKPOINTS * sum(p.numel() for p in subject.one.parameters())
+    if shutil.disk_usage(folder).free < needed:
+        raise DoesNotApply(f"it needs {needed / 1e9:,.1f} GB in {folder.parent} (TMPDIR names another folder)")
+    rate = REACHED * product_rate(torch.float32)
+    seconds = 3 * BEGINNING + 2 * again.flops / rate + needed / SAVED_IN_A_SECOND
+    if seconds > LONG:
+        progress.say(f"{NAME}: training it three times may take about {duration(seconds)}")

@@ -1,0 +1,141 @@
+"""What a model is asked: random tokens of its own vocabulary, in texts of very different lengths.
+
+Letters: B batch, T length, S source length, V vocabulary, C classes, D width.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.data.batches import pad
+from headway.generation.decode import left_padded
+from headway.hub.directory import model_config
+from headway.hub.preprocessor import ImagePreprocessor
+from headway.models.ensemble import Ensemble
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.windows import frame
+from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.text.tokenizer import Tokenizer
+from headway.workflows.load import Pipeline
+
+LONGEST = 160
+"""Tokens: longer than the windows of most models that have them, and read in a moment."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model that is looked at."""
+
+    pipe: Pipeline
+
+    @property
+    def model(self) -> nn.Module:
+        """The model; of several that answer together, all of them as one."""
+        return self.pipe.model
+
+    @property
+    def one(self) -> nn.Module:
+        """The model, or the first of several."""
+        return self.model.members[0] if isinstance(self.model, Ensemble) else self.model  # type: ignore[return-value]
+
+    @property
+    def processor(self) -> Tokenizer | ImagePreprocessor:
+        """What turns inputs into what the model reads."""
+        return self.pipe.preprocessor if isinstance(self.pipe, ImageClassifier) else self.pipe.tokenizer
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That of a model of texts."""
+        if self.pipe.tokenizer is None:
+            raise TypeError("a model of pictures has no tokenizer")
+        return self.pipe.tokenizer
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes text, token by token."""
+        return self.pipe.task in ("language_modeling", "translation")
+
+    @property
+    def rows(self) -> int:
+        """How many token vectors there are for what is read."""
+        config = self.model.encoder_config if isinstance(self.model, EncoderDecoder) else model_config(self.model)
+        return config.vocab_size
+
+    @property
+    def longest(self) -> int:
+        """How many tokens are read at most, of which ``LONGEST`` are asked for."""
+        config = self.model.encoder_config if isinstance(self.model, EncoderDecoder) else model_config(self.model)
+        return min(config.max_length, LONGEST)
+
+    def inputs(self, lengths: Sequence[int], seed: int = 0) -> list[Any]:
+        """``texts``, or for a model of pictures as many random pictures, float32 (C, H, W) each, of its one size."""
+        patches = getattr(self.one, "patches", None)
+        if patches is None:
+            return self.texts(lengths, seed)
+        draw = torch.Generator().manual_seed(seed)
+        return [torch.randn(patches.channels, *patches.image_size, generator=draw) for _ in lengths]
+
+    def texts(self, lengths: Sequence[int], seed: int = 0) -> list[list[int]]:
+        """Ids of so many tokens, with what the tokenizer puts around a text where this is no running text."""
+        tokenizer = self.tokenizer
+        running = isinstance(self.model, Decoder) and self.pipe.task == "language_modeling"
+        front, back = ([], []) if running else frame(tokenizer)
+        draw = random.Random(seed)
+        known = ordinary(tokenizer, self.rows)
+        found = []
+        for length in lengths:
+            room = max(1, length - len(front) - len(back))
+            found.append([*front, *draw.choices(known, k=room), *back])
+        return found
+
+    def targets(self, lengths: Sequence[int], seed: int = 1) -> list[list[int]]:
+        """Ids of what a translator may write."""
+        pipe: Any = self.pipe
+        draw = random.Random(seed)
+        known = ordinary(pipe.tokenizer.target, model_config(self.model).vocab_size)
+        return [draw.choices(known, k=length) for length in lengths]
+
+
+def different_lengths(longest: int) -> list[int]:
+    """From one token to ``longest``."""
+    return [longest, 1, max(1, longest // 3), min(2, longest), max(1, 3 * longest // 4)]
+
+
+def ordinary(tokenizer: Tokenizer, rows: int) -> list[int]:
+    """The ids of tokens that are no special ones and that a model with so many rows knows."""
+    tokens = tokenizer.tokens[:rows]
+    return [number for number, token in enumerate(tokens) if token and number not in tokenizer.special_ids] or [0]
+
+
+@torch.no_grad()
+def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool = False) -> list[Tensor]:
+    """What a model answers to texts (or pictures) that are read together, for each by itself, without padding.
+
+    Logits (T, V) of every token, or one answer (C,) or (D,) for the text.  An encoder-decoder reads them as sources,
+    with targets that depend on the length of each.
+    """
+    if isinstance(texts[0], Tensor):
+        return list(model(torch.stack(list(texts))).float())
+    ids, mask = left_padded(texts, "cpu") if left else pad(texts)
+    mask = None if mask is None or bool(mask.all()) else mask
+    if isinstance(model, EncoderDecoder):
+        lengths = [1 + len(text) % 13 for text in texts]
+        longest = model.config.max_length
+        targets = [
+            subject.targets([min(n, longest)], seed=len(text))[0] for n, text in zip(lengths, texts, strict=True)
+        ]
+        answers = model(ids, pad(targets)[0], mask)
+        return [answer[: len(target)].float() for answer, target in zip(answers, targets, strict=True)]
+    pooled = isinstance(subject.pipe, Embedder) and model is subject.pipe.model
+    answers = subject.pipe.pooled(ids, mask) if pooled else model(ids, mask)  # type: ignore[union-attr]
+    if answers.dim() == 2:
+        return list(answers.float())
+    return [
+        answer[-len(text) :].float() if left else answer[: len(text)].float()
+        for answer, text in zip(answers, texts, strict=True)
+    ]

@@ -1,0 +1,100 @@
+"""A model that reads everything anew for each token: slow, and what the cache must agree with.
+
+Both stand where ``generation`` expects a model, so that what is checked is its own loop.
+
+Letters: B batch, T length, V vocabulary.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.generation.conditional import Conditional
+from headway.workflows.verify.check import difference, worst
+
+TIE = 1e-5
+"""Two tokens whose logits are this near are equally likely: rounding decides between them."""
+
+
+class Read:
+    """All that has been read: the ids of each row (B, T), which of them are tokens, and its place at the start."""
+
+    def __init__(self) -> None:
+        self.ids = self.mask = self.rows = torch.empty(0, dtype=torch.int64)
+
+    def extend(self, ids: Tensor, mask: Tensor | None) -> None:
+        """Note (B, T) more."""
+        mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+        if self.ids.numel():
+            ids, mask = torch.cat([self.ids, ids], dim=1), torch.cat([self.mask, mask], dim=1)
+        else:
+            self.rows = torch.arange(len(ids))
+        self.ids, self.mask = ids, mask
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the given rows, in that order."""
+        self.ids, self.mask, self.rows = self.ids[rows], self.mask[rows], self.rows[rows]
+
+
+class Anew:
+    """A decoder, or an encoder-decoder with its sources, without its cache."""
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def new_state(self) -> Read:
+        """Nothing read."""
+        return Read()
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
+        """Logits of the token after the last of each row, (B, V), from all that was read of it."""
+        state.extend(ids, mask)
+        seen = None if bool(state.mask.all()) else state.mask
+        if not isinstance(self.model, Conditional):
+            return self.model.next_logits(state.ids, seen)
+        given = self.model
+        across = None if given.source_mask is None else given.source_mask[state.rows]
+        return given.model.next_logits(state.ids, given.source[state.rows], across, None, seen)
+
+
+class Both:
+    """The state of a model with its cache, and of the same without."""
+
+    def __init__(self, cached: Any, anew: Read):
+        self.cached, self.anew = cached, anew
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the given rows in both."""
+        self.cached.reorder(rows)
+        self.anew.reorder(rows)
+
+
+class Beside:
+    """A model with its cache, which answers, and the same without, with which every answer is compared."""
+
+    def __init__(self, model: Any, forbidden: Collection[int] = ()):
+        self.model, self.anew, self.forbidden = model, Anew(model), list(forbidden)
+        self.difference, self.largest = 0.0, 0.0
+        self.tokens, self.tokens_equal = 0, True
+
+    def new_state(self) -> Both:
+        """Nothing read."""
+        return Both(self.model.new_state(), self.anew.new_state())
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
+        """Logits (B, V) with the cache."""
+        found = self.model.next_logits(ids, mask, state.cached)
+        expected = self.anew.next_logits(ids, mask, state.anew)
+        self.difference = worst(self.difference, difference(found, expected))
+        self.largest = max(self.largest, float(expected.abs().max()))
+        self.tokens += len(found)
+        self.tokens_equal = self.tokens_equal and self._same_tokens(found.float().clone(), expected.float().clone())
+        return found
+
+    def _same_tokens(self, found: Tensor, expected: Tensor) -> bool:
+        """Whether the likeliest token of each row is the same, or as likely but for rounding."""
+        found[:, self.forbidden] = expected[:, self.forbidden] = float("-inf")
+        chosen, best = found.argmax(dim=-1, keepdim=True), expected.amax(dim=-1, keepdim=True)
+        return bool((expected.gather(1, chosen) >= best - TIE).all())

@@ -1,0 +1,64 @@
+"""Whether a saved model keeps its promises, checked on this machine and on this very model.
+
+    found = verify("runs/notes")
+    found["checks"]                     # name, passed, value, bound of each
+
+cache           the cache changes the speed of writing, and nothing else
+batch           texts in one padded batch are answered as each is alone
+accumulation    the gradient of a batch is that of its parts added up
+export          what is written for other programs is the same model
+checkpoints     those of the run are as they were written
+resume          training that is killed and taken up again is that which was left alone: bit for bit
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.hub.download import locate
+from headway.training.monitor.progress import Silent
+from headway.workflows.load import load
+from headway.workflows.verify.accumulation import check_accumulation
+from headway.workflows.verify.batch import check_batch
+from headway.workflows.verify.cache import check_cache
+from headway.workflows.verify.check import Check
+from headway.workflows.verify.checkpoints import check_checkpoints
+from headway.workflows.verify.export import check_export
+from headway.workflows.verify.resume import check_resume
+from headway.workflows.verify.samples import Subject
+
+
+def verify(run: str | Path, progress: Silent | None = None) -> dict[str, Any]:
+    """Check a run, a Hugging Face directory or a hub id; ``task``, ``passed`` and ``checks``, each as ``Check.plain``.
+
+    Nothing is written there: what is trained and exported goes to a temporary directory, which is removed.  Raises
+    InputError when there is no model, or when a file of it is damaged.
+    """
+    place = locate(run).path
+    pipe = load(place)
+    subject = Subject(pipe)
+    checks = list(_checks(subject, place, progress or Silent()))
+    passed = all(check.passed is not False for check in checks)
+    return {"task": pipe.task, "passed": passed, "checks": [check.plain() for check in checks]}
+
+
+def _checks(subject: Subject, place: Path, progress: Silent) -> Iterator[Check]:
+    """Each check, the longest last."""
+    with tempfile.TemporaryDirectory(prefix="headway-verify-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        to_do: list[tuple[str, Callable[[], Check]]] = [
+            ("writing with the cache and without", lambda: check_cache(subject)),
+            ("reading texts together and one by one", lambda: check_batch(subject)),
+            ("adding up gradients", lambda: check_accumulation(subject)),
+            ("writing it for other programs", lambda: check_export(subject, place, folder / "export")),
+            ("looking at its checkpoints", lambda: check_checkpoints(place)),
+            ("training, killing and taking up again", lambda: check_resume(subject, place, folder, progress)),
+        ]
+        for words, check in to_do:
+            progress.phase(words)
+            began = time.monotonic()
+            found = check()
+            yield replace(found, seconds=round(time.monotonic() - began, 3))
