@@ -10,6 +10,7 @@ Writes benchmarks/results/differences.json and five pictures in docs/pictures.
 import argparse
 import math
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,9 @@ from headway.models.transformer import Encoder
 from headway.nn.attention import Attention, attend, attend_oracle
 from headway.nn.norm import LayerNorm
 from headway.reports.plots import line, plotted
-from headway.science.differences import (
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "docs" / "differences"))
+from formulas import (
     along_depth,
     average_heads,
     layer_norm_outside,
@@ -37,6 +40,7 @@ from headway.science.differences import (
     with_averaged_heads,
     with_normalised_residuals,
 )
+
 from headway.workflows.bench import peak_bytes
 from headway.workflows.exponents import power
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from headway.io.atomic_write import write_json
+from headway.io.memory import total_bytes
 from headway.training.store.run_directory import clock, machine, versions
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -24,7 +25,7 @@ def facts() -> dict[str, Any]:
     """Command, date, machine and versions: what a result must say beside its numbers."""
     script = Path(sys.argv[0]).name
     words = [f"benchmarks/{script}", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]
-    found = {"processors": os.cpu_count(), "memory_bytes": _memory(), **machine()}
+    found = {"processors": os.cpu_count(), "memory_bytes": total_bytes(), **machine()}
     return {"command": "python " + shlex.join(words), "date": clock(), "machine": found, "versions": versions()}
 
 
@@ -76,10 +77,3 @@ def _repeats(call: Callable[[], object], least: float) -> int:
 def _wait() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None

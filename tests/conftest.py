@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent / "faults"))
+sys.path.append(str(Path(__file__).parent.parent / "docs" / "differences"))  # formulas.py, which its pages share
 from faults_harness import Forker, Pair
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -2,6 +2,7 @@
 
 import ast
 import fnmatch
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -31,6 +32,7 @@ NN_MAY = {"concurrent", "contextlib", "threading", "torch", "math", "collections
 EXTRAS = {
     *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
+    *("sqlalchemy", "sentence_transformers"),
 }
 HEAVY = {"torch", "sklearn", "scipy"}
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -134,6 +136,30 @@ def test_extras_are_imported_inside_functions(path):
     """A base install must be able to import every module."""
     early = {module for module, inside in imports(path) if module.split(".")[0] in EXTRAS and not inside}
     assert not early, f"{name(path)} imports {early} at once: an extra belongs inside the function that needs it"
+
+
+MODULE = {"scikit-learn": "sklearn", "pillow": "PIL"}
+"""The module of a package that has another name."""
+CHECKED_WITH = {"transformers", "sentence_transformers"}
+"""Other programs, by which an export is checked where they are installed."""
+
+
+def _declared():
+    """The modules of the packages that pyproject.toml declares: of the base install, and of the extras but dev."""
+    said = tomllib.loads((ROOT.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = said["optional-dependencies"]
+    groups = said["dependencies"], [one for extra, those in extras.items() if extra != "dev" for one in those]
+    names = [{re.split(r"[<>=!~\[ ]", package)[0] for package in group} for group in groups]
+    return [{MODULE.get(name, name.replace("-", "_")) for name in group} for group in names]
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
+    base, extras = _declared()
+    found = {module.split(".")[0] for path in MODULES for module, _ in imports(path)}
+    found |= {"tensorboard" for path in MODULES for module, _ in imports(path) if module == "torch.utils.tensorboard"}
+    found -= {*sys.stdlib_module_names, "headway", *CHECKED_WITH}
+    assert found - EXTRAS == base, "what is no extra is for every install"
+    assert found & EXTRAS == extras
 
 
 def needed_at_once(start, seen=None):

@@ -22,7 +22,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_is_planned_and_nothing_written(corpus: Path, nothing: Path, in_process: Callable):
     status, out, err = in_process("train", corpus, "--plan", *TINY, "--steps", 20, "--threads", 1)
     assert status == 0, err
-    assert "model: 0.0" in out and "(--preset, --d-model, --layers, --heads, --length to change)" in out
+    assert "model: 15,904 parameters" in out and "(--preset, --d-model, --layers, --heads, --length to change)" in out
     assert "together, of" in out and "training takes" in out
     assert out.splitlines()[-1].endswith(" --batch-tokens 256 --precision float32 --accumulate 1")
     assert "baseline bigram" in err

@@ -295,6 +295,6 @@ def test_patches_that_do_not_fit(tmp_path: Path):
 
 
 def test_more_pictures_than_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.data.decode._memory", lambda: 8000)
+    monkeypatch.setattr("headway.data.decode.total_bytes", lambda: 8000)
     with pytest.raises(InputError, match="more than half of this machine's memory; choose a smaller --image-size"):
         decoded(read(folder), HOW)

@@ -110,7 +110,7 @@ def test_a_disk_that_is_full_for_a_while(
         headway.train(corpus, out=run, **options)
         assert "File too large" in capfd.readouterr().err
     else:
-        with pytest.raises(SaveFailed, match=rf"step-{step}: cannot be saved \(.*it needs .* MB, and .* MB are free"):
+        with pytest.raises(SaveFailed, match=rf"step-{step}: cannot be saved \(.*it needs .*B, and .*B are free"):
             headway.train(corpus, out=run, quiet=True, **options)
         assert not list((run / "checkpoints").glob(".*"))
         assert newest(run / "checkpoints") in (step - 1, None)

@@ -17,7 +17,7 @@ from headway.data.cache import cache_directory
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
-from headway.tasks.language_modeling.data import encode_text
+from headway.tasks.common.running_text import encode_text
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base
 from headway.training.loop import trainer

@@ -9,6 +9,7 @@ from typing import Any
 from headway.cli.common import interruptible
 from headway.cli.output_file import OutputFile
 from headway.errors import printable
+from headway.io.quantities import duration
 
 BATCHES = 16
 """Batches for each thread in a piece.  With fewer, more of them are filled in part; with more, a kill loses more."""
@@ -77,7 +78,7 @@ def give_answers(
                 if stop < len(inputs) and time.monotonic() - said >= EVERY:
                     said = time.monotonic()
                     left = (said - started) / (stop - before) * (len(inputs) - stop)
-                    progress.say(f"{stop:,} of {len(inputs):,} inputs, about {left:,.0f} s left")
+                    progress.say(f"{stop:,} of {len(inputs):,} inputs, about {duration(left)} left")
         except KeyboardInterrupt:
             if output is None or not output.inputs:
                 raise

@@ -9,6 +9,7 @@ import click
 from headway.cli.common import check_not_path, emit, is_file, output_options, standard_input, threads_option
 from headway.cli.results import write_output
 from headway.errors import InputError
+from headway.io.quantities import size
 
 DEFAULT = "attention.html"
 
@@ -78,7 +79,7 @@ def command(
 
 def _said(found: dict[str, Any]) -> str:
     maps = ", ".join(f"{name} {layers} x {heads}" for name, (layers, heads) in found["kinds"].items())
-    return f"maps of {maps} heads; {found['bytes'] / 1e6:.2f} MB. Open it in a browser."
+    return f"maps of {maps} heads; {size(found['bytes'])}. Open it in a browser."
 
 
 def _check_out(out: str) -> None:

@@ -43,8 +43,8 @@ def command(
     sizes of RUN's, or, without RUN, small decoders.
     """
     from headway.cli.main import STARTED
+    from headway.io.quantities import parse_seconds
     from headway.training.monitor.progress import shown_to
-    from headway.training.options import seconds
 
     if run is None and not (lengths or widths):
         raise InputError(
@@ -52,7 +52,7 @@ def command(
         )
     if out and not (lengths or widths):
         raise InputError("--out is for the curves of --lengths and --widths; speed alone is printed, or --json.")
-    left = seconds(limit) - (clock.monotonic() - STARTED)
+    left = parse_seconds(limit) - (clock.monotonic() - STARTED)
     progress = shown_to(quiet)
     progress.say(f"this takes at most {limit} (--time to change); what does not fit is left out")
     try:

@@ -120,10 +120,10 @@ def demo(
     ``time`` is for all of them together.  ``folder`` holds the Python files to read, if not the standard library.  A
     demo that was stopped goes on; one that was finished starts anew.  Raises InputError when ``out`` holds other files.
     """
+    from headway.io.quantities import parse_seconds
     from headway.training.monitor.progress import shown_to
-    from headway.training.options import seconds
 
-    whole, place, say = seconds(time), Path(out), shown_to(quiet).say
+    whole, place, say = parse_seconds(time), Path(out), shown_to(quiet).say
     asked = {"made_by": MADE_BY, "time": time, "seed": seed}
     _make_room(place, {**asked, "finished": False}, say)
     found = []
@@ -270,10 +270,12 @@ def _shown(part: Part, path: Path, samples: list[dict[str, Any]]) -> list[str]:
 
 def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
     """The end of the demo: what was trained, what it reached against its baselines, what to try next."""
+    from headway.io.quantities import duration
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
 
-    lines = ["", f"{len(found)} Transformers from one block, trained in {sum(r['seconds'] or 0 for r in found):.0f} s:"]
+    whole = duration(sum(run["seconds"] or 0 for run in found))
+    lines = ["", f"{len(found)} Transformers from one block, trained in {whole}:"]
     for part, run in zip(PARTS, found, strict=True):
         kind = {"classification": "encoder", "translation": "encoder-decoder"}.get(run["task"], "decoder")
         lines.append(

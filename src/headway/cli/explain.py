@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from headway.cli.common import emit, output_options
+from headway.io.quantities import size
 
 EXAMPLE = "to be or not to be"
 PICTURE = "a grey picture"
@@ -222,11 +223,11 @@ def _lines(run: str, found: dict[str, Any]) -> list[str]:
         f"  {'all':64}{total:>12,}{1:>8.1%}{found['flops_per_token']:>14,.0f}",
         "",
         f"FLOPs are for each of {length:,} tokens read at once; training costs three times as many.",
-        f"Weights: {_size(found['bytes'])} in float32, {_size(found['bytes'] // 2)} in bfloat16.",
+        f"Weights: {size(found['bytes'])} in float32, {size(found['bytes'] // 2)} in bfloat16.",
     ]
     if each is not None:
         lines.append(
-            f"Keys and values kept while it writes: {_size(each)} a token, {_size(each * length)} at {length:,}."
+            f"Keys and values kept while it writes: {size(each)} a token, {size(each * length)} at {length:,}."
         )
     return [
         *lines,
@@ -282,14 +283,6 @@ def _way(found: dict[str, Any]) -> list[str]:
             inside = f"   inside: who reads whom, {' x '.join(map(str, found['attention'][kind]))}"
         lines.append(f"  {step['name']:30}{' x '.join(map(str, step['shape']))}{inside}")
     return lines
-
-
-def _size(n: int) -> str:
-    """Bytes for a person."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n >= size:
-            return f"{n / size:,.1f} {unit}"
-    return f"{n} bytes"
 
 
 def _source() -> list[str]:

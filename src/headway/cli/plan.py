@@ -1,6 +1,5 @@
 """``headway train --plan``: what a run would be on this machine or another, computed and printed, not trained."""
 
-import os
 import re
 import shlex
 import time
@@ -11,6 +10,8 @@ from typing import Any
 import click
 
 from headway.errors import InputError
+from headway.io.memory import total_bytes
+from headway.io.quantities import count, counted, short_duration, size_unit
 from headway.training.options import TrainOptions, flag
 
 H100 = {"gpu_memory": "80G", "gpu_flops": "989T"}
@@ -117,14 +118,14 @@ def quantity(text: str, name: str) -> float:
 def lines(found: dict[str, Any]) -> list[str]:
     """The same for a person."""
     layout, hardware, model = found["layout"], found["hardware"], found["model"]
-    held, count, micro = layout["memory"], hardware["processes"], layout["micro_batch"]
-    where = "this machine's processor" if hardware["cpu"] else f"{count:,} GPU" + "s" * (count > 1)
+    held, processes, micro = layout["memory"], hardware["processes"], layout["micro_batch"]
+    where = "this machine's processor" if hardware["cpu"] else counted(processes, "GPU")
     how = "each with a part of weights and states (FSDP)" if layout["sharded"] else "each with all of them (DDP)"
     again = ", activations of a block made again (checkpointing)" if layout["checkpointed"] else ""
     measured = "measured in products here; training reaches about"
     rate = measured if hardware["cpu"] else "each at the peak; it is assumed that training reaches (--gpu-share)"
     sent = layout["exchanged"]
-    unit, size = next(((u, n) for u, n in (("GB", 1e9), ("MB", 1e6)) if held["total"] >= n), ("kB", 1e3))
+    size, unit = size_unit(held["total"])
     rows = [
         ("one process holds", unit),
         *((words, f"{held[name] / size:,.2f}") for name, words in HELD.items()),
@@ -134,10 +135,10 @@ def lines(found: dict[str, Any]) -> list[str]:
         ("batches for each step", f"{layout['accumulate']:,}"),
         ("tokens of a step", f"{layout['step_tokens']:,}"),
         ("steps", f"{layout['steps']:,}"),
-        ("tokens in all", _short(found["tokens"])),
+        ("tokens in all", count(found["tokens"])),
         ("FLOPs in all", f"{layout['flops']:.2e}"),
         ("tokens a second, all processes", f"{layout['tokens_per_second']:,.0f}"),
-        ("training takes", _duration(layout["seconds"])),
+        ("training takes", short_duration(layout["seconds"])),
         *([("GB sent in a step by each", f"{sent / 1e9:,.2f}")] if sent else []),
         *([("  GB a second", f"{sent / 1e9 / layout['step_seconds']:,.1f}")] if sent else []),
     ]
@@ -148,7 +149,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         ),
         f"{layout['parameters']:,} parameters: {model['d_model']:,} wide, {model['n_layers']} layers, "
         f"{model['n_heads']} heads, {model['vocab_size']:,} tokens known, sequences of {found['length']:,}",
-        f"on {where}: {found['precision']} products, {found['optimizer']}{'' if count == 1 else ', ' + how}{again}",
+        f"on {where}: {found['precision']} products, {found['optimizer']}{'' if processes == 1 else ', ' + how}{again}",
         "",
         *(f"  {words:36}{number:>12}".rstrip() for words, number in rows),
         "",
@@ -191,10 +192,9 @@ def _this_machine(precision: str) -> Any:
     from headway.training.distributed.memory_plan import Hardware
     from headway.training.hardware.precision import REACHED, product_rate
 
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows
-        raise InputError("this machine does not say how much memory it has; say --gpus, --gpu-memory.") from None
+    memory = total_bytes()
+    if memory is None:  # Windows
+        raise InputError("this machine does not say how much memory it has; say --gpus, --gpu-memory.")
     return Hardware(1, float(memory), product_rate(getattr(torch, precision)), REACHED[precision], cpu=True)
 
 
@@ -216,19 +216,3 @@ def _command(inputs: Sequence[str], chosen: TrainOptions, work: Any, layout: Any
     for name, value in sorted(given.items(), key=lambda one: one[0] in LAID_OUT):
         words += [f"--{flag(name)}"] * (value is not False) + [shlex.quote(str(value))] * (not isinstance(value, bool))
     return " ".join(words)
-
-
-def _short(number: float) -> str:
-    """A count for a person: 20.0 B."""
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
-        if number >= size:
-            return f"{number / size:,.4g} {unit}"
-    return f"{number:,.0f}"
-
-
-def _duration(seconds: float) -> str:
-    """Seconds for a person: 42 s, 3.1 min, 2.2 h or 14.5 days."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.0f} s"

@@ -113,12 +113,15 @@ def _planned(
     progress: Any,
     started: float,
 ) -> dict[str, Any]:
+    from headway.io.quantities import parse_seconds
     from headway.science.scaling.study import PLAN, decide
-    from headway.training.options import TrainOptions, seconds
+    from headway.training.options import TrainOptions
 
     kept = out if out is not None and (out / PLAN).is_file() else None
     chosen = TrainOptions(**options)
-    grid = decide(inputs, chosen, seconds(time), out=kept, validation=validation, started=started, progress=progress)
+    grid = decide(
+        inputs, chosen, parse_seconds(time), out=kept, validation=validation, started=started, progress=progress
+    )
     rows = [vars(cell) for cell in grid.cells]
     return {
         "task": "language_modeling",
@@ -175,17 +178,17 @@ def _of_text(
 ) -> dict[str, Any]:
     """The runs made, fitted and drawn."""
     from headway.cli.train import default_out
+    from headway.io.quantities import duration, parse_seconds
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.grid import SNAPSHOTS
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, counted, decide, run_study
     from headway.training.loop.trainer import Interrupted
-    from headway.training.monitor.progress import duration
-    from headway.training.options import TrainOptions, seconds
+    from headway.training.options import TrainOptions
 
     named = default_out(inputs)
     place = out if out is not None else named.with_name(f"scale-{named.name}")
-    chosen, limit = TrainOptions(**options), seconds(time)
+    chosen, limit = TrainOptions(**options), parse_seconds(time)
     given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress}
     grid = decide(inputs, chosen, limit, started=started, **given)
     progress.say(
@@ -236,6 +239,8 @@ def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started
 
 def _plan_lines(found: dict[str, Any]) -> list[str]:
     """The grid for a person."""
+    from headway.io.quantities import duration
+
     header = ("parameters", "width", "layers", "tokens", "tokens/par.", "rate", "seconds")
     rows = [
         (
@@ -251,7 +256,7 @@ def _plan_lines(found: dict[str, Any]) -> list[str]:
     ]
     return [
         f"{len(rows)} runs of {found['batch_tokens']:,} tokens a step in sequences of {found['length']}, "
-        f"{found['precision']}: about {found['planned_seconds']:.0f} s",
+        f"{found['precision']}: about {duration(found['planned_seconds'])}",
         "  ".join(f"{name:>11}" for name in header),
         *("  ".join(f"{cell:>11}" for cell in row) for row in rows),
         *found["notes"],

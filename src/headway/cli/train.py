@@ -16,7 +16,7 @@ from headway.cli.common import emit, output_options
 from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.data.detect import IMAGES
 from headway.errors import InputError, RunFailed
-from headway.io.quantities import metric
+from headway.io.quantities import duration, metric
 from headway.io.regular_file import check_name
 from headway.training.options import TrainOptions, flag
 
@@ -30,9 +30,9 @@ def train(
 ) -> dict[str, Any]:
     """Train on a file, on several (one by one or as a list), or on a folder; returns what ``--json`` prints.
 
-    ``options`` are those of the command: ``time="5m"``, ``steps=100``, ``seed=0``, ``d_model=128`` and so on, and
-    ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under the input's name.  Raises
-    InputError for input that cannot be used.
+    ``options`` are those of the command: ``time="5m"`` (or ``time=300``, in seconds), ``steps=100``, ``seed=0``,
+    ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under
+    the input's name.  Raises InputError for input that cannot be used.
     """
     if "from" in options:  # a word of Python's: only **{"from": ...} can give it
         options["from_model"] = options.pop("from")
@@ -146,7 +146,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
     written = result.get("written")  # of the held-out pairs, as many as there was time for
     numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""
     return [
-        f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {result['seconds']:.0f} s)",
+        f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {duration(result['seconds'])})",
         verdict,
         *kept_in_words(info.get("kept")),
         *_disk(Path(result["out"])),

@@ -106,7 +106,7 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
     said = [
         *table,
         f"{len(complete)} trials complete, {counts['pruned']} given up, {counts['failed']} failed, "
-        f"{found['seconds']:.0f} s",
+        f"{quantities.duration(found['seconds'])}",
         *_how_sure(found),
         *verdict,
     ]

@@ -16,9 +16,10 @@ import numpy as np
 from headway.data.images import fitted, read_image
 from headway.data.labels import RARE
 from headway.data.pictures import LABEL, PICTURE, Pictures, advice, check_broken
-from headway.data.rows import counted
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
+from headway.io.memory import total_bytes
+from headway.io.quantities import counted, size
 
 MOST_MEMORY = 0.5
 """The share of the machine's memory that decoded pictures may take."""
@@ -48,10 +49,10 @@ def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
     where all together would take more than half of the machine's memory.
     """
     height, width = how.size
-    needed, memory = len(source) * height * width * 3, _memory()
+    needed, memory = len(source) * height * width * 3, total_bytes()
     if memory is not None and needed > MOST_MEMORY * memory:
         raise InputError(
-            f"{source.name}: {len(source):,} pictures of {height} × {width} take {needed / 1e9:,.1f} GB, more than "
+            f"{source.name}: {len(source):,} pictures of {height} × {width} take {size(needed)}, more than "
             "half of this machine's memory; choose a smaller --image-size, or fewer pictures."
         )
     pixels = np.empty((len(source), height, width, 3), dtype=np.uint8)
@@ -110,11 +111,3 @@ def _warnings(labels: Sequence[str], keys: Sequence[str], pixels: np.ndarray) ->
 
 def _by(size: Sequence[int]) -> str:
     return " × ".join(map(str, size))
-
-
-def _memory() -> int | None:
-    """Bytes of this machine's memory, where it says."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None

@@ -14,6 +14,7 @@ from headway.data.column_names import HEADER_NAMES
 from headway.data.rows import BadRows, OpenTable, shorten
 from headway.data.tags import are_tagged, tagged
 from headway.errors import InputError
+from headway.io.quantities import counted
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
@@ -294,7 +295,7 @@ def _rows(
 
 def _ragged(row: list[str], columns: list[str]) -> str:
     have, want = len(row), len(columns)
-    fields = f"this row has {have} field{'s' * (have != 1)}, the header has {want}"
+    fields = f"this row has {counted(have, 'field')}, the header has {want}"
     if have < want:
         names = ", ".join(repr(name) for name in columns[have:])
         return f"{fields}: nothing for {names}. Add what is missing, or pass --on-bad-row skip."

@@ -15,6 +15,7 @@ from headway.data.recognised import Looked, judged_pair, losses, refuse, unread_
 from headway.data.rows import missing_column
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.io.quantities import counted
 
 IMAGES = "image_classification"
 DIALOGUE = "dialogue"
@@ -277,7 +278,7 @@ def _find_label(table: Table, columns: list[Column], text: str, task: str | None
         return None
     best = candidates[0]
     reasons.append(
-        f"column {best.name!r} has {best.distinct:,} distinct value{'s' * (best.distinct != 1)} in "
+        f"column {best.name!r} has {counted(best.distinct, 'distinct value')} in "
         f"{best.n_rows:,} rows: taken as the label (--label-column to change)"
     )
     return best.name

@@ -5,7 +5,7 @@
 Letters: N pictures, H height, W width, C channels.
 """
 
-import os
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,6 +17,7 @@ from headway.data.images import as_bytes
 from headway.data.pictures import Pictures, pictures
 from headway.errors import InputError
 from headway.io.digest import sha256_of
+from headway.io.memory import total_bytes
 from headway.io.regular_file import open_regular
 
 IMAGES, LABELS = "images", "labels"
@@ -57,7 +58,7 @@ def _arrays(path: Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
                 f"{LABELS} (N,)."
             )
         for name in (IMAGES, LABELS):
-            if sizes[name] > min(MOST_BYTES, _memory()):
+            if sizes[name] > min(MOST_BYTES, 0.5 * (total_bytes() or math.inf)):
                 raise InputError(f"{path}: {name} unpacks to {sizes[name]:,} bytes, more than can be held here.")
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
@@ -94,11 +95,3 @@ def _labels(path: Path, labels: np.ndarray, count: int) -> list[str]:
     if missing := [number for number, name in enumerate(names) if not name]:
         raise InputError(f"{path}: {LABELS}[{missing[0]}] is empty ({len(missing):,} in all).")
     return names
-
-
-def _memory() -> float:
-    """Bytes that an array may take here."""
-    try:
-        return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return float("inf")

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.data.rows import counted, shorten
+from headway.data.rows import shorten
 from headway.errors import InputError
+from headway.io.quantities import counted
 from headway.io.strict_json import parse_object, read_text
 
 ALL = "all"

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headway.data.label_typing import Merging, suggestion
-from headway.data.rows import SKIP_SHARE, check_policy, check_skipped, counted, shorten
+from headway.data.rows import SKIP_SHARE, check_policy, check_skipped, shorten
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.io.quantities import counted, plural
 
 MISSING = frozenset(["", "nan", "null", "<na>", "#n/a", "n/a"])
 """What stands for no label, in lower case; "NA" too, but in capitals alone."""
@@ -229,7 +230,7 @@ def check_labels(train_labels: Sequence[str], other: Labelled, name: str) -> Non
     numbers = ", ".join(str(other.row_numbers[i]) for i in rows[:5]) + (", ..." if len(rows) > 5 else "")
     raise InputError(
         f"{other.name}: {name} has {counted(len(unseen), 'label')} absent from training: {shown} "
-        f"({counted(len(rows), 'row')}, line{'s' * (len(rows) != 1)} {numbers}). "
+        f"({counted(len(rows), 'row')}, {plural(len(rows), 'line')} {numbers}). "
         f"Training has: {', '.join(repr(label) for label in sorted(known)[:10])}."
     )
 

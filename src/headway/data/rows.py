@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headway.data.files import unit
 from headway.errors import InputError
+from headway.io.quantities import counted
 
 SKIP_SHARE = 0.01
 """The share of rows that may be skipped; more than this (and more than SKIP_ROWS) is an error."""
@@ -76,11 +77,6 @@ def missing_column(name: str, wanted: str, columns: Sequence[str]) -> InputError
     near = difflib.get_close_matches(wanted.casefold(), list(folded), n=1, cutoff=0.6)
     hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
     return InputError(f"{name}: no column {wanted!r}; found: {', '.join(columns)}.{hint}")
-
-
-def counted(n: int, noun: str) -> str:
-    """A number with its noun: "1 row", "2,003 rows"."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def shorten(text: str, length: int = 40) -> str:

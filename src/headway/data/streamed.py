@@ -9,9 +9,9 @@ from typing import Any
 
 from headway.data.corpus import Corpus, Document, Facts, Source, row_chunks, texts_source
 from headway.data.files import Tally
-from headway.data.rows import counted
 from headway.data.shards import Shard, spread
 from headway.errors import InputError
+from headway.io.quantities import counted
 
 HELD_OUT = 0.1
 """The share of the rows that is set aside at most."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headway.data.files import unit
 from headway.data.rows import missing_column
+from headway.io.quantities import plural
 
 
 @dataclass
@@ -69,9 +70,7 @@ class Table:
         dots = ", ..." if len(indices) > most else ""
         if len(self.paths) == 1:
             return (
-                f"{unit(self.path)}{'s' * (len(indices) != 1)} "
-                + ", ".join(str(self.row_numbers[i]) for i in shown)
-                + dots
+                f"{plural(len(indices), unit(self.path))} " + ", ".join(str(self.row_numbers[i]) for i in shown) + dots
             )
         return ", ".join(self.place(i) for i in shown) + dots
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from headway.data.tokens import Tokens
 from headway.errors import InputError
+from headway.io.quantities import counted
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def evaluation_windows(tokens: Tokens, length: int) -> Iterator[tuple[np.ndarray
         raise ValueError(f"length is {length}, expected 1 or more")
     if len(tokens) < 2:
         raise InputError(
-            f"the validation text has {len(tokens)} token{'s' * (len(tokens) != 1)}, expected 2 or more. "
+            f"the validation text has {counted(len(tokens), 'token')}, expected 2 or more. "
             "Add text, or name a file with --validation."
         )
     return _evaluation_windows(tokens, length)

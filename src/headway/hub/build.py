@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 from headway.errors import InputError
 from headway.hub.families.family import Family
-from headway.hub.memory import check_fits
 from headway.hub.table import expand, read_weights
 from headway.hub.weights import Weights
+from headway.io.memory import check_fits
 
 UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 """What building a model from a hostile ``config.json`` may raise; RuntimeError is torch's for sizes past all bounds."""

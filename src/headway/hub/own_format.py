@@ -17,9 +17,9 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.build import UNBUILDABLE, own_weights
-from headway.hub.memory import check_fits
 from headway.hub.weights import FILE, open_weights
 from headway.io.atomic_write import write_json, write_whole
+from headway.io.memory import check_fits
 from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead

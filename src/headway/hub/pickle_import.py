@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headway.errors import InputError
 from headway.hub import pickle_worker
-from headway.hub.memory import available_bytes, check_fits
+from headway.io.memory import available_bytes, check_fits
 from headway.io.regular_file import open_regular, other_kind
 
 STARTS = (b"PK\x03\x04", *(bytes([128, protocol]) for protocol in range(2, 6)))

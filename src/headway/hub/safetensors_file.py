@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError, shown
-from headway.hub.memory import check_fits
+from headway.io.memory import check_fits
 from headway.io.regular_file import open_regular, other_kind
 from headway.io.strict_json import parse_object
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headway.io.quantities import size
+
 
 def new_mode() -> int:
     """The rights of a new file, as the user's umask leaves them.
@@ -27,12 +29,12 @@ def new_mode() -> int:
 def why_not(place: Path, error: Exception, needed: int = 0) -> str:
     """Why ``place`` cannot be written, with the bytes that are ``needed``, where known, and those that are free."""
     reason = getattr(error, "strerror", None) or str(error)
-    sizes = [f"it needs {needed / 1e6:,.1f} MB"] if needed else []
+    sizes = [f"it needs {size(needed)}"] if needed else []
     if getattr(error, "errno", None) == errno.EFBIG:
         sizes.append("files may not be so large there (ulimit -f, or the file system)")
     with contextlib.suppress(OSError, StopIteration):
         folder = next(folder for folder in place.parents if folder.exists())
-        sizes.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there")
+        sizes.append(f"{size(shutil.disk_usage(folder).free)} are free there")
     return f"({reason}); {', and '.join(sizes)}"
 
 

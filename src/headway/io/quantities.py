@@ -1,8 +1,21 @@
-"""Quantities for people: measured numbers in three to five significant digits, counts, bytes and times."""
+"""Quantities for people, written and read: measured numbers, metrics, counts, sizes in bytes, and durations.
+
+A number that is printed has three to five significant digits; what is exact and short, such as 40,960, is in full.
+"""
 
 import math
+import re
 
-UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+from headway.errors import InputError, shown
+
+SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+"""Of measured numbers, such as FLOPs."""
+COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
+"""Of tokens and parameters, as papers write them: 7 B is seven billion."""
+SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+TIMES = ((86_400, "days"), (3600, "h"), (60, "min"))
+LONGEST_TIME = 10 * 366 * 24 * 3600.0
+"""Seconds that a command may be given; nothing in use comes near."""
 
 
 def figure(value: float, digits: int = 4) -> str:
@@ -12,9 +25,8 @@ def figure(value: float, digits: int = 4) -> str:
     value = float(f"{value:.{digits}g}")
     if abs(value) >= 1e15:
         return f"{value:.{digits}g}"
-    for unit_size, unit in UNITS:
-        if abs(value) >= unit_size:
-            return f"{value / unit_size:.{digits}g} {unit}"
+    if abs(value) >= 1e6:
+        return _scaled(value, SI, digits)
     if abs(value) >= 1000:
         return f"{value:,.1f}".removesuffix(".0")
     return f"{value:.{digits}g}"
@@ -26,16 +38,87 @@ def metric(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A count in short: 878, 40,960, 1.79 M, 3.2 G."""
-    for unit_size, unit in UNITS:
+    """A count in short: 878, 40,960, 1.79 M, 3.2 B."""
+    return f"{value:,.0f}" if abs(value) < 999_500 else _scaled(value, COUNTS)
+
+
+def short_count(value: float) -> str:
+    """A count in very little room, such as beside an axis: 878, 41 k, 1.79 M, 3.2 B."""
+    return _scaled(value, (*COUNTS, (1e3, "k")))
+
+
+def counted(n: int, noun: str) -> str:
+    """A number with its noun: "1 row", "2,003 rows"."""
+    return f"{n:,} {plural(n, noun)}"
+
+
+def plural(n: float | None, noun: str) -> str:
+    """A noun as it follows a number: "row" after 1, "rows" after any other, and where there is none."""
+    return noun if n == 1 else f"{noun}s"
+
+
+def size(n_bytes: float) -> str:
+    """Bytes: 878 bytes, 12.3 kB, 7.16 MB, 80 GB; a kB has 1,000."""
+    return counted(round(n_bytes), "byte") if n_bytes < 999.5 else _scaled(n_bytes, SIZES)
+
+
+def size_unit(n_bytes: float) -> tuple[float, str]:
+    """The unit in which a size is easiest to read, kB or larger, for a table of one unit: its bytes and its sign."""
+    return next((unit for unit in SIZES if n_bytes >= unit[0]), SIZES[-1])
+
+
+def duration(seconds: float) -> str:
+    """A time in full: 1.9 s, 22 s, 1 min 49 s, 2 h 5 min."""
+    whole = round(max(0.0, seconds))
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f} s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+
+
+def short_duration(seconds: float) -> str:
+    """A time in one unit: 3 s, 22 s, 1.8 min, 2.1 h, 14.5 days."""
+    unit_size, unit = time_unit(seconds)
+    value = f"{seconds:.0f}" if unit == "s" and seconds >= 10 else f"{seconds / unit_size:,.1f}".removesuffix(".0")
+    return f"{value} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[int, str]:
+    """The unit in which a time of this length is easiest to read: its seconds and its sign."""
+    return next(
+        ((length, sign) for length, sign in TIMES if seconds >= (4 if sign == "days" else 1.5) * length), (1, "s")
+    )
+
+
+def parse_seconds(value: str | float, option: str = "--time") -> float:
+    """Seconds that "90s", "5m", "1h30m", "15", or 15 stand for: without a unit they are seconds.
+
+    Raises InputError, which names the ``option``, for anything else, 0, and more than ten years.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    text = f"{value:f}" if number else value if isinstance(value, str) else ""
+    match = re.fullmatch(r"\s*(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?\s*", text)
+    parts = [float(part or 0) for part in match.groups()] if match else []
+    total = parts[0] * 3600 + parts[1] * 60 + parts[2] if parts else 0.0
+    if not 0 < total <= LONGEST_TIME:
+        raise InputError(f"{option} is {shown(value)}; it must be more than 0, written as 90s, 5m or 1h.")
+    return total
+
+
+def time_text(value: str | float, option: str = "--time") -> str:
+    """A time as it is given in words: a text as it is, a number of seconds as "15s".  Raises as ``parse_seconds``."""
+    seconds = parse_seconds(value, option)
+    return value if isinstance(value, str) else f"{seconds:f}".rstrip("0").rstrip(".") + "s"
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...], digits: int = 3) -> str:
+    """A number in the largest of the units that it reaches, once rounded."""
+    value = float(f"{value:.{digits}g}")
+    for unit_size, unit in units:
         if abs(value) >= unit_size:
-            return f"{value / unit_size:.3g} {unit}"
-    return f"{value:,.0f}"
-
-
-def size(count_of_bytes: float) -> str:
-    """Bytes in kB, MB, GB or TB."""
-    for unit_size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if count_of_bytes >= unit_size:
-            return f"{count_of_bytes / unit_size:.3g} {unit}"
-    return f"{count_of_bytes / 1e3:.3g} kB"
+            scaled = f"{value / unit_size:.{digits}g}"
+            return f"{scaled if 'e' not in scaled else f'{value / unit_size:,.0f}'} {unit}"
+    return f"{value:.{digits}g}"

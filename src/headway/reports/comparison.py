@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.io.atomic_write import write_whole
-from headway.reports.plots import count, legend_beside, line, logarithmic, plotted, round_ticks
+from headway.io.quantities import duration, short_count, size
+from headway.reports.plots import legend_beside, line, logarithmic, plotted, round_ticks
 from headway.reports.style import CSS, POLICY
 from headway.reports.tables import table
 from headway.reports.wording import Html, escape
@@ -100,7 +101,7 @@ def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str,
             axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
             axes.set_xlabel(label)
             axes.locator_params(axis="x", nbins=5)
-            axes.xaxis.set_major_formatter(lambda value, _: count(value))
+            axes.xaxis.set_major_formatter(lambda value, _: short_count(value))
             axes.grid(False, axis="y")
 
 
@@ -158,9 +159,9 @@ def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], f
         between = "–" if row["interval"] is None else "{:.4g} to {:.4g}".format(*row["interval"])
         cells.append(
             [
-                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", f"{row['seconds']:.0f} s"),
+                *(row["model"], f"{row['mean']:.4g}", between, f"{row['parameters']:,}", duration(row["seconds"])),
                 *(f"{row['tokens_per_second']:,.0f}", f"{row['latency_ms']:.2f} ms", f"{row['throughput']:,.0f}"),
-                "–" if row["memory_mb"] is None else f"{row['memory_mb']:,.0f} MB",
+                "–" if row["memory_mb"] is None else size(1e6 * row["memory_mb"]),
             ]
         )
     caption = f"{metric} on {found['measured_on']}; the mean over {found['seeds']} seed(s)."

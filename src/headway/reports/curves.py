@@ -3,9 +3,10 @@
 import textwrap
 from dataclasses import dataclass, field
 
+from headway.io.quantities import time_unit
 from headway.reports.axes import MOST_POINTS, ceiling, interpolate, spread, thin, tick_labels, ticks
 from headway.reports.record import Point
-from headway.reports.wording import Html, decimal, escape, short_name, time_unit
+from headway.reports.wording import Html, decimal, escape, short_name
 
 MOST_MARKS = 40
 LINE_HEIGHT = 14

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.io.quantities import short_count
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#595959", "#000000")
 """Those of Okabe and Ito (2008), which the colour-blind tell apart, the darker first."""
@@ -67,7 +68,7 @@ def logarithmic(axes: Any, *, both: bool = False, words: bool = True) -> None:
         axes.set_yscale("log")
     round_ticks(axes.xaxis)
     if words:
-        axes.xaxis.set_major_formatter(lambda value, _: count(value))
+        axes.xaxis.set_major_formatter(lambda value, _: short_count(value))
 
 
 def round_ticks(axis: Any) -> None:
@@ -77,14 +78,6 @@ def round_ticks(axis: Any) -> None:
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,), numticks=9))
     axis.set_minor_formatter(NullFormatter())
-
-
-def count(value: float) -> str:
-    """1,200,000 as 1.2 M."""
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g}"
 
 
 def legend_beside(axes: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.reports.plots import COLOURS, count, line, logarithmic, plotted
+from headway.io.quantities import short_count
+from headway.reports.plots import COLOURS, line, logarithmic, plotted
 from headway.science.scaling.frontier import optimal, published_optima
 from headway.science.scaling.law import CONSTANTS, Law
 
@@ -38,7 +39,9 @@ def _loss(place: Path, found: dict[str, Any], law: Law) -> None:
             for i, value in enumerate(_groups([row[other] for row in rows])):
                 own = sorted((row for row in rows if _near(row[other], value)), key=lambda row: row[x])
                 style = line(i)
-                panel.plot([r[x] for r in own], [r["loss"] for r in own], **style, linestyle="", label=count(value))
+                panel.plot(
+                    [r[x] for r in own], [r["loss"] for r in own], **style, linestyle="", label=short_count(value)
+                )
                 reach = np.geomspace(min(row[x] for row in rows), max(row[x] for row in rows), 60)
                 fitted = law.loss(reach, value) if x == "N" else law.loss(value, reach)
                 panel.plot(reach, fitted, color=style["color"], linewidth=1.2)
@@ -58,7 +61,11 @@ def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
         for i, value in enumerate(_groups([row["N"] for row in rows])):
             own = sorted((row for row in rows if _near(row["N"], value)), key=lambda row: row["compute"])
             panel.plot(
-                [r["compute"] for r in own], [r["loss"] for r in own], **line(i), linewidth=1.0, label=count(value)
+                [r["compute"] for r in own],
+                [r["loss"] for r in own],
+                **line(i),
+                linewidth=1.0,
+                label=short_count(value),
             )
         ends = [row["compute"] for row in found["rows"]]
         budgets = np.geomspace(min(ends), 3 * max(ends), 60)
@@ -105,7 +112,7 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
                     values = [row[name]["second"] - row[name]["first"] for row in own]
                 else:
                     values = [row[name][max(row[name], key=int)] for row in own]
-                panel.plot([row["tokens"] for row in own], values, **line(i), label=count(size))
+                panel.plot([row["tokens"] for row in own], values, **line(i), label=short_count(size))
             if name == "induction":
                 panel.axhline(0.0, color=GREY, linewidth=0.8, linestyle=":")
                 low, high = panel.get_ylim()

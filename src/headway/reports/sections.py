@@ -4,6 +4,7 @@ import shlex
 from pathlib import PurePath
 from typing import Any
 
+from headway.io.quantities import duration, short_duration, size
 from headway.reports.record import Record
 from headway.reports.tables import comparison, confusion, facts, per_class, rows_of_text, table
 from headway.reports.verdict import kept_in_words, verdict
@@ -13,15 +14,12 @@ from headway.reports.wording import (
     Html,
     count,
     decimal,
-    duration,
     escape,
     listing,
     mapping,
     metric_name,
     number,
-    short_duration,
     show,
-    size,
     words,
 )
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headway.io.quantities import duration
 from headway.reports.verdict import HEADLINES
 from headway.reports.wording import (
     LOWER_IS_BETTER,
@@ -11,7 +12,6 @@ from headway.reports.wording import (
     Html,
     count,
     decimal,
-    duration,
     escape,
     listing,
     mapping,

@@ -7,7 +7,6 @@ import unicodedata
 from typing import Any
 
 from headway.io import quantities
-from headway.io.quantities import size as size
 
 UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 LONGEST = 500
@@ -136,33 +135,9 @@ def decimal(value: Any, places: int = 3) -> str:
 
 
 def count(value: Any) -> str:
-    """A count in short: 878, 40,960, 1.79 M, 3.2 G."""
+    """A count in short: 878, 40,960, 1.79 M, 3.2 B."""
     found = number(value)
     return "–" if found is None else quantities.count(found)
-
-
-def duration(seconds: float) -> str:
-    """A time in full: 22 s, 1 min 49 s, 2 h 5 min."""
-    whole = round(seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
-
-
-def short_duration(seconds: float) -> str:
-    """A time in one unit: 22 s, 1.8 min, 2.1 h."""
-    unit_size, unit = time_unit(seconds)
-    value = f"{seconds:.0f}" if unit == "s" and seconds >= 10 else f"{seconds / unit_size:,.1f}".removesuffix(".0")
-    return f"{value} {unit}"
-
-
-def time_unit(seconds: float) -> tuple[int, str]:
-    """The unit in which a time of this length is easiest to read: its seconds and its sign."""
-    return next(((size, sign) for size, sign in ((3600, "h"), (60, "min")) if seconds >= 1.5 * size), (1, "s"))
 
 
 def short_name(name: object, longest: int = 32) -> str:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from headway.io.quantities import size
+
 HELD_OUT = "the held-out part"
 """What is measured on without a file for it."""
 
@@ -38,8 +40,8 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
     least = min(known, key=lambda row: row["memory_mb"], default=best)
     if best in known and least["memory_mb"] < 0.5 * best["memory_mb"]:
         said.append(
-            f"Training {best['model']} took {best['memory_mb']:,.0f} MB at its peak, {least['model']} "
-            f"{least['memory_mb']:,.0f} MB."
+            f"Training {best['model']} took {size(1e6 * best['memory_mb'])} at its peak, {least['model']} "
+            f"{size(1e6 * least['memory_mb'])}."
         )
     said += [*_lengths(rows), *_longer(rows), *_recall(rows)]
     if result["seeds"] == 1:

@@ -25,6 +25,7 @@ from headway.data.table import Table
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.io.atomic_write import write_json, write_whole
+from headway.io.quantities import duration, parse_seconds, time_text
 from headway.models.baselines import KINDS as BASELINES
 from headway.nn.recurrent import CELLS
 from headway.science.advice import HELD_OUT, advice
@@ -35,8 +36,8 @@ from headway.science.speeds import speeds, token_seconds
 from headway.science.variants import VARIED, varied
 from headway.tasks.translation.bleu import MISSING, bleu_scores
 from headway.training.evaluation.intervals import student
-from headway.training.monitor.progress import Silent, duration
-from headway.training.options import TrainOptions, check_for_task, flag, seconds
+from headway.training.monitor.progress import Silent
+from headway.training.options import TrainOptions, check_for_task, flag
 from headway.training.store.facts import read_facts
 from headway.workflows.evaluate import evaluate
 from headway.workflows.input import COLUMNS, read_input
@@ -97,7 +98,7 @@ class Contest:
             raise InputError("--match parameters: name a Transformer first, with which the others are brought in line.")
         if self.match == "parameters" and (others := [name for name in self.models[1:] if name not in BASELINES]):
             raise InputError(f"--match parameters brings baselines in line with {self.models[0]}, not {others[0]}.")
-        seconds(self.time)
+        object.__setattr__(self, "time", time_text(self.time))
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
 
@@ -113,7 +114,7 @@ class Contest:
     @property
     def share(self) -> float:
         """Seconds of each training: a model's time over its trials and seeds, of which the best trial is the first."""
-        return seconds(self.time) / (self.trials + self.seeds - 1)
+        return parse_seconds(self.time) / (self.trials + self.seeds - 1)
 
 
 def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     first: dict[str, Any] | None = None
     for number, model in enumerate(models):
-        progress.say(f"{model.name} ({number + 1} of {len(models)}): {contest.share:.0f} s for each training")
+        progress.say(f"{model.name} ({number + 1} of {len(models)}): {duration(contest.share)} for each training")
         try:
             row = _row(contest, model, out, found.task, first, progress.say)
             if isinstance(source, Corpus):
@@ -338,7 +339,7 @@ def _texts(contest: Contest, found: Any, source: Any) -> list[str]:
 
 def _duration(contest: Contest, count: int) -> str:
     """How long the comparison takes at most, where the first model's time bounds the others."""
-    whole = duration(count * seconds(contest.time))
+    whole = duration(count * parse_seconds(contest.time))
     said = f"{count} models with {contest.time} each (--time to change): about {whole}, and measurements after it"
     return said if contest.match != "tokens" else f"{said}; at equal tokens a slower model than the first takes longer"
 

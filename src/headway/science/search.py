@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, shown
+from headway.io import quantities
+from headway.io.quantities import parse_seconds
 from headway.science.search_space import Space, plain_space, read_space, search_space
 from headway.text.tokenizer import Tokenizer
 from headway.training.monitor.progress import Silent
-from headway.training.options import TrainOptions, flag, seconds
+from headway.training.options import TrainOptions, flag
 from headway.workflows.train.setup import Prepared
 
 ENDING = 10.0
@@ -63,7 +65,7 @@ class Search:
     @property
     def seconds(self) -> float | None:
         """How long a trial takes at most; None where it is bounded by steps."""
-        return None if self.pinned["time"] is None else seconds(self.pinned["time"])
+        return None if self.pinned["time"] is None else parse_seconds(self.pinned["time"])
 
 
 MOST_TRIALS = 10_000
@@ -98,7 +100,7 @@ def time_of_each(whole: str, trials: int, started: float, progress: Silent) -> s
     Where that is too little for all, they are fewer.  Raises InputError when it is not enough for two.
     """
     used = time.monotonic() - started
-    left = FOR_TRIALS * (seconds(whole) - used - ENDING)
+    left = FOR_TRIALS * (parse_seconds(whole) - used - ENDING)
     fit = min(trials, math.floor(left / LEAST_SECONDS))
     if fit < 2:
         needed = math.ceil(2 * LEAST_SECONDS / FOR_TRIALS + ENDING + used)
@@ -132,8 +134,8 @@ def decide(
         raise InputError("every option that could be searched was given; leave one of them out.")
     for decision in first.plan.decisions:
         progress.say(f"preset: {decision['what']}: {decision['value']} - {decision['why']}")
-    size = 4 * sum(p.numel() for p in centre.model.parameters()) / 1e6
-    progress.say(f"each trial keeps its model, about {size:,.1f} MB")
+    size = 4 * sum(p.numel() for p in centre.model.parameters())
+    progress.say(f"each trial keeps its model, about {quantities.size(size)}")
     progress.say(f"searched: {', '.join(f'--{flag(name)}' for name in space)}")
     return Search(
         asked=asked,

@@ -20,14 +20,15 @@ from typing import Any
 
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
+from headway.io.quantities import duration, parse_seconds
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
 from headway.training.evaluation.intervals import of_shares
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
-from headway.training.monitor.progress import Silent, duration
+from headway.training.monitor.progress import Silent
 from headway.training.objective import METRICS, OF_PAIRS
-from headway.training.options import TrainOptions, check_for_task, seconds
+from headway.training.options import TrainOptions, check_for_task
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
@@ -79,7 +80,7 @@ def tune(
             record = Trials(out / RECORD, options.seed)
             record.note(search=search.plain())
             given: dict[str, Any] = {"inputs": inputs, "validation": validation, "command": command}
-            limit = None if whole is None else seconds(whole)
+            limit = None if whole is None else parse_seconds(whole)
             return _Tuning(run, record, search, options, trials, started, limit, progress, given, copied).finish()
     except InputError:
         run.discard()  # if it was made for this and is empty

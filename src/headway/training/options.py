@@ -1,6 +1,5 @@
 """What a user may ask of a training run.  Each field is an option of ``headway train``; its text is its help."""
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from headway.data.detect import IMAGES, TASKS
 from headway.data.pictures import AUGMENT
 from headway.errors import InputError, shown
+from headway.io.quantities import parse_seconds, time_text
 from headway.io.regular_file import check_name
 
 MODELS = {
@@ -34,7 +34,6 @@ RANGES: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("seed", "split_seed"), (0, 2**63 - 1)),
 }
 """The least and the most that an option may be; nothing in use comes near the most."""
-LONGEST_TIME = 10 * 366 * 24 * 3600.0
 
 
 def option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -137,6 +136,9 @@ class TrainOptions:
         return [one.name for one in fields(self) if one.name in names and getattr(self, one.name) != one.default]
 
     def __post_init__(self) -> None:
+        for name in ("time", "save_every", "more_time"):
+            if getattr(self, name) is not None:  # from Python a number of seconds too
+                object.__setattr__(self, name, time_text(getattr(self, name), f"--{flag(name)}"))
         for entry in fields(self):
             value, choices = getattr(self, entry.name), entry.metadata["choices"]
             _check_kind(entry.name, entry.type, value)
@@ -146,9 +148,6 @@ class TrainOptions:
             raise InputError("--time and --steps were both given; a run is bounded by one of them.")
         if self.more_time is not None and self.more_steps is not None:
             raise InputError("--more-time and --more-steps were both given; a run is continued by one of them.")
-        for name in ("time", "save_every", "more_time"):
-            if getattr(self, name) is not None:
-                seconds(getattr(self, name), name)
         for name, (least, most) in RANGES.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
@@ -252,19 +251,9 @@ def split_seed(options: dict[str, Any]) -> int:
 def time_limit(options: TrainOptions) -> float | None:
     """The seconds that the command may take; None where steps bound it."""
     if options.more_time is not None:
-        return seconds(options.more_time, "more_time")
+        return parse_seconds(options.more_time, "--more-time")
     by_steps = options.steps is not None or options.more_steps is not None
-    return None if by_steps else seconds(options.time or DEFAULT_TIME)
-
-
-def seconds(text: str, name: str = "time") -> float:
-    """ "90s", "5m", "1h30m" or a plain number of seconds, as seconds.  Raises InputError for anything else."""
-    match = re.fullmatch(r"\s*(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?\s*", text)
-    parts = [float(part or 0) for part in match.groups()] if match else []
-    total = parts[0] * 3600 + parts[1] * 60 + parts[2] if parts else 0.0
-    if not 0 < total <= LONGEST_TIME:
-        raise InputError(f"--{flag(name)} is {shown(text)}; it must be more than 0, written as 90s, 5m or 1h.")
-    return total
+    return None if by_steps else parse_seconds(options.time or DEFAULT_TIME)
 
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {

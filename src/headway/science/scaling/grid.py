@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headway.errors import InputError
+from headway.io.quantities import duration
 from headway.models.size import parameters
 from headway.science.scaling.law import compute
 from headway.training.sizing.presets import decoder_config
@@ -191,7 +192,7 @@ def plan_grid(
         raise InputError(_too_little(text, seconds, before, speed, choices[FEWEST_SIZES - 1]))
     grid = best[1]
     if grid.seconds < 0.75 * USED * seconds:
-        why = f"about {grid.seconds:.0f} s are used: more would be more passes over the text, or too few tokens"
+        why = f"about {duration(grid.seconds)} are used: more would be more passes over the text, or too few tokens"
         return replace(grid, notes=(*grid.notes, why))
     return grid
 

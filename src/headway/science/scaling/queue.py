@@ -7,9 +7,10 @@ from typing import Any
 
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
+from headway.io.quantities import duration
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
-from headway.training.monitor.progress import Silent, duration
+from headway.training.monitor.progress import Silent
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.training.store.log import read_log
@@ -115,8 +116,8 @@ def run_queue(
             continue
         number += 1
         progress.say(
-            f"run {number} of {missing}: {cell.parameters / 1e6:.3f} M parameters on {cell.tokens / 1e6:.2f} M "
-            f"tokens, about {duration(pace * cell.seconds)}"
+            f"run {number} of {missing}: {quantities.count(cell.parameters)} parameters on "
+            f"{quantities.count(cell.tokens)} tokens, about {duration(pace * cell.seconds)}"
         )
         began = now()
         try:

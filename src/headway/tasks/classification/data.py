@@ -19,6 +19,7 @@ from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
 from headway.hub.mean_layer import longer
+from headway.io.quantities import duration
 from headway.models.config import TransformerConfig
 from headway.models.depth import first_blocks
 from headway.models.freeze import freeze
@@ -165,7 +166,7 @@ class ClassificationData(TaskData):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
         needed = pass_seconds(config, [len(ids) for ids in self.train], device_of(self.options.device))
         if seconds is not None and LEAST_READ * READING * needed < seconds < LEAST_PASSES * needed:
-            return f"{seconds:.0f} s are not enough to train on {len(self.train):,} rows"
+            return f"{duration(seconds)} are not enough to train on {len(self.train):,} rows"
         return ""
 
     def fit(

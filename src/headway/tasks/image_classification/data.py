@@ -17,6 +17,7 @@ from headway.data.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
+from headway.io.quantities import size
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
 from headway.models.patches import Patches
@@ -75,7 +76,7 @@ class ImageData(TaskData):
             "classes": {label: counts[label] for label in self.labels},
             "train": f"{len(self.train):,} pictures",
             "validation": f"{len(self.validation):,} pictures{whence}",
-            "held_in_memory": f"{(found.pixels.nbytes + (other is not found) * other.pixels.nbytes) / 1e6:,.1f} MB",
+            "held_in_memory": size(found.pixels.nbytes + (other is not found) * other.pixels.nbytes),
             "warnings": warnings,
         }
         self._each: dict[str, np.ndarray] = {}

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 
 from headway.data.pictures import AUGMENT, Pictures
 from headway.errors import InputError
+from headway.io.quantities import count as in_short
 from headway.models.config import TransformerConfig
 from headway.models.patches import Patches
 from headway.models.size import Head, parameters
@@ -96,7 +97,7 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
     head = Head("classes", n_classes, dense=False, norm=False)
     total = parameters(config, wiring="encoder", head=head, patches=patches)["total"]
     (height, across), (side, _) = patches.image_size, patches.patch_size
-    size = f"{total / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads"
+    size = f"{in_short(total)} parameters: width {width}, {layers} layers, {config.n_heads} heads"
     median = " × ".join(map(str, source.median_size))
     unread = height % side or across % side
     rest = f"; {height % side} rows and {across % side} columns at the edges are not read" if unread else ""

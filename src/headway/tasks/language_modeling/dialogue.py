@@ -14,9 +14,10 @@ from headway.errors import InputError
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import each_unigram, unigram_baselines
+from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
-from headway.tasks.language_modeling.data import LanguageModelData, bpe_size
+from headway.tasks.language_modeling.data import LanguageModelData
 from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
 from headway.text.chat_ids import encode_chat, encode_prompt

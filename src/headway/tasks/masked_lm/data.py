@@ -14,6 +14,7 @@ from headway.data.split import HELD_OUT
 from headway.data.tokens import TokenFile, Tokens
 from headway.errors import InputError
 from headway.hub.fine_tune import for_masked_tokens
+from headway.io import quantities
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.initialise import initialise
@@ -193,5 +194,5 @@ def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
     count = parameters(config, wiring="encoder")["total"]
     shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
     decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
-    decisions[0] = {**decisions[0], "value": f"{count / 1e6:.2f} M parameters: {shape}"}
+    decisions[0] = {**decisions[0], "value": f"{quantities.count(count)} parameters: {shape}"}
     return replace(plan, model=asdict(config), weight_decay=options.weight_decay or 0.0, decisions=decisions)

@@ -6,6 +6,7 @@ from headway.data.batches import IGNORED
 from headway.data.feed import Feed, RowFeed
 from headway.errors import InputError
 from headway.hub.generation import TargetRules
+from headway.io import quantities
 from headway.models.size import Wiring, parameters
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.task import TaskInputs
@@ -54,7 +55,7 @@ class DecoderOnlyData(TranslationData):
         )
         count = parameters(config)["total"]
         shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
-        first = {**plan.decisions[0], "value": f"{count / 1e6:.2f} M parameters: a decoder, {shape}"}
+        first = {**plan.decisions[0], "value": f"{quantities.count(count)} parameters: a decoder, {shape}"}
         return replace(plan, model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
 
     def feed(self, plan: Plan) -> Feed:

@@ -17,6 +17,8 @@ one table of token vectors for source, target and logits.
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headway.io.quantities import count as in_short
+from headway.io.quantities import duration
 from headway.models.config import Positions, TransformerConfig
 from headway.models.size import parameters
 from headway.training.hardware.device import device_of
@@ -81,7 +83,9 @@ def translator_plan(
     flops /= 2 if options.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
         rows.pop()
-        why = f"{n_pairs:,} pairs, as many as can be gone through here {LEAST_PASSES:g} times in {seconds:.0f} s"
+        why = (
+            f"{n_pairs:,} pairs, as many as can be gone through here {LEAST_PASSES:g} times in {duration(seconds or 0)}"
+        )
     width, layers = rows[-1].width, rows[-1].layers
     if options.preset:
         (width, layers), why = PRESETS[options.preset], f"--preset {options.preset}"
@@ -109,7 +113,7 @@ def translator_plan(
     count = parameters(config, wiring="encoder-decoder")["total"]
     shape = f"width {config.d_model}, {layers} + {layers} layers, {config.n_heads} heads, {longest} tokens"
     decisions = [
-        Decision("model", f"{count / 1e6:.2f} M parameters: {shape}", why, "--preset, --d-model, --layers, --length"),
+        Decision("model", f"{in_short(count)} parameters: {shape}", why, "--preset, --d-model, --layers, --length"),
         Decision("dropout", f"{dropout:g}", f"about {passes:.0f} passes over the pairs", "--dropout"),
     ]
     if options.epochs is None and options.steps is None:

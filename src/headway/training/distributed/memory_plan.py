@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import InputError
+from headway.io.quantities import size
 from headway.models.config import TransformerConfig
 from headway.models.memory import activation_bytes, block_matrices, copied_bytes, optimizer_bytes, passing_bytes
 from headway.models.size import forward_flops, parameters, training_flops
@@ -234,9 +235,9 @@ def _nothing_fits(
     enough = f"--gpus {tried} would be enough. " if least(tried).total <= room else ""
     return (
         f"{parameters(work.config, **wiring)['total']:,} parameters cannot be trained here: with one sequence of "
-        f"{work.length:,} tokens at a time each process needs {needed.total / 1e9:,.1f} GB, of which "
-        f"{(needed.total - needed.activations - needed.passing) / 1e9:,.1f} GB whatever its length, and may fill "
-        f"{room / 1e9:,.1f} GB of {hardware.memory / 1e9:,.1f}. {enough}Otherwise it takes more memory (--gpu-memory), "
+        f"{work.length:,} tokens at a time each process needs {size(needed.total)}, of which "
+        f"{size(needed.total - needed.activations - needed.passing)} whatever its length, and may fill "
+        f"{size(room)} of {size(hardware.memory)}. {enough}Otherwise it takes more memory (--gpu-memory), "
         "a shorter --length or a smaller model."
     )
 

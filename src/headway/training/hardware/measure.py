@@ -9,6 +9,7 @@ from torch import nn
 
 from headway.data.feed import Feed, HeldOutText
 from headway.data.windows import Position
+from headway.io.quantities import figure
 from headway.training.hardware.precision import faster_precision
 from headway.training.hardware.probe import gradient_seconds
 from headway.training.loop.thread_parallel import most_shares, share_count
@@ -44,8 +45,8 @@ def measured(
     if plan.precision == "auto":
         precision, rates = faster_precision(plan.config.d_model, next(model.parameters()).device)
         plan = replace(plan, precision=precision)
-        why = ", ".join(f"{name} {rate / 1e9:,.0f}" for name, rate in rates.items())
-        decisions.append(asdict(Decision("precision", precision, f"products here, GFLOP/s: {why}", "--precision")))
+        why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
+        decisions.append(asdict(Decision("precision", precision, f"products here: {why}", "--precision")))
     plan = replace(plan, decisions=decisions)
     plan = _timed(plan, model, feed, objective, limit, settle)
     decisions = list(plan.decisions)

@@ -12,7 +12,8 @@ from torch import nn
 
 from headway.data.feed import Feed
 from headway.errors import RunFailed
-from headway.hub.memory import check_fits
+from headway.io.memory import check_fits
+from headway.io.quantities import size
 from headway.models.config import TransformerConfig
 from headway.training.distributed.ranks import Ranks
 from headway.training.loop.randomness import random_state, set_random_state
@@ -34,7 +35,7 @@ class OutOfMemory(RunFailed):
         self.where, self.wanted, self.plan = where, wanted, plan
 
     def __str__(self) -> str:
-        asked = f" ({self.wanted / 1e9:,.1f} GB more were asked for)" if self.wanted else ""
+        asked = f" ({size(self.wanted)} more were asked for)" if self.wanted else ""
         return (
             f"out of memory {self.where}{asked}. Nothing was changed to go on, and every checkpoint is as it was. "
             f"What needs less, with what else it changes: {', '.join(_knobs(self.plan))}. A run that has begun takes "

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from headway.errors import printable
+from headway.io.quantities import duration
 from headway.io.standard_streams import never_failing
 
 EVERY = 30.0
@@ -116,14 +117,6 @@ def _to_stderr(text: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):  # a line that is lost does not end a training run
             print(printable(text), file=sys.stderr, flush=True)
-
-
-def duration(seconds: float) -> str:
-    """Seconds for a person: 42s, 3m 05s, 2h 10m."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    return f"{whole // 60}m {whole % 60:02}s" if whole < 3600 else f"{whole // 3600}h {whole % 3600 // 60:02}m"
 
 
 def _line(share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> str:

@@ -14,6 +14,7 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.directory import has_family
+from headway.io import quantities
 from headway.models.baselines import BaselineConfig, initialise_baseline
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
@@ -76,7 +77,7 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
         model = wired(config, wiring, n_classes)
         count, readable = count_parameters(model)[0], has_family(model)
     decision = Decision(
-        "parts", options.config_overrides, f"{count / 1e6:.2f} M parameters with them", "--config-overrides"
+        "parts", options.config_overrides, f"{quantities.count(count)} parameters with them", "--config-overrides"
     )
     decisions = [asdict(decision)]
     if not readable:

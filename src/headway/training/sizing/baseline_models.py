@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 import torch
 
 from headway.errors import InputError
+from headway.io import quantities
 from headway.models.baselines import BaselineConfig
 from headway.models.lora import count_parameters
 from headway.models.size import Head, Wiring, parameters
@@ -77,7 +78,7 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
             f"{count:,}; choose a number nearer to that."
         )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
-    size = f"{count / 1e6:.2f} M parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
+    size = f"{quantities.count(count)} parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
     width = "--d-model" if options.match_parameters is None else "--match-parameters"
     change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
     decisions = [

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 
 from headway.errors import InputError
+from headway.io.quantities import count as in_short
+from headway.io.quantities import duration, figure
 from headway.models.config import TransformerConfig
 from headway.models.size import flops_per_token, parameters
 from headway.nn.lora import SCALE
@@ -144,7 +146,8 @@ def decoder_plan(
         rate = training_rate(device_of(options.device))
         wanted = math.sqrt(rate * (seconds or 0) / (6 * TOKENS_PER_PARAMETER))
         wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
-        why = f"{rate / 1e9:,.0f} GFLOP/s here for {seconds:.0f} s allow about {TOKENS_PER_PARAMETER:g} tokens each"
+        here = f"{figure(rate, 3)}FLOP/s here for {duration(seconds or 0)}"
+        why = f"{here} allow about {TOKENS_PER_PARAMETER:g} tokens each"
     width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
     if options.preset:
         width, layers = PRESETS[options.preset]
@@ -158,7 +161,7 @@ def decoder_plan(
     if options.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
         why_passes = "more would learn the text by heart; it may end before its time"
         decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
-    size = f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
+    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
     plan = Plan(
         **as_asked(options),
@@ -226,7 +229,7 @@ def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_c
     count = parameters(config, wiring="encoder")["total"]
     decision = Decision(
         "model",
-        f"{count / 1e6:.2f} M parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens",
+        f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens",
         f"{len(lengths):,} texts; dropout {dropout:g}",
         "--preset, --d-model, --layers, --heads, --length, --dropout",
     )

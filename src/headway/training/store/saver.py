@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from headway.io.quantities import size
 from headway.training.distributed.ranks import Ranks
 from headway.training.hardware.memory import out_of_memory
 from headway.training.store.checkpoint import SaveFailed, copied, save_checkpoint, save_shared, size_of
@@ -82,7 +83,7 @@ class Saver:
         free, needed = shutil.disk_usage(place).free, size_of(tensors)
         if free < 2 * needed:
             self.warn(
-                f"{place}: {free / 1e6:,.1f} MB are free; a checkpoint needs {needed / 1e6:,.1f} MB, and there are "
+                f"{place}: {size(free)} are free; a checkpoint needs {size(needed)}, and there are "
                 "three while one is written"
             )
 

@@ -8,8 +8,9 @@ from headway.data.corpus import Corpus
 from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.errors import InputError
+from headway.io.quantities import parse_seconds
 from headway.training.base import Base
-from headway.training.options import DEFAULT_TIME, TrainOptions, flag, seconds
+from headway.training.options import DEFAULT_TIME, TrainOptions, flag
 from headway.training.plan import Plan
 from headway.training.store.run_directory import RunDirectory
 
@@ -65,7 +66,7 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
 def _same(name: str, before: Any, asked: Any) -> bool:
     """Whether two values of an option are one: 90s is 1m30s."""
     if name == "time" and isinstance(before, str) and isinstance(asked, str):
-        return seconds(before) == seconds(asked)
+        return parse_seconds(before) == parse_seconds(asked)
     return bool(before == asked)
 
 

@@ -18,6 +18,7 @@ from headway.data.stream_feed import StreamFeed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
+from headway.io.quantities import parse_seconds
 from headway.models.lora import count_parameters
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
@@ -28,7 +29,7 @@ from headway.training.hardware.precision import keep_freed_memory
 from headway.training.loop.budget import Budget, StepBudget, TimeBudget
 from headway.training.loop.trainer import Interrupted, Job, train
 from headway.training.monitor.progress import Silent
-from headway.training.options import DEFAULT_TIME, TrainOptions, check_for_task, flag, seconds
+from headway.training.options import DEFAULT_TIME, TrainOptions, check_for_task, flag
 from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.run_directory import Onlooker, RunDirectory, clock, machine, versions
@@ -211,7 +212,8 @@ def _adapt(
     """
     time_left = None
     if options.steps is None:
-        time_left = f"{max(5.0, ADAPTING * (seconds(options.time or DEFAULT_TIME) - time.monotonic() + started)):.3f}s"
+        left = parse_seconds(options.time or DEFAULT_TIME) - time.monotonic() + started
+        time_left = f"{max(5.0, ADAPTING * left):.3f}s"
     alone = TrainOptions(
         task="masked_lm",
         from_model=options.from_model,
@@ -296,7 +298,7 @@ def _train(
         model, prepared.objective, prepared.feed, plan, run, keep_best, snapshot if options.snapshots else None, sample
     )
     job.ranks, job.workers = ranks, options.workers
-    job.save_every, job.on_save_error = seconds(options.save_every, "save_every"), options.on_save_error
+    job.save_every, job.on_save_error = parse_seconds(options.save_every, "--save-every"), options.on_save_error
     job.known, job.keep, job.cycle = known_signs(prepared), options.keep, cycle
     job.careful_below = data.careful_below
     model.train()

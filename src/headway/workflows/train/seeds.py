@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.io.quantities import parse_seconds
 from headway.training.monitor.progress import Silent
-from headway.training.options import DEFAULT_TIME, TrainOptions, flag, seconds
+from headway.training.options import DEFAULT_TIME, TrainOptions, flag
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts, write_facts
 from headway.training.store.run_directory import RunDirectory
@@ -51,7 +52,7 @@ def run_seeds(
         raise InputError(f"--{flag(bounds[0])} continues one run: continue each of {out}/seed-... by itself.")
     names = [f"seed-{options.seed + i}" for i in range(options.seeds)]
     split = options.seed if options.split_seed is None else options.split_seed
-    time = None if options.steps is not None else f"{seconds(options.time or DEFAULT_TIME) / options.seeds:.3f}s"
+    time = None if options.steps is not None else f"{parse_seconds(options.time or DEFAULT_TIME) / options.seeds:.3f}s"
     members = []
     for i, name in enumerate(names):
         progress.say(f"seed {options.seed + i} ({i + 1} of {options.seeds})")

@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 
 from headway.errors import InputError
+from headway.io.quantities import duration, size
 from headway.training.hardware.measure import SAVED_IN_A_SECOND
 from headway.training.hardware.precision import product_rate
-from headway.training.monitor.progress import Silent, duration
+from headway.training.monitor.progress import Silent
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.workflows.verify.check import Check, DoesNotApply, difference, worst
 from headway.workflows.verify.replay import NEVER, Replay, replay
@@ -174,7 +175,7 @@ def _run(words: Sequence[str], folder: Path) -> None:
 def check_time(began: float) -> None:
     """Raise Failed where a command that began then takes too long."""
     if time.monotonic() - began > LIMIT:
-        raise Failed(f"it has not ended in {LIMIT:.0f} s")
+        raise Failed(f"it has not ended in {duration(LIMIT)}")
 
 
 def _losses(run: Path) -> dict[int, float]:
@@ -193,7 +194,7 @@ def _check_room(subject: Subject, again: Replay, folder: Path, progress: Silent)
     """Raise DoesNotApply where there is no room for the checkpoints; say how long it may take where that is long."""
     needed = 4 * NUMBERS * CHECKPOINTS * sum(p.numel() for p in subject.one.parameters())
     if shutil.disk_usage(folder).free < needed:
-        raise DoesNotApply(f"it needs {needed / 1e9:,.1f} GB in {folder.parent} (TMPDIR names another folder)")
+        raise DoesNotApply(f"it needs {size(needed)} in {folder.parent} (TMPDIR names another folder)")
     rate = REACHED * product_rate(torch.float32)
     seconds = 3 * BEGINNING + 2 * again.flops / rate + needed / SAVED_IN_A_SECOND
     if seconds > LONG:

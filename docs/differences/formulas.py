@@ -1,6 +1,6 @@
 """Formulas that some texts give where the papers give others, so that the effect of each can be measured.
 
-None of them is used by a model.  ``docs/differences.md`` says who writes which, and what follows.
+No model has any of them.  The pages in this folder say who writes which, and what follows.
 
 Letters: B batch, H heads, T length, K head width, D width.
 """

@@ -7,16 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-import headway
-from headway.models.config import TransformerConfig
-from headway.models.initialise import initialise
-from headway.models.transformer import Decoder, Encoder
-from headway.nn.attention import Attention, attend, attend_oracle
-from headway.nn.block import Residual
-from headway.nn.norm import LayerNorm, RMSNorm
-from headway.nn.positions import sinusoids
-from headway.science.differences import (
+from formulas import (
     NormalisedResidual,
     along_depth,
     average_heads,
@@ -29,6 +20,15 @@ from headway.science.differences import (
     with_averaged_heads,
     with_normalised_residuals,
 )
+
+import headway
+from headway.models.config import TransformerConfig
+from headway.models.initialise import initialise
+from headway.models.transformer import Decoder, Encoder
+from headway.nn.attention import Attention, attend, attend_oracle
+from headway.nn.block import Residual
+from headway.nn.norm import LayerNorm, RMSNorm
+from headway.nn.positions import sinusoids
 from headway.tasks.embedding.pipeline import Embedder
 from headway.workflows.bench import peak_bytes
 from headway.workflows.exponents import power
