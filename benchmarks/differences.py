@@ -24,7 +24,9 @@ import headway
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
-from headway.nn.attention import Attention, attend, attend_oracle
+from headway.nn.attention import Attention
+from headway.nn.kernels.attention import attend_oracle
+from headway.nn.kernels.dispatch import attend
 from headway.nn.norm import LayerNorm
 from headway.reports.plots import line, plotted
 

@@ -25,8 +25,10 @@ import headway
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder, Encoder
-from headway.nn.attention import Attention, attend, attend_oracle
+from headway.nn.attention import Attention
 from headway.nn.block import Residual
+from headway.nn.kernels.attention import attend_oracle
+from headway.nn.kernels.dispatch import attend
 from headway.nn.norm import LayerNorm, RMSNorm
 from headway.nn.positions import sinusoids
 from headway.tasks.embedding.pipeline import Embedder

@@ -14,7 +14,7 @@ LAYERS = [
     *("nn", "models", "text", "hub", "data", "generation", "training", "runtime", "tasks"),
     *("reports", "workflows", "science", "serving", "cli"),
 ]
-SHARED = {"task", "spec", "registry", "common", "cross_entropy"}
+SHARED = {"task", "spec", "registry", "common"}
 """What is in ``tasks`` and no room."""
 OPENS_ROOMS = {
     *("workflows.bench", "workflows.evaluate", "workflows.inside", "workflows.load"),

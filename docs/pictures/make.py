@@ -28,7 +28,7 @@ from headway.models.inspect import attention_maps
 from headway.models.lens import logit_lens
 from headway.models.size import cache_bytes, forward_flops
 from headway.models.transformer import Decoder, Encoder
-from headway.nn.attention import attend_oracle
+from headway.nn.kernels.attention import attend_oracle
 from headway.nn.masks import attention_mask, source_mask
 from headway.nn.positions import RelativeBias, alibi_slopes, rotate, rotation, sinusoids
 from headway.text.train import train_tokenizer

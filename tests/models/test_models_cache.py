@@ -213,6 +213,22 @@ def test_learned_positions_alone_end_at_the_trained_length(kind):
         assert model(make_ids(1, 29)).isfinite().all()
 
 
+@torch.no_grad()
+def test_learned_positions_count_tokens_and_not_padding():
+    model, state = redraw(Decoder(config("learned"))), None
+    ids, mask = make_ids(2, 23), torch.arange(23) >= torch.tensor([[4], [12]])  # 19 tokens and 11, with left padding
+    torch.testing.assert_close(model(ids, mask)[0, 4:], model(ids[:1, 4:])[0], **EXACT)
+    state = model.new_state()
+    model(ids, mask, state)
+    with pytest.raises(ValueError, match="20 tokens, but this model has learned positions for 19"):
+        model(make_ids(2, 1), state=state)
+    state = model.new_state()
+    model(ids[1:], mask[1:], state)
+    longer = torch.cat([ids[1:], make_ids(1, 1)], dim=1)
+    expected = model(longer[:, 12:])[:, -1:]
+    torch.testing.assert_close(model(longer[:, -1:], state=state), expected, **EXACT)
+
+
 @pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.parametrize("cached", [0, 2])
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,11 +1,14 @@
 """What a stack reads: token vectors, and all that the configuration adds to them."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
 
 from headway.models.config import Positions, TransformerConfig
+from headway.models.positions import position_encoding
 from headway.models.transformer import Decoder, Embeddings, Encoder
 from headway.nn.positions import sinusoids
 
@@ -15,8 +18,9 @@ SIZES = {"d_model": 15, "n_heads": 3, "d_head": 10, "n_layers": 2, "max_length":
 
 def embed(**changes):
     """The embeddings, and what they make of four ids at positions 2 to 5."""
-    embeddings = Embeddings(TransformerConfig(31, **{**SIZES, "positions": "none", **changes}))
-    return embeddings, embeddings(IDS, torch.arange(2, 6)[None])
+    config = TransformerConfig(31, **{**SIZES, "positions": "none", **changes})
+    embeddings = Embeddings(config, position_encoding(config, causal=True))
+    return embeddings, embeddings(IDS, torch.arange(2, 6)[None], None, 6)
 
 
 def test_tokens_alone():
@@ -35,7 +39,7 @@ def test_learned_positions_and_segments_are_added_then_normalised():
     added = embeddings.tokens.weight[IDS] + embeddings.learned.table.weight[2:6]
     torch.testing.assert_close(found, embeddings.norm(added + embeddings.segments.weight[0]))
     second = torch.tensor([[0, 0, 1, 1]])
-    found = embeddings(IDS, torch.arange(2, 6)[None], second)
+    found = embeddings(IDS, torch.arange(2, 6)[None], second, 6)
     torch.testing.assert_close(found, embeddings.norm(added + embeddings.segments.weight[second]))
 
 
@@ -55,3 +59,15 @@ def test_layers_with_a_window_may_turn_by_a_base_of_their_own(windows, base):
     plain = Decoder(TransformerConfig(31, positions=Positions("rotary", base=base), **SIZES))
     plain.load_state_dict(model.state_dict())
     torch.testing.assert_close(model(IDS), plain(IDS), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("kind", ["learned", "relative"])
+@torch.no_grad()
+def test_a_copy_reads_the_positions_that_it_trains(kind, again):
+    model = Decoder(TransformerConfig(31, positions=kind, **SIZES))
+    other = again(model)
+    table = other.stack.embedding.learned if kind == "learned" else other.stack.relative
+    before = model(IDS)
+    table.table.weight.normal_(0.0, 3.0)
+    assert torch.equal(model(IDS), before) and not torch.allclose(other(IDS), before)

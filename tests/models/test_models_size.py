@@ -18,7 +18,7 @@ from headway.models.size import (
     weight_bytes,
 )
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.attention import attend_oracle
+from headway.nn.kernels.attention import attend_oracle
 
 B, T, S, V = 3, 7, 11, 31
 SMALL = TransformerConfig(V, d_model=13, n_heads=6, n_kv_heads=3, d_head=10, d_ff=17, n_layers=3, max_length=19)

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from headway.nn.attention import Attention, attend, attend_oracle, attention_weights
-from headway.nn.masks import attention_mask, source_mask, token_positions, with_bias
+from headway.nn.attention import Attention
+from headway.nn.kernels.attention import attend_oracle
+from headway.nn.masks import source_mask
 from headway.nn.norm import LayerNorm, RMSNorm
-from headway.nn.positions import alibi_bias, alibi_slopes
 from headway.nn.state import KeyValueCache
 
 B, H, T, S, K = 3, 5, 7, 11, 13
@@ -29,69 +29,6 @@ def tokens(length):
     mask[1, :2] = False
     mask[2, -2:] = False
     return mask
-
-
-def test_two_by_two_by_hand():
-    q, k, v = [[1.0, 2.0], [0.0, -1.0]], [[3.0, 0.0], [1.0, 1.0]], [[1.0, 0.0], [0.0, 10.0]]
-    expected = []
-    for query in q:
-        scores = [(query[0] * key[0] + query[1] * key[1]) / math.sqrt(2) for key in k]
-        total = sum(math.exp(score) for score in scores)
-        weights = [math.exp(score) / total for score in scores]
-        expected.append([weights[0] * v[0][i] + weights[1] * v[1][i] for i in range(2)])
-    assert expected[0] == pytest.approx([0.5, 5.0])  # both scores of the first query are 3 / √2
-    found = attend(*(torch.tensor(x)[None, None] for x in (q, k, v)))[0, 0]
-    assert found.tolist() == [pytest.approx(row, abs=1e-6) for row in expected]
-
-
-def masks():
-    """Every kind of mask, with the number of queries and keys it is for."""
-    square, key_mask = torch.arange(T)[None], tokens(T)
-    places = token_positions(key_mask)
-    causal = attention_mask(square, square, causal=True)
-    return {
-        "none": (T, T, None, False),
-        "triangle": (T, T, None, True),
-        "causal": (T, T, causal, False),
-        "window": (T, T, attention_mask(square, square, causal=True, window=3), False),
-        "window both ways": (T, T, attention_mask(square, square, causal=False, window=3), False),
-        "padded": (T, T, attention_mask(places, places, causal=True, key_mask=key_mask), False),
-        "cached": (2, S, attention_mask(torch.arange(S)[None, -2:], torch.arange(S)[None], causal=True), False),
-        "source": (T, S, source_mask(tokens(S)), False),
-        "bias": (T, T, with_bias(causal, alibi_bias(square, square, alibi_slopes(H))), False),
-    }
-
-
-@pytest.mark.parametrize("kind", masks())
-def test_fused_equals_oracle(kind):
-    n_queries, n_keys, mask, causal = masks()[kind]
-    q, k, v = qkv(n_queries, n_keys)
-    expected, weights = attend_oracle(q, k, v, mask, causal)
-    torch.testing.assert_close(attend(q, k, v, mask, causal), expected, atol=1e-5, rtol=0)
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(B, H, n_queries), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("kind", masks())
-def test_bfloat16_equals_the_oracle_within_its_precision(kind):
-    """bfloat16 has eight bits: a value near 1 is off by up to 1/256, and the sums here stay below 4."""
-    n_queries, n_keys, mask, causal = masks()[kind]
-    q, k, v = qkv(n_queries, n_keys, dtype=torch.bfloat16)
-    expected, _ = attend_oracle(q.float(), k.float(), v.float(), mask, causal)
-    found = attend(q, k, v, mask, causal)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), expected, atol=4 / 256, rtol=2 / 256)
-
-
-def test_causal_equals_cutting_the_upper_triangle_and_dividing_by_what_is_left():
-    q, k, _ = qkv()
-    lower = attention_weights(q, k).tril()
-    expected = lower / lower.sum(dim=-1, keepdim=True)
-    torch.testing.assert_close(attention_weights(q, k, causal=True), expected, atol=1e-6, rtol=0)
-
-
-def test_causal_is_refused_for_unequal_lengths():
-    with pytest.raises(ValueError, match="found 7 queries and 11 keys"):
-        attend(*qkv(T, S), causal=True)
 
 
 def multihead(n_kv_heads, d_model=17):

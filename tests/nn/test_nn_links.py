@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Encoder
-from headway.nn.attention import attend_oracle
+from headway.nn.kernels.attention import attend_oracle
 from headway.nn.state import KeyValueCache
 
 T, K = 13, 5

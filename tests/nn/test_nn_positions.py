@@ -7,8 +7,9 @@ import torch
 
 from headway.nn.positions import (
     LearnedPositions,
+    PositionEncoding,
     RelativeBias,
-    _Turn,
+    RotaryEncoding,
     alibi_bias,
     alibi_slopes,
     dynamic_base,
@@ -68,13 +69,6 @@ def test_products_of_turned_vectors_depend_on_the_difference_of_positions_alone(
 
     assert product(5, 2) == pytest.approx(product(105, 102), abs=1e-4)
     assert product(5, 2) != pytest.approx(product(2, 5), abs=1e-4)
-
-
-def test_rotation_gradient():
-    torch.manual_seed(0)
-    x = torch.randn(3, 2, 5, 6, dtype=torch.float64, requires_grad=True)
-    cos, sin = (part.double() for part in rotation(torch.arange(5)[None], 6, 10000.0))
-    assert torch.autograd.gradcheck(lambda x: _Turn.apply(x, cos, sin), (x,))
 
 
 def test_rotation_equals_a_complex_product():
@@ -162,3 +156,22 @@ def test_learned_positions_are_refused_past_the_trained_length():
     assert torch.equal(learned(torch.arange(7)[None])[0], learned.table.weight)
     with pytest.raises(ValueError, match="8 tokens, but this model has learned positions for 7"):
         learned(torch.arange(8)[None])
+    with pytest.raises(ValueError, match="8 tokens, but this model has learned positions for 7"):
+        learned(torch.arange(8)[None], 8)
+
+
+def test_learned_positions_are_told_past_the_trained_length_where_padding_accounts_for_it():
+    learned = LearnedPositions(7, 5)
+    assert torch.equal(learned(torch.tensor([[0, 0, 6]]), 11)[0], learned.table.weight[[0, 0, 6]])
+
+
+def test_an_encoding_tells_nothing_unless_it_says_so():
+    none, at = PositionEncoding(), torch.arange(7)[None]
+    assert none.make_vectors() is None and none.make_biases() is None
+    assert none.embed(at, 7) is None and none.rotation(at, None) is None and none.bias(at, at) is None
+
+
+def test_rotary_layers_with_a_window_have_a_base_of_their_own():
+    encoding, at, x = RotaryEncoding(10, 1009.0, window_base=101.0), torch.arange(7)[None], torch.randn(3, 5, 7, 11)
+    assert torch.equal(encoding.rotation(at, None)(x), rotate(x, rotation(at, 10, 1009.0)))
+    assert torch.equal(encoding.rotation(at, 4)(x), rotate(x, rotation(at, 10, 101.0)))

@@ -5,7 +5,7 @@ import torch
 from kit import BOUND, V, check_mutation, check_reads, check_targets, check_writes, difference, edit_config, theirs
 
 from headway.hub.directory import load_model
-from headway.models.config import Positions
+from headway.nn.positions import SinusoidalEncoding
 
 SIZES = {
     "vocab_size": V, "d_model": 42, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3,
@@ -61,7 +61,7 @@ def test_a_wrong_number_in_the_configuration_shows(mutation, tmp_path):
 
 def other_sinusoids(order):
     def mutate(ours):
-        ours.encoder.embedding.position = Positions("sinusoidal", start=2, sinusoids=order)
+        ours.encoder.embedding.position = SinusoidalEncoding(ours.config.d_model, 2, order)
 
     return mutate
 

@@ -17,7 +17,7 @@ from kit import (
 from safetensors.torch import load_file, save_file
 
 from headway.hub.directory import load_model
-from headway.models.config import Positions
+from headway.nn.positions import SinusoidalEncoding
 
 SIZES = {
     "vocab_size": V, "d_model": 42, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3,
@@ -95,7 +95,7 @@ def test_a_wrong_number_in_the_configuration_shows(mutation, tmp_path):
 
 def other_positions(**numbers):
     def mutate(ours):
-        ours.decoder.embedding.position = Positions("sinusoidal", **{"sinusoids": "halves", **numbers})
+        ours.decoder.embedding.position = SinusoidalEncoding(ours.config.d_model, **{"order": "halves", **numbers})
 
     return mutate
 
@@ -113,8 +113,8 @@ def other_epsilon(ours):
 
 
 WIRINGS = {
-    "interleaved": other_positions(sinusoids="interleaved"),
-    "tensor2tensor": other_positions(sinusoids="tensor2tensor"),
+    "interleaved": other_positions(order="interleaved"),
+    "tensor2tensor": other_positions(order="tensor2tensor"),
     "first position": other_positions(start=1),
     "pre-norm": pre_norm,
     "no bias": no_bias,

@@ -17,7 +17,7 @@ from headway.models.heads import ClassificationHead
 from headway.models.memory import activation_bytes, block_activations, block_matrices, copied_bytes, passing_bytes
 from headway.models.size import forward_flops, parameters
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.tasks.cross_entropy import cross_entropy
+from headway.nn.kernels.dispatch import cross_entropy
 from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, USABLE, Hardware, Work, lay_out, memory
 from headway.training.hardware.precision import autocast
 from headway.training.loop.state import Training

@@ -156,7 +156,7 @@ def _weights(module: Any) -> int:
 
 def _scores(config: Any, window: int | None, length: int, causal: bool) -> float:
     """FLOPs for each token of q kᵀ and of the weighted sum of values, in one layer."""
-    from headway.nn.window import window_scores
+    from headway.nn.kernels.window import window_scores
 
     width = config.n_heads * config.head_width
     by_mask = config.position.kind in ("alibi", "relative")  # these two bring a whole mask

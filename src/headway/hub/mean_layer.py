@@ -86,4 +86,3 @@ def _append_block(model: Encoder) -> None:
     model.config = model.stack.config = config
     model.stack.blocks.append(new)
     model.stack.windows.append(config.layer_window(config.n_layers - 1))
-    model.stack.bases.append(config.position.layer_base(model.stack.windows[-1]))

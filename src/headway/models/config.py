@@ -13,7 +13,7 @@ class RopeScaling:
 
     "linear" divides every frequency by ``factor`` (Chen et al. 2023).  "llama3" (Llama 3.1) and "yarn" (Peng et al.
     2023) keep the fast pairs and divide the slow ones.  "dynamic" (dynamic NTK) raises the base with the length of each
-    text past ``original_length``; the formulas are in nn.positions.
+    text past ``original_length``; the formulas are in nn.positions.stretch.
 
     Under "dynamic" the frequencies depend on how many tokens have been read, and keys in a state stay as they were
     turned when they were read.  So up to ``original_length`` tokens, cached and uncached logits agree as everywhere;
@@ -67,7 +67,7 @@ class Positions:
     start: int = 0
     """learned, sinusoidal: the number of the first position (RoBERTa, BART, M2M-100: 2)."""
     sinusoids: Literal["interleaved", "halves", "tensor2tensor"] = "interleaved"
-    """sinusoidal: where sines and cosines stand, see nn.positions.sinusoids."""
+    """sinusoidal: where sines and cosines stand, see nn.positions.sinusoidal."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 

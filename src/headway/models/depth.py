@@ -21,5 +21,5 @@ def first_blocks(model: Encoder, n_blocks: int) -> Encoder:
         window, positions = None, replace(config.position, window_base=None)
     model.config = model.stack.config = config.but(n_layers=n_blocks, window=window, positions=positions)
     model.stack.blocks = nn.ModuleList(list(model.stack.blocks)[:n_blocks])
-    model.stack.windows, model.stack.bases = model.stack.windows[:n_blocks], model.stack.bases[:n_blocks]
+    model.stack.windows = model.stack.windows[:n_blocks]
     return model

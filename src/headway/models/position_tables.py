@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
-from headway.nn.positions import alibi_bias, sinusoids
 
 
 @dataclass(frozen=True)
@@ -48,20 +47,20 @@ def position_tables(model: nn.Module, length: int = 64) -> dict[str, PositionTab
 
 
 def _table(stack: Stack, length: int) -> PositionTable:
-    position, width = stack.config.position, stack.config.d_model
-    places = torch.arange(length)
-    if position.kind == "sinusoidal":
-        return PositionTable("sinusoidal", sinusoids(places + position.start, width, position.sinusoids))
-    if position.kind == "learned":
-        learned: nn.Module = stack.embedding.learned  # type: ignore[union-attr, assignment]
-        return PositionTable("learned", learned(places[: stack.config.max_length]).detach())
-    if position.kind == "rotary":
-        cos, sin = stack._rotation(torch.tensor([[1]]), stack.bases[0])  # (1, 1, 1, R) each: the angles of one step
-        return PositionTable("rotary", 2 * math.pi / torch.atan2(sin, cos).flatten())
+    position, kind = stack.embedding.position, stack.config.position.kind
+    told = min(length, position.max_length or length)
+    vectors = position.embed(torch.arange(told), told)
+    if vectors is not None:
+        return PositionTable(kind, vectors)
+    rotate = position.rotation(torch.tensor([[1]]), stack.windows[0])
+    if rotate is not None:
+        width = stack.config.rotated
+        pairs = torch.tensor([1.0, 0.0]).repeat_interleave(width // 2).expand(1, 1, 1, width)  # (1, 0) each
+        cos, sin = rotate(pairs).chunk(2, dim=-1)  # the angles of one step
+        return PositionTable(kind, 2 * math.pi / torch.atan2(sin, cos).flatten())
     ahead = torch.arange(1 - length, length)  # key minus query
     query = torch.tensor([[length - 1]])
-    if stack.slopes is not None:
-        return PositionTable("alibi", alibi_bias(query, query + ahead, stack.slopes)[0, :, 0], stack.causal)
-    if stack.relative is not None:
-        return PositionTable("relative", stack.relative(query, query + ahead)[0, :, 0].detach(), stack.causal)
+    bias = position.bias(query, query + ahead)
+    if bias is not None:
+        return PositionTable(kind, bias[0, :, 0], stack.causal)
     raise ValueError("the model is told no positions: there is nothing to show")

@@ -13,7 +13,7 @@ from typing import Literal
 from headway.models.config import TransformerConfig
 from headway.models.patches import Patches
 from headway.models.transformer import shares_embedding
-from headway.nn.window import window_scores
+from headway.nn.kernels.window import window_scores
 
 Wiring = Literal["encoder", "decoder", "encoder-decoder"]
 

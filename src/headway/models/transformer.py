@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead, make_norm
 from headway.models.patches import Patches, patch_embedding
+from headway.models.positions import position_encoding
 from headway.nn.attention import Attention
 from headway.nn.block import Block
 from headway.nn.dropout import Dropout
@@ -24,19 +25,7 @@ from headway.nn.feedforward import FeedForward
 from headway.nn.masks import attention_mask, token_positions, with_bias
 from headway.nn.masks import source_mask as across_mask
 from headway.nn.patches import PatchEmbedding
-from headway.nn.positions import (
-    LearnedPositions,
-    RelativeBias,
-    Rotation,
-    alibi_bias,
-    alibi_slopes,
-    dynamic_base,
-    rotation,
-    sinusoids,
-    stretch_linear,
-    stretch_llama3,
-    stretch_yarn,
-)
+from headway.nn.positions.encoding import PositionEncoding
 from headway.nn.state import State
 
 
@@ -180,28 +169,26 @@ class EncoderDecoder(nn.Module):
 class Embeddings(nn.Module):
     """Token vectors, with what the configuration adds to them: positions, segments, a scale, a norm, dropout."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: TransformerConfig, position: PositionEncoding):
         super().__init__()
         if config.vocab_size < 1:
             raise ValueError("vocab_size is 0, but a model that reads tokens must know at least one")
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
-        self.position = position = config.position
-        learned = position.kind == "learned"
-        self.learned = LearnedPositions(config.max_length, config.d_model, position.start) if learned else None
+        self.position = position
+        self.learned = position.make_vectors()
         self.segments = nn.Embedding(config.segments, config.d_model) if config.segments else None
         self.scale = math.sqrt(config.d_model) if config.embedding_scale else None
         self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None) -> Tensor:
-        """(B, T) int, with positions (B or 1, T) -> (B, T, D)."""
+    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None, length: int) -> Tensor:
+        """(B, T) int, with positions (B or 1, T), all below ``length`` -> (B, T, D)."""
         x = self.tokens(ids)
         if self.scale is not None:
             x = x * self.scale
-        if self.learned is not None:
-            x = x + self.learned(positions)
-        if self.position.kind == "sinusoidal":
-            x = x + sinusoids(positions + self.position.start, x.shape[-1], self.position.sinusoids).to(x.dtype)
+        told = self.position.embed(positions, length)  # (B or 1, T, D)
+        if told is not None:
+            x = x + told.to(x.dtype)
         if self.segments is not None:
             x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         return self.dropout(self.norm(x))
@@ -225,16 +212,13 @@ class Stack(nn.Module):
     ):
         super().__init__()
         self.config, self.causal = config, causal
-        self.embedding: Embeddings | PatchEmbedding = Embeddings(config) if embedding is None else embedding
+        self.embedding: Embeddings | PatchEmbedding = (
+            Embeddings(config, position_encoding(config, causal=causal)) if embedding is None else embedding
+        )
         self.blocks = nn.ModuleList(block(config, layer, d_source) for layer in range(config.n_layers))
         self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()
-        position = config.position
         self.windows = [config.layer_window(layer) for layer in range(config.n_layers)]
-        self.bases = [position.layer_base(window) for window in self.windows]
-        self.relative = None
-        if position.kind == "relative":
-            self.relative = RelativeBias(config.n_heads, position.buckets, position.max_distance, causal=causal)
-        self.slopes = alibi_slopes(config.n_heads) if position.kind == "alibi" else None
+        self.relative = self.embedding.position.make_biases()
         self.recompute = False
         """whether blocks are computed again for the gradient instead of keeping what is between (Chen et al. 2016)"""
 
@@ -250,21 +234,21 @@ class Stack(nn.Module):
     ) -> Tensor:
         """(B, T) int -> (B, T, D).  ``source`` (B, S, D) and its mask (B, S) are for blocks with cross-attention."""
         queries, keys, key_mask = self._positions(ids, mask, state)
-        turn: dict[float, Rotation] = {}
-        if self.config.position.kind == "rotary":
-            turn = {base: self._rotation(queries, base) for base in set(self.bases)}
-        reach = {w: self._reach(queries, keys, key_mask, w) for w in set(self.windows)}
-        across = None if source_mask is None else across_mask(source_mask)
-        x = self.embedding(ids, queries, segments)
+        position, windows = self.embedding.position, set(self.windows)
+        masks = {window: self.attention_mask(queries, keys, key_mask, window) for window in windows}
+        rotations = {window: position.rotation(queries, window) for window in windows}
+        unread = state is None or not state.cross[0].length
+        across = None if source_mask is None else across_mask(source_mask, check=unread)
+        x = self.embedding(ids, queries, segments, length=keys.shape[1])
         recompute = self.recompute and torch.is_grad_enabled()
         for layer, block in enumerate(self.blocks):
-            allowed, causal = reach[self.windows[layer]]
+            window = self.windows[layer]
             run = partial(checkpoint, block, use_reentrant=False) if recompute else block
             x = run(
                 x,
-                mask=allowed,
-                causal=causal,
-                rotation=turn.get(self.bases[layer]),
+                mask=masks[window][0],
+                causal=masks[window][1],
+                rotation=rotations[window],
                 cache=None if state is None else state.layers[layer],
                 source=source,
                 source_mask=across,
@@ -284,30 +268,16 @@ class Stack(nn.Module):
         keys = everything if mask is None else token_positions(mask)  # (B or 1, S)
         return keys[:, start:], keys, mask
 
-    def _rotation(self, queries: Tensor, base: float) -> Rotation:
-        """How queries and new keys at these positions (B or 1, T) are turned, stretched where that is configured."""
-        width, scaling = self.config.rotated, self.config.position.scaling
-        if scaling is None:
-            return rotation(queries, width, base)
-        if scaling.kind == "dynamic":
-            lengths = queries.amax(dim=1) + 1  # read so far, row by row: a batch is then what its rows are alone
-            return rotation(queries, width, dynamic_base(base, width, scaling.factor, scaling.original_length, lengths))
-        between = (scaling.factor, scaling.original_length, scaling.slow, scaling.fast)
-        stretch = {
-            "linear": lambda frequencies: stretch_linear(frequencies, scaling.factor),
-            "llama3": lambda frequencies: stretch_llama3(frequencies, *between),
-            "yarn": lambda frequencies: stretch_yarn(frequencies, *between, base, scaling.whole),
-        }[scaling.kind]
-        return rotation(queries, width, base, stretch, scaling.size)
+    def attention_mask(
+        self, queries: Tensor, keys: Tensor, key_mask: Tensor | None, window: int | None
+    ) -> tuple[Tensor | None, bool]:
+        """What attention needs in layers with that window: a mask (or None), and whether it is the plain triangle.
 
-    def _reach(self, queries: Tensor, keys: Tensor, key_mask: Tensor | None, window: int | None):
-        """What one block's attention needs: a mask (or None), and whether it is the plain causal triangle."""
+        The mask holds what positions add to the scores, too.  Where they add nothing and nothing is padding, attention
+        needs no mask for as many queries as keys, nor for one query after all keys.
+        """
         n_queries, n_keys = queries.shape[1], keys.shape[1]
-        bias = None
-        if self.relative is not None:
-            bias = self.relative(queries, keys)
-        elif self.slopes is not None:
-            bias = alibi_bias(queries, keys, self.slopes)
+        bias = self.embedding.position.bias(queries, keys)
         if bias is None and key_mask is None:
             if n_queries == n_keys:
                 return None, self.causal

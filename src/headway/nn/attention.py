@@ -3,71 +3,17 @@
 Letters: B batch, T queries, S keys, D width, H query heads, G key-value heads, K head width.
 """
 
-import math
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.dropout import drop
+from headway.nn.kernels.attention import attention_weights
+from headway.nn.kernels.dispatch import attend
 from headway.nn.masks import attention_mask
 from headway.nn.norm import RMSNorm
-from headway.nn.positions import Rotation, rotate
+from headway.nn.positions.encoding import Rotation
 from headway.nn.state import KeyValueCache
-from headway.nn.window import attend_window
-
-PLAIN_SCORES = 1 << 26
-"""On a CPU in bfloat16 the plain product is about four times as fast as torch's fused kernel, forward and backward
-together; above this many scores (128 MiB of them) the smaller memory of that kernel, which has no dropout there, counts
-for more."""
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0):
-    """softmax(q kᵀ / √d_k) v by torch's fused kernel: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K).
-
-    ``mask`` broadcasts to (B, H, T, S): bool, true = may attend, or float, added to the scores.  ``causal`` is the
-    plain triangle without a mask tensor, for T = S alone.  ``attend_oracle`` is the same in plain arithmetic.
-    """
-    if causal and q.shape[2] != k.shape[2]:
-        raise ValueError(f"causal needs as many keys as queries, found {q.shape[2]} queries and {k.shape[2]} keys")
-    n_scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
-    short = q.dtype == torch.bfloat16 and n_scores <= PLAIN_SCORES
-    if q.device.type == "cpu" and (short or dropout > 0):
-        return _attend_plain(q, k, v, mask, causal, dropout)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
-
-
-def _attend_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """``attend`` as two batched products and a softmax, with the mask added in the first product."""
-    heads, n_queries, n_keys = q.shape[1], q.shape[2], k.shape[2]
-    added = q.new_zeros(n_queries, n_keys)
-    if causal:
-        added = added.fill_(float("-inf")).triu(1)
-    if mask is not None:
-        mask = mask.expand(q.shape[0], heads, n_queries, n_keys).flatten(0, 1)  # (B H, T, S)
-        added = added.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else added + mask
-    keys = k.flatten(0, 1).transpose(1, 2)  # (B H, K, S)
-    scores = torch.baddbmm(added.to(q.dtype), q.flatten(0, 1), keys, alpha=1 / math.sqrt(q.shape[-1]))
-    weights = drop(scores.softmax(dim=-1), dropout)
-    return torch.bmm(weights, v.flatten(0, 1)).unflatten(0, (-1, heads))  # (B, H, T, K)
-
-
-def attend_oracle(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False):
-    """What ``attend`` computes, step by step; also returns the weights (B, H, T, S), each row summing to one."""
-    weights = attention_weights(q, k, mask, causal)
-    return weights @ v, weights
-
-
-def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-    """softmax(q kᵀ / √d_k) with minus infinity before the softmax wherever attention is forbidden: (B, H, T, S)."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, H, T, S)
-    if causal:
-        triangle = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
-        scores = scores.masked_fill(~triangle, float("-inf"))
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
-    return scores.softmax(dim=-1)
 
 
 class Attention(nn.Module):
@@ -122,7 +68,10 @@ class Attention(nn.Module):
         cache: KeyValueCache | None = None,
         source: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D).  ``mask`` as in ``attend``; ``source`` (B, S, D) for cross-attention."""
+        """(B, T, D) -> (B, T, D).
+
+        ``mask`` as in ``attend``; ``rotation`` turns queries and new keys; ``source`` (B, S, D) for cross-attention.
+        """
         q, k, v = self._read_source(x, source, cache) if self.cross else self._read_self(x, rotation)
         if cache is not None and not self.cross:
             k, v = cache.append(k, v)
@@ -133,10 +82,7 @@ class Attention(nn.Module):
             k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)  # (B, H, S, K)
             v = v.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
         dropout = self.dropout if self.training else 0.0
-        if self.window is not None and mask is None and q.shape[2] == k.shape[2]:
-            y = attend_window(q, k, v, self.window, causal, dropout)  # (B, H, T, K)
-        else:
-            y = attend(q, k, v, mask, causal, dropout)  # (B, H, T, K)
+        y = attend(q, k, v, mask, causal, dropout, self.window)  # (B, H, T, K)
         if self.watch is not None:
             self.watch(attention_weights(q, k, self._window_mask(q, mask, causal), causal))
         if readers > 1:
@@ -144,7 +90,7 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def _window_mask(self, q: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
-        """The mask that ``attend_window`` works by without making it, for showing the weights."""
+        """The mask that a window without a mask stands for, for showing the weights."""
         if self.window is None or mask is not None:
             return mask
         positions = torch.arange(q.shape[2], device=q.device)[None]
@@ -166,7 +112,7 @@ class Attention(nn.Module):
                 qk = torch.cat([self.q_norm(q), self.k_norm(k)], dim=2)
         qk = qk.transpose(1, 2)  # (B, H + G, T, K)
         if rotation is not None:
-            qk = rotate(qk, rotation)
+            qk = rotation(qk)
         q, k = qk.split(sizes, dim=1)
         return q, k, v.transpose(1, 2)
 

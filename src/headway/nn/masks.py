@@ -39,14 +39,17 @@ def attention_mask(
     return (allowed | itself)[:, None]  # (B, 1, T, S)
 
 
-def source_mask(mask: Tensor) -> Tensor:
+def source_mask(mask: Tensor, *, check: bool = True) -> Tensor:
     """Cross-attention's mask from the source's (B, S), true where a token is: (B, 1, 1, S).
 
-    Raises ValueError when a source has no token at all: its queries would have nothing to read.
+    Raises ValueError when a source has no token at all: its queries would have nothing to read.  This is looked at
+    unless ``check`` is false, and not in a training step on an accelerator, which would be waited for.
     """
-    empty = (~mask.any(dim=-1)).nonzero().flatten().tolist()
-    if empty:
-        raise ValueError(f"source {empty[0]} of the batch has no tokens: every source needs at least one")
+    waits = mask.device.type != "cpu" and torch.is_grad_enabled()
+    if check and not waits:
+        empty = (~mask.any(dim=-1)).nonzero().flatten().tolist()
+        if empty:
+            raise ValueError(f"source {empty[0]} of the batch has no tokens: every source needs at least one")
     return mask[:, None, None, :]  # (B, 1, 1, S)
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
-from headway.nn.positions import LearnedPositions
+from headway.nn.positions.learned import LearnedEncoding
 
 
 class PatchEmbedding(nn.Module):
@@ -31,11 +31,18 @@ class PatchEmbedding(nn.Module):
         self.grid = (image_size[0] // patch_size[0], image_size[1] // patch_size[1])
         self.projection = nn.Linear(channels * patch_size[0] * patch_size[1], d_model)
         self.tokens = nn.Embedding(1, d_model)  # the class token is the only one
-        self.learned = LearnedPositions(self.grid[0] * self.grid[1] + 1, d_model)
+        self.position = LearnedEncoding(self.grid[0] * self.grid[1] + 1, d_model)
+        self.learned = self.position.make_vectors()
         self.dropout = Dropout(dropout)
         self.interpolate = False
 
-    def forward(self, images: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        images: Tensor,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
+        length: int | None = None,
+    ) -> Tensor:
         """(B, C, H, W) float -> (B, N + 1, D).  What is left over at the right and the bottom is not read.
 
         Positions are the places of the patches, row by row, whatever is given.  Raises ValueError for images of a size

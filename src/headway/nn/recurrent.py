@@ -40,20 +40,22 @@ class Recurrent(nn.Module):
 
         ``mask`` (B, T) is true where a token is: others change nothing, wherever they stand, and give zeros.
         """
-        if mask is None or bool(mask.all()):
-            y, after = self._run(x, memory)
-            return y, after
+        if mask is None:
+            return self._run(x, memory)
+        lengths = mask.sum(dim=1).cpu()  # torch packs by lengths on the host: an accelerator is waited for this once
+        if bool((lengths == x.shape[1]).all()):
+            return self._run(x, memory)
         order = (~mask).long().argsort(dim=1, stable=True)  # (B, T): real tokens first
         places = order[..., None]
-        lengths = mask.sum(dim=1)
         together = x.gather(1, places.expand(-1, -1, x.shape[2]))
-        packed = pack_padded_sequence(together, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(together, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
         found, after = self._run(packed, memory)
         y, _ = pad_packed_sequence(found, batch_first=True, total_length=x.shape[1])
         y = torch.zeros_like(y).scatter(1, places.expand(-1, -1, y.shape[2]), y) * mask[..., None]
         if bool((lengths == 0).any()):  # rows without a token keep what they remember
             before = memory or tuple(torch.zeros_like(part) for part in after)
-            after = tuple(torch.where(lengths[None, :, None] > 0, *pair) for pair in zip(after, before, strict=True))
+            read = (lengths > 0)[None, :, None].to(x.device)
+            after = tuple(torch.where(read, *pair) for pair in zip(after, before, strict=True))
         return y, after
 
     def _run(self, x: Any, memory: Memory | None) -> tuple[Any, Memory]:
@@ -95,7 +97,12 @@ class RecurrentState:
         self.source_mask: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in that order; rows may repeat or be left out.  ``rows`` is (B',) int64."""
+        """Keep the given rows of the batch, in that order; rows may repeat or be left out.
+
+        ``rows`` is (B',) int64, on the CPU or where the memory is.
+        """
+        memories = [part for memory in self.layers if memory is not None for part in memory]
+        rows = rows.to(memories[0].device) if memories else rows
         self.layers = [
             None if memory is None else tuple(part.index_select(1, rows) for part in memory) for memory in self.layers
         ]

@@ -23,6 +23,11 @@ class KeyValueCache:
         """How many sequences there are: B."""
         return 0 if self._keys is None else len(self._keys)
 
+    @property
+    def device(self) -> torch.device | None:
+        """Where the keys are; None when there are none."""
+        return None if self._keys is None else self._keys.device
+
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add (B, G, T, K) keys and values; return all so far, (B, G, S, K)."""
         end = self.length + keys.shape[2]
@@ -41,8 +46,12 @@ class KeyValueCache:
         return self._keys[:, :, : self.length], self._values[:, :, : self.length]
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in that order; rows may repeat or be left out.  ``rows`` is (B',) int64."""
+        """Keep the given rows of the batch, in that order; rows may repeat or be left out.
+
+        ``rows`` is (B',) int64, on the CPU or where the keys are.
+        """
         if self._keys is not None and self._values is not None:
+            rows = rows.to(self._keys.device)
             self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
 
     def _grow(self, old: Tensor | None, new: Tensor, needed: int) -> Tensor:
@@ -80,11 +89,15 @@ class State:
         self.mask = torch.cat([before, now], dim=1)  # (B, S + T)
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in that order: what beam search and finished prompts need."""
+        """Keep the given rows of the batch, in that order: what beam search and finished prompts need.
+
+        ``rows`` is (B',) int64; on the CPU they are compared there, and an accelerator is not waited for.
+        """
+        there = rows.to(device=self.layers[0].device)
         for cache in self.layers:
-            cache.reorder(rows)
+            cache.reorder(there)
         if self.mask is not None:
-            self.mask = self.mask[rows]
+            self.mask = self.mask[there]
         if not self.cross[0].length:
             return
         cached = torch.arange(self.cross[0].rows, device=rows.device)
@@ -95,6 +108,7 @@ class State:
             kept, self._readers = read, 1
         if torch.equal(kept, cached):
             return
+        kept = kept.to(device=self.cross[0].device)
         for cache in self.cross:
             cache.reorder(kept)
         if self.source_mask is not None:

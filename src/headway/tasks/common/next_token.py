@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import IGNORED, Batch
-from headway.tasks.cross_entropy import cross_entropy, row_losses
+from headway.nn.kernels.dispatch import cross_entropy
+from headway.tasks.common.row_losses import row_losses
 
 
 class LanguageModeling:

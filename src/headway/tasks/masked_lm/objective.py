@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
+from headway.nn.kernels.dispatch import cross_entropy
 from headway.nn.random import generator
 from headway.tasks.common.ngram import mean_loss, unigrams
-from headway.tasks.cross_entropy import cross_entropy, row_losses
+from headway.tasks.common.row_losses import row_losses
 from headway.text.tokenizer import Tokenizer
 
 SHARE = 0.15

@@ -14,7 +14,7 @@ from headway.io.quantities import size
 from headway.models.config import TransformerConfig
 from headway.models.memory import activation_bytes, block_matrices, copied_bytes, optimizer_bytes, passing_bytes
 from headway.models.size import forward_flops, parameters, training_flops
-from headway.nn.attention import PLAIN_SCORES
+from headway.nn.kernels.dispatch import is_plain
 
 USABLE = 0.85
 """The share of a process's memory that a layout fills: libraries, buffers for messages and gaps take the rest."""
@@ -130,7 +130,7 @@ def memory(
     else:
         copies = copied_bytes(work.config, c, work.logits > 0, **wiring)
     scores = micro_batch * work.config.n_heads * work.length**2
-    whole = hardware.cpu and (work.config.dropout > 0 or (c == 2 and scores <= PLAIN_SCORES))
+    whole = is_plain(hardware.cpu, c == 2, scores, work.config.dropout)
     kept = activation_bytes(
         work.config,
         micro_batch * work.readings,

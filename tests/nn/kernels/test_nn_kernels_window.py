@@ -5,9 +5,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.nn.attention import Attention, attend_oracle
+from headway.nn.attention import Attention
+from headway.nn.kernels.attention import attend_oracle
+from headway.nn.kernels.window import attend_window, window_scores
 from headway.nn.masks import attention_mask
-from headway.nn.window import attend_window, window_scores
 
 B, H, K = 3, 5, 7
 

@@ -20,7 +20,7 @@ def window_scores(length: int, window: int | None, causal: bool) -> int:
 def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dropout: float = 0.0) -> Tensor:
     """Attention among keys nearer than ``window``: (B, H, T, K) three times -> (B, H, T, K).
 
-    Query i attends to key j when |i - j| < window, and j ≤ i when ``causal``.  Equal to ``attend`` with that mask.
+    Query i attends to key j when |i - j| < window, and j ≤ i when ``causal``, as ``attend_oracle`` with that mask does.
     """
     batch, heads, length, width = q.shape
     if window_scores(length, window, causal) == length * length:

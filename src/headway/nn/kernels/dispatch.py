@@ -1,0 +1,97 @@
+"""Which way each operation is computed: the one place that looks at processor, precision and shape.
+
+Every choice gives the same values and gradients but for rounding; the reasons are times measured.
+
+Letters: B batch, T queries, S keys, H heads, K head width, R pairs, N places, V vocabulary.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headway.nn.kernels.attention import attend_plain
+from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
+from headway.nn.kernels.dropout import drop_by_bytes
+from headway.nn.kernels.rms_norm import Normalise
+from headway.nn.kernels.rotation import Turn
+from headway.nn.kernels.window import attend_window
+
+PLAIN_SCORES = 1 << 26
+"""How many scores plain attention may make in bfloat16 on a CPU: 128 MiB of them."""
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    window: int | None = None,
+) -> Tensor:
+    """softmax(q kᵀ / √d_k) v: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K).
+
+    ``mask`` broadcasts to (B, H, T, S): bool, true = may attend, or float, added to the scores.  ``causal`` is the
+    plain triangle without a mask tensor, for T = S alone (else ValueError).  ``window``, where there is no mask and
+    T = S, leaves the keys nearer than that.  ``attend_oracle`` is the same in plain arithmetic.
+
+    A window: in pieces, since their scores grow with T and not with T².  A CPU with dropout or in bfloat16: plain
+    products (``is_plain``).  All else: torch's fused kernel, which keeps no T × S scores.
+    """
+    if window is not None and mask is None and q.shape[2] == k.shape[2]:
+        return attend_window(q, k, v, window, causal, dropout)
+    if causal and q.shape[2] != k.shape[2]:
+        raise ValueError(f"causal needs as many keys as queries, found {q.shape[2]} queries and {k.shape[2]} keys")
+    n_scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
+    if is_plain(q.device.type == "cpu", q.dtype == torch.bfloat16, n_scores, dropout):
+        return attend_plain(q, k, v, mask, causal, dropout)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
+
+
+def is_plain(cpu: bool, bfloat16: bool, n_scores: int, dropout: float) -> bool:
+    """Whether attention without a window makes all its scores, which the memory of a run has to count.
+
+    On a CPU in bfloat16 the plain product is about four times as fast as torch's fused kernel, forward and backward
+    together; above ``PLAIN_SCORES`` the smaller memory of that kernel, which has no dropout there, counts for more.
+    """
+    return cpu and (dropout > 0 or (bfloat16 and n_scores <= PLAIN_SCORES))
+
+
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """γ x / √(mean of x² + ε) over the last axis: (..., D) -> (..., D).
+
+    A CPU that needs a gradient: in closed form, since torch composes it there.  All else: torch's own.
+    """
+    if x.device.type != "cpu" or not torch.is_grad_enabled():
+        return F.rms_norm(x, (x.shape[-1],), weight, eps)
+    y = Normalise.apply(x, eps)
+    return y if weight is None else y * weight
+
+
+def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Each pair (x[i], x[i + R]) turned by an angle, given its cosine and sine (..., R): (..., 2 R) -> the same.
+
+    Everywhere with the gradient in closed form: autograd would keep more, and torch has no kernel for it.
+    """
+    return Turn.apply(x, cos, sin)
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """``x`` with each entry zero with probability ``p`` (rounded to a 256th), the others divided by 1 - p.
+
+    Everywhere by random bytes, from the generator that belongs to the thread, which torch's kernel does not take.
+    """
+    return drop_by_bytes(x, p)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The sum of -ln p of the targets, in nats: (), from logits (N, V) in float32 and targets (N,).
+
+    Targets that are ``IGNORED`` count nothing.  ``smoothing`` spreads a share of each target evenly over the vocabulary
+    (Szegedy et al. 2016).
+
+    A CPU that needs a gradient: in closed form, with one exponential of each logit.  All else: torch's own.
+    """
+    if logits.device.type == "cpu" and torch.is_grad_enabled() and logits.requires_grad:
+        return CrossEntropy.apply(logits, targets, smoothing)
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)

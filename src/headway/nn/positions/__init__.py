@@ -1,0 +1,38 @@
+"""How a Transformer is told the order of its tokens: one file for each way, all with one interface.
+
+Added to the embeddings: ``sinusoidal`` (Vaswani et al. 2017, 3.5) and ``learned`` (BERT, GPT-2).
+Turning queries and keys: ``rotary`` (Su et al. 2021), more slowly by ``stretch`` for longer texts.
+Added to the scores: ``alibi`` (Press et al. 2021) and ``relative`` (T5, Raffel et al. 2020).
+None of these: ``encoding.PositionEncoding`` itself; a causal mask alone also tells a decoder something of the order.
+
+A new way is a new file with a subclass of ``PositionEncoding``, and a line in ``models.positions``.
+"""
+
+from headway.nn.positions.alibi import AlibiEncoding, alibi_bias, alibi_slopes
+from headway.nn.positions.encoding import PositionEncoding, Rotation
+from headway.nn.positions.learned import LearnedEncoding, LearnedPositions
+from headway.nn.positions.relative import RelativeBias, RelativeEncoding
+from headway.nn.positions.rotary import RotaryEncoding, rotate, rotation
+from headway.nn.positions.sinusoidal import SinusoidalEncoding, sinusoids
+from headway.nn.positions.stretch import dynamic_base, stretch_linear, stretch_llama3, stretch_yarn
+
+__all__ = [
+    "AlibiEncoding",
+    "LearnedEncoding",
+    "LearnedPositions",
+    "PositionEncoding",
+    "RelativeBias",
+    "RelativeEncoding",
+    "RotaryEncoding",
+    "Rotation",
+    "SinusoidalEncoding",
+    "alibi_bias",
+    "alibi_slopes",
+    "dynamic_base",
+    "rotate",
+    "rotation",
+    "sinusoids",
+    "stretch_linear",
+    "stretch_llama3",
+    "stretch_yarn",
+]

@@ -1,0 +1,87 @@
+"""Rotations that turn more slowly, for texts longer than those of the training.
+
+Letters: B batch, R pairs of entries.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Scaling(Protocol):
+    """The numbers of a stretch; ``models.config.RopeScaling`` says what each is."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def factor(self) -> float: ...
+    @property
+    def original_length(self) -> int: ...
+    @property
+    def slow(self) -> float: ...
+    @property
+    def fast(self) -> float: ...
+    @property
+    def whole(self) -> bool: ...
+    @property
+    def size(self) -> float: ...
+
+
+def stretch_linear(frequencies: Tensor, factor: float) -> Tensor:
+    """Position interpolation (Chen et al. 2023): every pair turns ``factor`` times as slowly: (R,) -> (R,)."""
+    return frequencies / factor
+
+
+def stretch_llama3(frequencies: Tensor, factor: float, original_length: int, slow: float, fast: float) -> Tensor:
+    """Llama 3.1's rule (Meta 2024, reference code): (R,) -> (R,).
+
+    A pair that turns more than ``fast`` times within the original length keeps its frequency, one that turns less than
+    ``slow`` times is divided by ``factor``, and between the two the share that is kept grows with the number of turns.
+    """
+    turns = original_length * frequencies / (2 * math.pi)
+    kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+
+
+def stretch_yarn(
+    frequencies: Tensor, factor: float, original_length: int, slow: float, fast: float, base: float, whole: bool = True
+) -> Tensor:
+    """YaRN (Peng et al. 2023, "NTK-by-parts", 3.2): (R,) -> (R,).
+
+    As ``stretch_llama3``, but between the two the share falls with the number of the pair: from the pair that turns
+    ``fast`` times within the original length, to the one that turns ``slow`` times.  ``whole`` rounds both outwards.
+    """
+    width = 2 * len(frequencies)
+
+    def pair(turns: float) -> float:
+        """The pair i that turns so often: base^(-2i/d) original_length = 2π turns."""
+        return width * math.log(original_length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    first, last = (math.floor(pair(fast)), math.ceil(pair(slow))) if whole else (pair(fast), pair(slow))
+    first, last = max(first, 0), min(last, width - 1)
+    i = torch.arange(len(frequencies), device=frequencies.device).float()
+    kept = 1 - ((i - first) / (last - first or 0.001)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+
+
+def dynamic_base(base: float, d_rotated: int, factor: float, original_length: int, lengths: Tensor) -> Tensor:
+    """The base for texts of ``lengths`` tokens: (B,) int -> (B, 1, 1, 1); ``base`` up to the original length.
+
+    Beyond it, base (factor n / original - factor + 1)^(d / (d - 2)) for n tokens: "dynamic NTK" (Peng et al. 2023, 3.3,
+    with the factor that transformers gives it).  With factor 1 the slowest pair then turns over n tokens as far as it
+    did over the original length.
+    """
+    lengths = lengths.clamp(min=original_length).float()
+    grown = base * (factor * lengths / original_length - (factor - 1)) ** (d_rotated / (d_rotated - 2))
+    return grown[:, None, None, None]
+
+
+STRETCHES: dict[str, Callable[[Scaling, float, Tensor], Tensor]] = {
+    "linear": lambda by, base, f: stretch_linear(f, by.factor),
+    "llama3": lambda by, base, f: stretch_llama3(f, by.factor, by.original_length, by.slow, by.fast),
+    "yarn": lambda by, base, f: stretch_yarn(f, by.factor, by.original_length, by.slow, by.fast, base, by.whole),
+}
+"""The frequencies (R,) of each kind, from its numbers, the base, and the plain frequencies (R,) of that base."""
