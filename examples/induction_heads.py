@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from headway import Decoder, TransformerConfig
-from headway.models.head_statistics import head_statistics, induction_scores
-from headway.models.inspect import attention_maps
+from headway.models.analysis import attention_maps, head_statistics, induction_scores
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--steps", type=int, default=400)

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from headway import Encoder, TransformerConfig
+from headway.models.analysis import attention_maps
 from headway.models.heads import TokenHead
-from headway.models.inspect import attention_maps
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--steps", type=int, default=300)

@@ -21,11 +21,11 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from sklearn.datasets import load_digits
 
 from headway.data.augment import Augmentation
-from headway.models.attribution import gradient_times_input
+from headway.models.analysis.attribution import gradient_times_input
+from headway.models.analysis.lens import logit_lens
+from headway.models.analysis.maps import attention_maps
 from headway.models.config import TransformerConfig
 from headway.models.heads import TokenHead
-from headway.models.inspect import attention_maps
-from headway.models.lens import logit_lens
 from headway.models.size import cache_bytes, forward_flops
 from headway.models.transformer import Decoder, Encoder
 from headway.nn.kernels.attention import attend_oracle

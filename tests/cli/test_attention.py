@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 import headway
-from headway.models.head_statistics import entropy
-from headway.models.inspect import attention_maps
+from headway.models.analysis.maps import attention_maps
+from headway.models.analysis.statistics import entropy
 from headway.reports.explorer import MARK
 from headway.workflows.inside import look_inside
 from headway.workflows.load import load

@@ -16,7 +16,7 @@ from headway.errors import InputError
 from headway.generation import targets
 from headway.generation.beam import Hypothesis
 from headway.generation.targets import longest_target, write_targets
-from headway.models.inspect import attention_maps
+from headway.models.analysis.maps import attention_maps
 from headway.tasks.translation.alignment import align, words_of
 from headway.tasks.translation.pipeline import SENTENCE, Translator
 from headway.text.train import train_tokenizer

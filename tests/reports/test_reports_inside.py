@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from headway.models.analysis.position_tables import position_tables
 from headway.models.config import TransformerConfig
-from headway.models.position_tables import position_tables
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.reports import inside
 

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
+from headway.models.adapt.vocabulary import resize_vocabulary, train_new_rows
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Encoder, EncoderDecoder
-from headway.models.vocabulary import resize_vocabulary, train_new_rows
 from headway.text.chat import with_chat
 from headway.text.extend import extend
 from headway.text.parts import made_of

@@ -15,10 +15,10 @@ from headway.cli.explain import explain
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.hub.fine_tune import for_classification
+from headway.models.adapt.depth import first_blocks
+from headway.models.adapt.ensemble import Ensemble
+from headway.models.adapt.freeze import freeze
 from headway.models.config import TransformerConfig
-from headway.models.depth import first_blocks
-from headway.models.ensemble import Ensemble
-from headway.models.freeze import freeze
 from headway.models.heads import Pooler, PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder

@@ -97,8 +97,8 @@ def _curves(
 
     from torch import nn
 
+    from headway.models.adapt.ensemble import Ensemble
     from headway.models.baselines import BaselineConfig
-    from headway.models.ensemble import Ensemble
     from headway.models.transformer import Decoder
     from headway.training.store.run_directory import clock as date
     from headway.training.store.run_directory import machine, versions

@@ -42,8 +42,8 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     together, the first is shown.
     """
     from headway.errors import InputError
+    from headway.models.adapt.ensemble import Ensemble
     from headway.models.baselines import BaselineConfig
-    from headway.models.ensemble import Ensemble
     from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
     from headway.tasks.classification.pipeline import Classifier
 
@@ -167,7 +167,7 @@ def _path(pipe: Any, text: str) -> dict[str, Any]:
     """The shape of what each part hands on when the model reads ``text``, its tokens, and its attention's shapes."""
     import torch
 
-    from headway.models.inspect import attention_maps
+    from headway.models.analysis.maps import attention_maps
 
     model = pipe.model
     path: list[Row] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.models.position_tables import PositionTable
+from headway.models.analysis.position_tables import PositionTable
 from headway.reports.plots import line, plotted
 
 MOST_NAMES = 32

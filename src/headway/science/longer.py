@@ -5,7 +5,7 @@ from typing import Any
 from headway.data.corpus import Corpus
 from headway.data.feed import text_batches
 from headway.data.tokens import Tokens
-from headway.models.lora import count_parameters
+from headway.models.adapt.lora import count_parameters
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import Chunks, encode_text, held_out_part
 from headway.text.tokenizer import Tokenizer

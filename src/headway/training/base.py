@@ -12,13 +12,13 @@ from headway.hub.directory import check_reads_text, load_model, model_config
 from headway.hub.download import locate
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
+from headway.models.adapt.freeze import freeze
+from headway.models.adapt.lora import add_lora
+from headway.models.adapt.vocabulary import train_new_rows
 from headway.models.baselines import BaselineConfig
 from headway.models.dropout import set_dropout
-from headway.models.freeze import freeze
 from headway.models.heads import TokenHead
-from headway.models.lora import add_lora
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.models.vocabulary import train_new_rows
 from headway.text.tokenizer import Tokenizer
 from headway.training.plan import Plan
 from headway.training.store.facts import check_files, read_facts

@@ -15,10 +15,10 @@ from torch import Tensor
 from headway.data.images import normalised
 from headway.errors import InputError
 from headway.generation.targets import write_targets
+from headway.models.adapt.ensemble import Ensemble
+from headway.models.analysis.maps import attention_maps, fused_difference
+from headway.models.analysis.statistics import head_statistics, induction_scores, patch_distance
 from headway.models.baselines import BaselineConfig
-from headway.models.ensemble import Ensemble
-from headway.models.head_statistics import head_statistics, induction_scores, patch_distance
-from headway.models.inspect import attention_maps, fused_difference
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.tasks.image_classification.pipeline import ImageClassifier, Picture
 from headway.tasks.masked_lm.pipeline import MaskFiller
@@ -45,7 +45,7 @@ class Kind:
     maps: np.ndarray
     """float32 (L, H, T, S); each row sums to one"""
     statistics: dict[str, np.ndarray]
-    """float32 (L, H) by name, as ``models.head_statistics`` has them; "induction" of a decoder alone,
+    """float32 (L, H) by name, as ``models.analysis.statistics`` has them; "induction" of a decoder alone,
     and "patch_distance" of a picture instead of what is about a row of tokens"""
 
 

@@ -20,9 +20,9 @@ from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
 from headway.hub.mean_layer import longer
 from headway.io.quantities import duration
+from headway.models.adapt.depth import first_blocks
+from headway.models.adapt.freeze import freeze
 from headway.models.config import TransformerConfig
-from headway.models.depth import first_blocks
-from headway.models.freeze import freeze
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
 from headway.tasks.common.classes import Classification, balanced_weights

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import InputError
-from headway.models.ensemble import Ensemble
+from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
 from headway.runtime.batching import read_together
 from headway.runtime.windows import frame, framed

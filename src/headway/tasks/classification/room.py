@@ -11,7 +11,7 @@ from torch import nn
 
 from headway.data.batches import Batch, pad
 from headway.hub.directory import load_model, model_config
-from headway.models.ensemble import Ensemble
+from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.pipeline import Classifier

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import InputError
-from headway.models.vocabulary import resize_vocabulary
+from headway.models.adapt.vocabulary import resize_vocabulary
 from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
 from headway.text.extend import extend

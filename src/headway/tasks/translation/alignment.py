@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.models.inspect import attention_maps
+from headway.models.analysis.maps import attention_maps
 from headway.models.transformer import EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 

@@ -15,10 +15,10 @@ from torch import nn
 from headway.errors import InputError
 from headway.hub.directory import has_family
 from headway.io import quantities
+from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig, initialise_baseline
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
-from headway.models.lora import count_parameters
 from headway.models.size import Wiring
 from headway.models.wirings import wired
 from headway.training.options import TrainOptions

@@ -10,8 +10,8 @@ import torch
 
 from headway.errors import InputError
 from headway.io import quantities
+from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
-from headway.models.lora import count_parameters
 from headway.models.size import Head, Wiring, parameters
 from headway.models.wirings import wired
 from headway.nn.recurrent import CELLS

@@ -19,7 +19,7 @@ from headway.hub.directory import save_any
 from headway.hub.kept import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.io.atomic_write import append_line, write_json
-from headway.models.lora import merged
+from headway.models.adapt.lora import merged
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 from headway.training.hardware.device import PROCESSOR, gpu_name

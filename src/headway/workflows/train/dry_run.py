@@ -9,9 +9,9 @@ from typing import Any
 
 from headway.data.windows import Position
 from headway.errors import InputError
+from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
-from headway.models.lora import count_parameters
 from headway.training.distributed.memory_plan import Work
 from headway.training.hardware.device import device_of
 from headway.training.hardware.precision import training_rate

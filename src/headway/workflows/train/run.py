@@ -19,7 +19,7 @@ from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
-from headway.models.lora import count_parameters
+from headway.models.adapt.lora import count_parameters
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.device import device_of

@@ -15,7 +15,7 @@ from headway.data.batches import pad
 from headway.generation.decode import left_padded
 from headway.hub.directory import model_config
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.models.ensemble import Ensemble
+from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.windows import frame
 from headway.tasks.embedding.pipeline import Embedder

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from headway.models.analysis.maps import attention_maps, fused_difference
 from headway.models.config import Positions, TransformerConfig
-from headway.models.inspect import attention_maps, fused_difference
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.attention import Attention
 

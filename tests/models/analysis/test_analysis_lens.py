@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from headway.models.analysis.lens import logit_lens
 from headway.models.baselines import BaselineConfig, RecurrentDecoder
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead, VectorHead
-from headway.models.lens import logit_lens
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
 B, T, S, V, L = 3, 7, 11, 31, 3

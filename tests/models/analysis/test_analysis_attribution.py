@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from headway.models.attribution import gradient_times_input
+from headway.models.analysis.attribution import gradient_times_input
 from headway.models.baselines import BaselineConfig, RecurrentDecoder
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway.models.config import TransformerConfig
-from headway.models.head_statistics import (
+from headway.models.analysis.maps import attention_maps
+from headway.models.analysis.statistics import (
     confidence,
     entropy,
     head_statistics,
@@ -19,7 +19,7 @@ from headway.models.head_statistics import (
     patch_distance,
     previous_token_score,
 )
-from headway.models.inspect import attention_maps
+from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder, Encoder
 
 B, H, T, S = 3, 5, 13, 7
@@ -130,7 +130,7 @@ def test_induction_scores_of_a_model(monkeypatch):
 def test_induction_heads_appear(monkeypatch, capsys):
     """What docs/inside.md says of the example: heads for the token before in layer 1, induction heads in layer 2."""
     monkeypatch.setattr(sys, "argv", ["induction_heads.py", "--steps", "250"])
-    found = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "induction_heads.py"))
+    found = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "induction_heads.py"))
     assert "step 250" in capsys.readouterr().out
     assert found["loss"] < 0.5
     assert found["before"][0].max() > 0.5 > 0.3 > found["before"][1].max()

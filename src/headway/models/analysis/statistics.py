@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headway.models.inspect import attention_maps
+from headway.models.analysis.maps import attention_maps
 from headway.models.transformer import Decoder
 from headway.nn.masks import token_positions
 

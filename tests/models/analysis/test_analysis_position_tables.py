@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from headway.models.analysis.position_tables import position_tables
 from headway.models.config import Positions, RopeScaling, TransformerConfig
-from headway.models.position_tables import position_tables
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
 T, H = 13, 3

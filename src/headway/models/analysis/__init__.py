@@ -1,0 +1,25 @@
+"""What happens inside a model, computed beside it: maps of heads, their statistics, the logit lens, attribution.
+
+    from headway.models.analysis import attention_maps, gradient_times_input, logit_lens
+
+Each takes a model and what the model takes, such as ``pipe.model`` and ids; ``docs/inside.md`` shows them.
+"""
+
+from headway.models.analysis.attribution import gradient_times_input
+from headway.models.analysis.lens import logit_lens
+from headway.models.analysis.maps import attention_maps, fused_difference
+from headway.models.analysis.position_tables import PositionTable, position_tables
+from headway.models.analysis.statistics import head_statistics, induction_score, induction_scores, patch_distance
+
+__all__ = [
+    "PositionTable",
+    "attention_maps",
+    "fused_difference",
+    "gradient_times_input",
+    "head_statistics",
+    "induction_score",
+    "induction_scores",
+    "logit_lens",
+    "patch_distance",
+    "position_tables",
+]
