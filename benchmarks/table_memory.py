@@ -1,20 +1,22 @@
-"""The most memory that a classifier's training takes on large tables: 20 steps from scratch on 20 MB and on 60 MB.
+"""The most memory that a classifier takes on large tables: training, measuring, and answering for every row.
 
-    python benchmarks/table_memory.py FOLDER
+    python benchmarks/table_memory.py FOLDER [MEGABYTES ...]
 
-Tables are made in FOLDER from seeds: rows of 110 characters, about as many as tweets have, and of ten times that; the
-words are invented, and as frequent as 1 / rank.  The peak is the greatest resident size of the process (VmHWM).
+Tables are made in FOLDER from seeds: rows of 200 characters; the words are invented, and as frequent as 1 / rank.  The
+base has two layers, 64 wide.  The peak is the greatest resident size of the process (VmHWM).
 """
 
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 from machine import facts, write
 
-SIZES = (20_000_000, 60_000_000)
-ROWS = {"short rows": 110, "long rows": 1_100}
+SIZES = (20, 60, 200)
+CHARACTERS = 200
 CHILD = """
 import sys
 from pathlib import Path
@@ -41,20 +43,37 @@ def table(path: Path, size: int, characters: int) -> int:
     return rows
 
 
+def peak_of(*words: str | Path) -> dict[str, Any]:
+    """The peak of a command in bytes, and how many seconds it took."""
+    began = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", CHILD, *map(str, words)], capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(ended.stderr)
+    peak = next(int(line.split()[1]) * 1024 for line in ended.stderr.splitlines() if line.startswith("peak "))
+    return {"peak_bytes": peak, "seconds": time.monotonic() - began}
+
+
 def main() -> None:
-    """Each table in a process of its own."""
+    """Each verb on each table in a process of its own."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    base, small = folder / "base", folder / "small.csv"
+    if not (base / "config.json").exists():
+        table(small, 1_000_000, CHARACTERS)
+        model = ("--d-model", "64", "--layers", "2", "--heads", "2", "--tokenizer", "wordpiece", "--length", "128")
+        peak_of("train", small, "--steps", "2", "--quiet", *model, "--out", base)
     results = []
-    for what, characters in ROWS.items():
-        for size in SIZES:
-            path = folder / f"{size // 1_000_000}mb-{characters}.csv"
-            rows = table(path, size, characters)
-            command = [sys.executable, "-c", CHILD, "train", str(path), "--steps", "20", "--quiet"]
-            ended = subprocess.run([*command, "--out", str(path.with_suffix(""))], capture_output=True, text=True)
-            ended.check_returncode()
-            peak = next(int(line.split()[1]) * 1024 for line in ended.stderr.splitlines() if line.startswith("peak "))
-            results.append({"what": what, "bytes": path.stat().st_size, "rows": rows, "peak_bytes": peak})
+    for size in map(int, sys.argv[2:] or SIZES):
+        path = folder / f"{size}mb.csv"
+        rows = table(path, size * 1_000_000, CHARACTERS)
+        run, answers = path.with_suffix(""), folder / f"{size}mb-answers.csv"
+        verbs = {
+            "train": ("train", path, "--from", base, "--steps", "50", "--evaluations", "1", "--out", run, "--quiet"),
+            "evaluate": ("evaluate", run),
+            "classify": ("classify", run, path, "--to", answers, "--quiet"),
+        }
+        for verb, words in verbs.items():
+            results.append({"verb": verb, "bytes": path.stat().st_size, "rows": rows, **peak_of(*words)})
             print(results[-1], flush=True)
             write("table-memory", {**facts(), "runs": results})
 

@@ -258,6 +258,7 @@ def test_ctrl_c_says_what_is_kept(classifier_run: Path, texts: Path, tmp_path: P
 
 def test_pieces():
     assert list(pieces([], 10)) == []
-    assert list(pieces(["aaaaaa", "b", "", "cccccccccccc"], 10)) == [(0, 1), (1, 4)]
-    assert list(pieces([Path("a"), Path("b"), Path("c")], 1)) == [(0, 1), (1, 2), (2, 3)]
+    assert list(pieces(["aaaaaa", "b", "", "cccccccccccc"], 10)) == [(0, ["aaaaaa"]), (1, ["b", "", "cccccccccccc"])]
+    paths = [Path("a"), Path("b"), Path("c")]
+    assert list(pieces(paths, 1)) == [(at, [path]) for at, path in enumerate(paths)]
     assert answers.piece_size(256) >= 16 * 256

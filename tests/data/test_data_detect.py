@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from headway.data.detect import detect
-from headway.data.labels import Labelled, check_labels, labelled, leaks, text_key
+from headway.data.labels import check_labels, labelled
 from headway.data.read import read
+from headway.data.repeats import leaks, text_key
 from headway.data.table import Table, table
 from headway.errors import InputError
 
@@ -192,9 +193,9 @@ def test_warnings():
 
 
 def test_unseen_labels():
-    other = Labelled("test.csv", ["t"] * 5, ["a", "x", "b", "y", "x"], [2, 3, 4, 5, 6])
+    other = labelled(good(["a", "x", "b", "y", "x"]), "text", "label", to_learn=False)
     with pytest.raises(
-        InputError, match=r"test\.csv: validation has 2 labels absent.*'x', 'y' \(3 rows, lines 3, 5, 6\)"
+        InputError, match=r"made\.csv: validation has 2 labels absent.*'x', 'y' \(3 rows, lines 3, 5, 6\)"
     ):
         check_labels(["a", "b"], other, "validation")
     check_labels(["a", "b", "x", "y", "z"], other, "validation")

@@ -294,9 +294,8 @@ def test_random_tables_are_not_refused():
 def test_recognisers_look_at_whole_columns_quickly():
     values = [f"label {i % 20_000}" for i in range(60_000)]
     source = rows({"text": text, "label": lambda i, d: values[i]}, count=60_000)
-    from headway.data.columns import judge
 
-    looked = Looked([], "", [judge(source, "label")], source.column, "text", "label")
+    looked = Looked([], "", source.judged("label"), source.values, "text", "label")
     assert label_lists(looked) is None and ratings(looked) is None
     assert listed("[" * 100_000 + "]" * 100_000) is None and listed('["a", 1]') == ["a", "1"]
 

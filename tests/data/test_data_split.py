@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.labels import text_key
 from headway.data.read import read
+from headway.data.repeats import text_key
 from headway.data.split import split_indices, split_text, text_boundary
 from headway.errors import InputError
 

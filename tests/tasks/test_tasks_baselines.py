@@ -6,6 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from headway.data.text_rows import TextList
 from headway.tasks.common import linear, ngram
 from headway.tasks.common.linear import _flat, classification_baselines, picture_baselines
 from headway.tasks.common.ngram import ngram_baselines
@@ -66,7 +67,9 @@ def test_the_linear_model_is_right_where_single_words_tell_and_the_majority_is_w
     texts = [f"{word} number {i}" for i in range(17) for word in ("good", "bad", "bad")]
     targets = [0, 1, 1] * 17
     held_out = ["a good one", "a bad one"]
-    (majority, fitted), said = classification_baselines(texts, targets, held_out, [0, 1], ["good", "bad"])
+    (majority, fitted), said = classification_baselines(
+        TextList(texts), targets, TextList(held_out), [0, 1], ["good", "bad"]
+    )
     assert said == ""
     assert majority["accuracy"] == 0.5
     assert majority["macro_f1"] == pytest.approx((0 + 2 / 3) / 2)
@@ -74,14 +77,16 @@ def test_the_linear_model_is_right_where_single_words_tell_and_the_majority_is_w
 
 
 def test_texts_without_any_ngram_fall_back_to_the_majority():
-    found, _ = classification_baselines(["", "", ""], [1, 1, 0], ["", ""], [1, 0], ["a", "b"])
+    found, _ = classification_baselines(TextList(["", "", ""]), [1, 1, 0], TextList(["", ""]), [1, 0], ["a", "b"])
     assert [entry["accuracy"] for entry in found] == [0.5, 0.5]
 
 
 def test_of_many_rows_a_sample_is_read_and_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(linear, "MOST_CHARACTERS", 2_000)
     texts = [f"{word} number {i}" for i in range(211) for word in ("good", "bad", "bad")]
-    found, said = classification_baselines(texts, [0, 1, 1] * 211, ["a good one"], [0], ["good", "bad"])
+    found, said = classification_baselines(
+        TextList(texts), [0, 1, 1] * 211, TextList(["a good one"]), [0], ["good", "bad"]
+    )
     assert found[1]["accuracy"] == 1.0
     assert "of 633 rows, drawn at random" in said and "on 633" not in said
 
@@ -89,7 +94,9 @@ def test_of_many_rows_a_sample_is_read_and_said(monkeypatch: pytest.MonkeyPatch)
 def test_of_too_many_classes_there_is_no_linear_model_and_that_is_said():
     classes = 20_000
     texts, targets = [f"text {i}" for i in range(3 * classes)], [i % classes for i in range(3 * classes)]
-    found, said = classification_baselines(texts, targets, texts[:9], targets[:9], [str(i) for i in range(classes)])
+    found, said = classification_baselines(
+        TextList(texts), targets, TextList(texts[:9]), targets[:9], [str(i) for i in range(classes)]
+    )
     assert [line["name"] for line in found] == ["majority class"]
     assert "left out: 20,000 classes in 60,000 rows" in said
 
@@ -98,7 +105,7 @@ def test_of_many_classes_rare_ngrams_are_left_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(linear, "MOST_WEIGHTS", 40_000)
     words = [f"{i}{i}" for i in range(40)]
     texts = [f"{word} number {i * 37 % 1009} {i}" for i in range(29) for word in words]
-    found, said = classification_baselines(texts, [*range(40)] * 29, words, [*range(40)], words)
+    found, said = classification_baselines(TextList(texts), [*range(40)] * 29, TextList(words), [*range(40)], words)
     assert said == "" and found[1]["accuracy"] > 0.9
 
 

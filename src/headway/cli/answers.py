@@ -2,7 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,22 @@ def piece_size(tokens_at_once: int) -> int:
     return CHARACTERS * BATCHES * torch.get_num_threads() * tokens_at_once
 
 
-def pieces(inputs: Sequence[Any], most: int) -> Iterator[tuple[int, int]]:
-    """(start, stop) of parts of the inputs, in their order: each the fewest that have ``most`` characters together."""
-    start = size = 0
-    for number, one in enumerate(inputs):
+def pieces(inputs: Iterable[Any], most: int) -> Iterator[tuple[int, list[Any]]]:
+    """Parts of the inputs in their order, each with the number of its first: the fewest of ``most`` characters."""
+    start, size = 0, 0
+    part: list[Any] = []
+    for one in inputs:
+        part.append(one)
         size += CHARACTERS + (len(one) if isinstance(one, str) else 0)
         if size >= most:
-            yield start, number + 1
-            start, size = number + 1, 0
-    if start < len(inputs):
-        yield start, len(inputs)
+            yield start, part
+            start, size, part = start + len(part), 0, []
+    if part:
+        yield start, part
 
 
 def give_answers(
-    inputs: Sequence[Any],
+    inputs: Collection[Any],
     answer: Callable[[Sequence[Any]], Any],
     *,
     most: int,
@@ -64,10 +67,11 @@ def give_answers(
             progress.say(f"{output.to}: going on after {before:,} of {len(inputs):,} inputs")
     with interruptible() if output is not None else contextlib.nullcontext():
         try:
-            for start, stop in pieces(inputs, most):
+            for start, part in pieces(inputs, most):
+                stop = start + len(part)
                 if stop <= before:
                     continue
-                found = answer(inputs[start:stop])
+                found = answer(part)
                 if output is not None:
                     output.add(written(start, found), stop, list(found) if as_json else None)
                 elif as_json:
@@ -94,11 +98,11 @@ def asked_for(
     import torch
 
     from headway import __version__
-    from headway.data.cache import cache_key
+    from headway.data.cache import key_of
     from headway.hub.download import locate
     from headway.hub.fingerprint import full_fingerprint
 
     model = full_fingerprint(locate(run).path)
     tables = (str(list(row.items())) for row in rows or ())
     kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), sorted(options.items()))
-    return cache_key(*kind, *inputs, "rows", *tables)
+    return key_of(chain(kind, inputs, ["rows"], tables))

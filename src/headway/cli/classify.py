@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,8 @@ def command(
     from headway.workflows.load import load
 
     pipe: Any = load(run)
-    rows, names = None, []
+    inputs: Any = []
+    rows, names = None, list[str]()
     if isinstance(pipe, ImageClassifier):
         if text_column is not None or encoding is not None:
             raise InputError("--text-column and --encoding are for texts, and this model reads pictures.")
@@ -67,12 +68,12 @@ def command(
             output = stack.enter_context(OutputFile(to, asked, table.header()))
         results = give_answers(
             inputs,
-            lambda part: table.named(part, pipe(part)),
+            lambda part: table.answers(pipe, part),
             output=output,
             written=table.written,
             shown=lambda start, found: [
                 f"{field(one['label'])}\t{one['score']:.3f}\t{field(each)}"
-                for each, one in zip(inputs[start : start + len(found)], found, strict=True)
+                for each, one in zip(table.part, found, strict=True)
             ],
             **given,
         )
@@ -109,12 +110,14 @@ class _Table:
     def __init__(
         self,
         what: str,
-        inputs: Sequence[str],
-        rows: list[dict[str, str]] | None,
+        inputs: Iterable[str],
+        rows: Sequence[dict[str, str]] | None,
         labels: Sequence[str],
         to: str | None,
     ):
-        self.what, self.inputs, self.labels = what, inputs, labels
+        self.what, self.labels = what, labels
+        self.part: Sequence[str] = ()
+        """the inputs that were answered last"""
         self.lines = to is not None and to.endswith(".jsonl")
         self.columns = [what, "label", "score", *(f"score: {label}" for label in labels)]
         self.more = Beside(rows, inputs, (*self.columns, "scores"))
@@ -123,18 +126,18 @@ class _Table:
         """The names of the columns, where the file has them."""
         return b"" if self.lines else as_bytes(as_csv([[*self.columns, *self.more.header]]))
 
-    def named(self, part: Sequence[str], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The answers as JSON shows them: those about pictures with their files."""
+    def answers(self, pipe: Any, part: Sequence[str]) -> list[dict[str, Any]]:
+        """The answers for the next inputs as JSON shows them: those about pictures with their files."""
+        self.part, found = part, pipe(part)
         return found if self.what == "text" else [{"file": file, **one} for file, one in zip(part, found, strict=True)]
 
     def written(self, start: int, found: Sequence[dict[str, Any]]) -> bytes:
-        """Some answers as the file has them, from input number ``start`` on."""
-        places = range(start, start + len(found))
+        """The last answers as the file has them, from input number ``start`` on."""
+        answered = list(zip(range(start, start + len(found)), self.part, found, strict=True))
         if self.lines:
-            rows = ({self.what: self.inputs[i], **one, **self.more.of(i)} for i, one in zip(places, found, strict=True))
-            return as_bytes(as_jsonl(rows))
+            return as_bytes(as_jsonl({self.what: given, **one, **self.more.of(i)} for i, given, one in answered))
         table = []
-        for i, one in zip(places, found, strict=True):
+        for i, given, one in answered:
             scores = [f"{score:.6f}" for score in (one["score"], *(one["scores"][label] for label in self.labels))]
-            table.append([self.inputs[i], one["label"], *scores, *self.more.of(i).values()])
+            table.append([given, one["label"], *scores, *self.more.of(i).values()])
         return as_bytes(as_csv(table))

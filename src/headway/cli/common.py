@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +119,33 @@ def standard_input(encoding: str | None = None) -> str:
 
 def lines_of(text: str) -> list[str]:
     """Lines, cut at line feeds alone; a carriage return before one is dropped, and no line follows the last."""
-    lines = text.split("\n")
-    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+    return list(_lines_in([text]))
+
+
+def _lines_in(pieces: Iterable[str]) -> Iterator[str]:
+    """``lines_of`` of a text in pieces."""
+    begun = ""
+    for piece in pieces:
+        *whole, begun = (begun + piece).split("\n")
+        yield from (line.removesuffix("\r") for line in whole)
+    if begun:
+        yield begun.removesuffix("\r")
+
+
+class Texts:
+    """The texts of a file, which are read each time they are gone through."""
+
+    def __init__(self, read: Callable[[], Iterable[str]]):
+        self._read = read
+        self._count: int | None = None
+
+    def __len__(self) -> int:
+        if self._count is None:
+            self._count = sum(1 for _ in self)
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
 
 
 def is_file(argument: str) -> bool:
@@ -150,13 +175,13 @@ def several_texts(words: Sequence[str]) -> bool:
 
 def texts_of(run: str, words: Sequence[str], text_column: str | None, encoding: str | None) -> list[str]:
     """The texts that words stand for: themselves, or one a file (by its text column or line by line), or "-"."""
-    return rows_of(run, words, text_column, encoding)[0]
+    return list(rows_of(run, words, text_column, encoding)[0])
 
 
 def rows_of(
     run: str, words: Sequence[str], text_column: str | None, encoding: str | None
-) -> tuple[list[str], list[dict[str, str]] | None]:
-    """``texts_of``, and where they stand in a table its rows.
+) -> tuple[list[str] | Texts, Sequence[dict[str, str]] | None]:
+    """``texts_of``, of a file as they are read, and where they stand in a table its rows.
 
     A file is read by the column and in the encoding that the model was trained on, where no other is named: the
     column where the file has it, the encoding where the file is not UTF-8.
@@ -185,15 +210,17 @@ def rows_of(
     facts = read_facts(Path(run)) or {}
     encoding = encoding or facts.get("options", {}).get("encoding")
     if kind(path) == "text":
-        return lines_of("".join(file_chunks(path, encoding))), None
+        return Texts(lambda: _lines_in(file_chunks(path, encoding))), None
     source = read([path], encoding=encoding)
     if isinstance(source, Table):
         trained = facts.get("data", {}).get("text_column")
-        return source.column(text_column or (trained if trained in source.columns else find_text(source))), source.rows
-    return ["".join(document.chunks()) for document in source.documents()], None
+        column = text_column or (trained if trained in source.columns else find_text(source))
+        source.check_column(column)
+        return Texts(lambda: source.values(column)), source.rows
+    return Texts(lambda: ("".join(document.chunks()) for document in source.documents())), None
 
 
-def warn_of_blank(texts: Sequence[str]) -> None:
+def warn_of_blank(texts: Collection[str] | Texts) -> None:
     """Say that the answers to texts without a letter mean nothing, where there are any."""
     if blank := [number for number, text in enumerate(texts, start=1) if not text.strip()]:
         of = f"{len(blank):,} of {len(texts):,} texts are blank (the first is number {blank[0]:,})"

@@ -56,7 +56,7 @@ def as_bytes(text: str) -> bytes:
 class Beside:
     """What the table of the texts says beside each; a column that is ``taken`` by the answer becomes "given: label"."""
 
-    def __init__(self, rows: Sequence[dict[str, str]] | None, texts: Sequence[str], taken: Collection[str]):
+    def __init__(self, rows: Sequence[dict[str, str]] | None, texts: Iterable[str], taken: Collection[str]):
         self.rows = rows
         is_text = all(row.get("text") == text for row, text in zip(rows or (), texts, strict=False))
         columns = [column for column in (rows[0] if rows else ()) if not (column == "text" and is_text)]

@@ -22,13 +22,16 @@ from headway.training.options import TrainOptions, flag
 
 
 def train(
-    *inputs: str | Path | Sequence[str | Path],
+    *inputs: Any,
     out: str | Path | None = None,
-    validation: str | Path | Sequence[str | Path] = (),
+    validation: Any = (),
     quiet: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
     """Train on a file, on several (one by one or as a list), or on a folder; returns what ``--json`` prints.
+
+    Data in memory may stand in the place of files: a frame of pandas or polars, a ``datasets.Dataset``, a list of
+    texts, a pair of a list of texts and a list of labels, or a list of dicts; as ``validation`` too.
 
     ``options`` are those of the command: ``time="5m"`` (or ``time=300``, in seconds), ``steps=100``, ``seed=0``,
     ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under
@@ -36,14 +39,16 @@ def train(
     """
     if "from" in options:  # a word of Python's: only **{"from": ...} can give it
         options["from_model"] = options.pop("from")
-    files = [file for one in inputs for file in ([one] if isinstance(one, str | Path) else one)]
-    return _train(files, out, validation, quiet, options, clock.monotonic(), [])
+    from headway.data.in_memory import given_inputs
+
+    held_out = given_inputs([validation]) if not isinstance(validation, list | tuple) or validation else []
+    return _train(given_inputs(inputs), out, held_out, quiet, options, clock.monotonic(), [])
 
 
 def _train(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[Any],
     out: str | Path | None,
-    validation: str | Path | Sequence[str | Path],
+    validation: Sequence[Any],
     quiet: bool,
     options: dict[str, Any],
     started: float,
@@ -57,9 +62,10 @@ def _train(
         meant = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
         raise InputError(f"unknown options: {', '.join(unknown)}; {meant}")
     chosen = TrainOptions(**options)
-    held_out = [validation] if isinstance(validation, str | Path) else list(validation)
+    held_out = list(validation)
     for name in (*inputs, *held_out, *([] if out is None else [out])):
-        check_name(str(name), "a name among the inputs and outputs")
+        if isinstance(name, str | Path):
+            check_name(str(name), "a name among the inputs and outputs")
     from headway.training.distributed.ranks import is_first
     from headway.training.hardware.memory import out_of_memory
     from headway.training.loop.trainer import Interrupted
@@ -104,8 +110,10 @@ def report_of(run: Path, progress: Any) -> None:
         progress.warn(f"{run / 'report.html'}: cannot be written ({error.strerror or error}); the run is saved")
 
 
-def default_out(inputs: Sequence[str | Path]) -> Path:
+def default_out(inputs: Sequence[Any]) -> Path:
     """Where a run is kept when no place is named: runs/ and the first input's name, of two sides both."""
+    if inputs and not isinstance(inputs[0], str | Path):
+        return Path("runs") / "data"
     from headway.data.aligned import sides_of
     from headway.hub.dataset import dataset_id
 

@@ -72,7 +72,8 @@ def command(
         raise InputError(f"{run}: holds a model for {pipe.task}; translate needs an encoder-decoder.")
     if source_language is not None or target_language is not None:
         pipe = pipe.between(source_language, target_language)
-    texts, rows = rows_of(run, words, text_column, encoding)
+    found_texts, rows = rows_of(run, words, text_column, encoding)
+    texts = list(found_texts)
     several = several_texts(words)
     pipe([], beam=beam, n_best=n_best, length_penalty=length_penalty)  # says what is wrong with the numbers
     if several:
@@ -149,7 +150,7 @@ class _Table:
     Several translations of a text are numbered: the text by its number, and the translation by its rank.
     """
 
-    def __init__(self, texts: Sequence[str], rows: list[dict[str, str]] | None, to: str | None, *, ranked: bool):
+    def __init__(self, texts: Sequence[str], rows: Sequence[dict[str, str]] | None, to: str | None, *, ranked: bool):
         self.texts, self.ending, self.ranked = texts, Path(to or "").suffix, ranked
         self.columns = [*(["number", "rank"] if ranked else []), "text", "translation", "score"]
         self.more = Beside(rows, texts, ("number", "rank", "text", "translation", "score", "alignment"))

@@ -65,6 +65,11 @@ def cache_directory() -> Path:
 
 def cache_key(*parts: object) -> str:
     """A name for what depends on all the parts, by their `str`: 40 hexadecimal digits."""
+    return key_of(parts)
+
+
+def key_of(parts: Iterable[object]) -> str:
+    """``cache_key`` of parts that come one by one."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = str(part).encode("utf-8", errors="surrogatepass")
@@ -99,9 +104,9 @@ def tokenised(
     count, sums = 0, BlockSums()
     with replacing(tokens_path) as file:
         for ids in _ids(chunks, encode, end_of_text):
-            packed = _packed(ids, vocab_size, dtype)
-            file.write(packed)
-            sums.add(packed)
+            data = packed(ids, vocab_size, dtype)
+            file.write(data)
+            sums.add(data)
             count += len(ids)
         if count == 0:
             raise InputError("there is no text to train on: no tokens came of it.")
@@ -120,6 +125,11 @@ def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dty
     if found != facts or not isinstance(count, int):
         warn_of_damage(tokens_path)  # it is that of other tokens
         return None
+    return opened(tokens_path, dtype, count, sums)
+
+
+def opened(tokens_path: Path, dtype: np.dtype, count: int, sums: np.ndarray) -> TokenFile | None:
+    """A file of tokens that was written earlier; None, with a warning, when it is not as it was written."""
     try:
         tokens = TokenFile(tokens_path, dtype, count, sums)
     except OSError:
@@ -244,7 +254,7 @@ def cut(text: str) -> Iterator[tuple[str, bool]]:
     yield text[start:], True
 
 
-def _packed(ids: list[int], vocab_size: int, dtype: np.dtype) -> bytes:
+def packed(ids: list[int], vocab_size: int, dtype: np.dtype) -> bytes:
     """Ids as bytes; ValueError when one is outside the vocabulary."""
     array = np.asarray(ids, dtype=np.int64)
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < vocab_size:

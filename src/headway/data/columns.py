@@ -2,13 +2,21 @@
 
 import math
 import re
-import statistics
-from dataclasses import dataclass
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from headway.data.table import Table
+import numpy as np
 
 MOST_LABELS = 100
 """A column with more distinct values is a label only when it is named."""
+
+MOST_COUNTED = 1000
+"""Distinct values of a column that are held to count how often each occurs."""
+
+NUMBER = re.compile(r"[-+]?[\d.,]*\d([eE][-+]?\d+)?")
+"""What is written like a number."""
 
 TINY = 10
 """In a table of fewer rows nothing has to repeat: a column that is called like a label may be one."""
@@ -26,6 +34,8 @@ class Column:
     mean_length: float
     numeric: bool
     n_rows: int
+    counts: Counter[str] | None = field(default=None, repr=False, compare=False)
+    """how often each value occurs, in the order of their first rows; None where there are more than MOST_COUNTED"""
 
     @property
     def key(self) -> str:
@@ -54,12 +64,45 @@ class Column:
         return not self.numeric and self.mean_length > 0 and self.distinct > min(1, self.n_rows - 1)
 
 
-def judge(table: Table, name: str) -> Column:
-    values = [value.strip() for value in table.column(name)]
-    filled = [value for value in values if value]
-    numeric = bool(filled) and all(re.fullmatch(r"[-+]?[\d.,]*\d([eE][-+]?\d+)?", value) for value in filled)
-    mean = statistics.fmean(map(len, filled)) if filled else 0.0
-    return Column(name, len(set(filled)), mean, numeric, len(values))
+class Judging:
+    """Judges a column whose values come some at a time.
+
+    Distinct values are counted by hashes of 64 bits: of five million, two have the same one with a probability of 1e-6.
+    """
+
+    def __init__(self, name: str):
+        self.name, self.numeric = name, True
+        self._counts: Counter[str] | None = Counter()
+        self._hashes = array("q")
+        self._rows = self._filled = self._characters = 0
+
+    def add(self, values: Sequence[str]) -> None:
+        """Take the next values into account."""
+        filled = list(filter(None, map(str.strip, values)))
+        self._rows, self._filled = self._rows + len(values), self._filled + len(filled)
+        self._characters += sum(map(len, filled))
+        self.numeric = self.numeric and all(map(NUMBER.fullmatch, filled))
+        if self._counts is not None:
+            self._counts.update(filled)
+            if len(self._counts) > MOST_COUNTED:
+                self._add_hashes(self._counts)
+                self._counts = None
+        else:
+            self._add_hashes(filled)
+
+    def _add_hashes(self, values: Iterable[str]) -> None:
+        self._hashes.frombytes(np.unique(np.fromiter(map(hash, values), dtype=np.int64)).tobytes())
+
+    def column(self) -> Column:
+        """What was found."""
+        if self._counts is None:
+            hashes = np.frombuffer(self._hashes, dtype=np.int64)
+            hashes.sort()  # in its place: there may be as many as rows
+            distinct = 1 + int((hashes[1:] != hashes[:-1]).sum())
+        else:
+            distinct = len(self._counts)
+        mean = self._characters / self._filled if self._filled else 0.0
+        return Column(self.name, distinct, mean, self.numeric and self._filled > 0, self._rows, self._counts)
 
 
 def number(written: str) -> float:

@@ -1,22 +1,24 @@
 """Comma-, semicolon-, tab- and bar-separated tables.
 
 The csv module of the standard library cuts the fields; around it stand the checks it does not make: which delimiter,
-whether line 1 is a header, rows of another length, and quotes that are never closed.
+whether line 1 is a header, rows of another length, and quotes that are never closed.  Pieces of a file are read as a
+whole, and line by line only where something in them is unusual.
 """
 
 import csv
+import io
 import re
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 
+from headway.data.chunks import Chunk, chunk_of
 from headway.data.column_names import HEADER_NAMES
-from headway.data.rows import BadRows, OpenTable, shorten
+from headway.data.header import DELIMITERS, check_columns, check_header, no_header
+from headway.data.rows import BadRows, OpenTable
 from headway.data.tags import are_tagged, tagged
 from headway.errors import InputError
 from headway.io.quantities import counted
-
-DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 FIELD_LINES = 100
 """A quoted field of more newlines is looked at twice: a missing quote may have swallowed rows."""
@@ -26,21 +28,54 @@ ROW_CHARACTERS = 64 << 20
 """A row of more characters than this is not read to its end."""
 
 SNIFF_ROWS = 50
+LOOKED_AT = 1000
+"""Rows among which the name of a column is taken for a sign that there is no header."""
 
 
 class _Lines:
-    """Feeds lines to the csv reader and remembers those of the row it is reading."""
+    """The text of a file in pieces of whole lines; line by line for the csv reader, with those of the row it reads."""
 
-    def __init__(self, path: Path, lines: Iterable[str], delimiter: str) -> None:
-        self.path, self.delimiter = path, delimiter
-        self.lines = iter(lines)
-        self.number = 0
+    def __init__(self, path: Path, pieces: Iterator[str]) -> None:
+        self.path, self.delimiter = path, ","
+        self.text, self.at = "", 0
+        """the piece at hand, and where in it the next line begins"""
+        self.number = self.piece = 0
+        """how many lines and pieces there were before"""
         self.row: list[str] = []
         self.size = 0
+        self._pieces, self._begun = pieces, ""
+
+    def more(self) -> bool:
+        """Add the next lines to what is left of the piece at hand; False at the end of the file."""
+        held = [self.text[self.at :], self._begun]
+        self._begun = ""
+        for piece in self._pieces:
+            end = piece.rfind("\n") + 1
+            held.append(piece[:end] if end else piece)
+            if end:
+                self._begun = piece[end:]
+                break
+        left, self.text = len(held[0]), "".join(held)
+        self.at, self.piece = 0, self.piece + 1
+        return len(self.text) > left
+
+    def sample(self, count: int) -> list[str]:
+        """The next lines, which are not taken."""
+        while self.text.count("\n", self.at) < count and self.more():
+            pass
+        return list(islice(io.StringIO(self.text[self.at :], newline="\n"), count))
+
+    def take(self, lines: int) -> None:
+        """The next lines of the piece have been read."""
+        for _ in range(lines):
+            self.at = (self.text.find("\n", self.at) + 1) or len(self.text)
+        self.number += lines
 
     def __iter__(self) -> Iterator[str]:
-        for line in self.lines:
-            self.number += 1
+        while self.at < len(self.text) or self.more():
+            start = self.at
+            self.take(1)
+            line = self.text[start : self.at]
             self.row.append(line)
             self.size += len(line)
             if self.size > ROW_CHARACTERS:
@@ -66,7 +101,7 @@ class _Lines:
         )
 
 
-def open_delimited(path: Path, lines: Iterator[str], delimiter: str | None, tabs: bool, bad: BadRows) -> OpenTable:
+def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tabs: bool, bad: BadRows) -> OpenTable:
     """Read the header of a delimited file and return its columns and rows.
 
     `delimiter` None tries , ; tab and | ; `tabs` says that the extension promises tabs.  Raises InputError for a header
@@ -74,7 +109,8 @@ def open_delimited(path: Path, lines: Iterator[str], delimiter: str | None, tabs
     """
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise InputError(f"the delimiter must be one character such as , or ; but it is {delimiter!r}.")
-    sample = list(islice(lines, SNIFF_ROWS * 4))
+    feed = _Lines(path, pieces)
+    sample = feed.sample(SNIFF_ROWS * 4)
     if not any(line.strip() for line in sample):
         raise InputError(f"{path}: this file has no rows; expected a header line and rows below it.")
     said = re.fullmatch(r"sep=(.)\r?\n?", sample[0])  # as Excel writes
@@ -85,15 +121,13 @@ def open_delimited(path: Path, lines: Iterator[str], delimiter: str | None, tabs
             f"{path}: {evidence}: these are tagged tokens (CoNLL, IOB) without a header, for which Headway has no task "
             "yet. To read the file as plain text all the same, call it .txt and use --task language_modeling."
         )
-    chosen = delimiter or sniff(sample, "\t" if tabs else ",")
-    feed = _Lines(path, chain(sample, lines), chosen)
-    feed.number = 1 if said else 0
-    records = _records(feed, bad)
-    header_line, header = next(records, (1, []))
+    feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
+    feed.take(1 if said else 0)
+    header_line, header = next((found for found in _records(feed, bad) if found), (1, []))
     columns = [cell.strip() for cell in header]
-    _check_header(path, header_line, columns, chosen, delimiter)
-    columns = _check_columns(path, header_line, columns, _lenient(sample, chosen))
-    return OpenTable(columns, _rows(records, columns, bad, path))
+    check_header(path, header_line, columns, chosen, delimiter)
+    columns = check_columns(path, header_line, columns, _lenient(sample, chosen))
+    return OpenTable(columns, _chunks(feed, columns, bad))
 
 
 def sniff(sample: list[str], preferred: str = ",") -> str:
@@ -124,8 +158,73 @@ def _lenient(sample: list[str], delimiter: str) -> list[list[str]]:
     return rows
 
 
-def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line they start at; blank lines are left out.
+def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
+    """The columns of the whole piece at hand, where no row in it needs to be looked at; None where one may.
+
+    There is no quote in it, every line ends in "\\n" and has as many fields as there are columns: a line end that is
+    not in the last field of its row would show.
+    """
+    text, count = feed.text[feed.at :], len(columns)
+    if '"' in text or "\r" in text or "\0" in text or not text.endswith("\n") or len(text) > ROW_CHARACTERS:
+        return None
+    cells = text.replace("\n", "\n" + feed.delimiter).split(feed.delimiter)
+    del cells[-1]  # behind the last line end
+    found = [cells[at::count] for at in range(count)]
+    rows = len(found[0])
+    found[-1] = "".join(found[-1]).split("\n")
+    del found[-1][-1]
+    if len(cells) != rows * count or len(found[-1]) != rows or text.count("\n") != rows:
+        return None
+    if (count == 1 and "" in found[0]) or columns[0] in map(str.strip, found[0]):  # a blank line, the header again
+        return None
+    return found
+
+
+def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    """Rows of the piece at hand with the lines they start at, many at a time; blank lines are left out."""
+    numbers, rows = _usual_rows(feed)
+    if rows:
+        yield numbers, rows
+    piece = feed.piece
+    for found in _records(feed, bad) if feed.at < len(feed.text) else ():
+        if found:
+            yield [found[0]], [found[1]]
+        if feed.piece != piece or feed.at == len(feed.text):
+            break
+
+
+def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
+    """Rows from the piece at hand, up to the first that is malformed, unusually long or not whole."""
+    text, first = feed.text[feed.at :], feed.number + 1
+    if "\0" in text or len(text) > ROW_CHARACTERS:
+        return [], []
+    rows: list[list[str]] = []
+    ends = [0]
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=feed.delimiter, strict=True)
+    try:
+        for row in reader:
+            rows.append(row)
+            ends.append(reader.line_num)
+    except csv.Error:
+        pass
+    for at, (start, end) in enumerate(pairwise(ends)):
+        if end > start + 1 and (end - start > FIELD_LINES or max(map(len, rows[at])) > FIELD_CHARACTERS):
+            del rows[at:], ends[at + 1 :]
+            break
+    feed.take(ends[-1])
+    return _filled([first + end for end in ends[:-1]], rows)
+
+
+def _filled(numbers: list[int], rows: list[list[str]]) -> tuple[list[int], list[list[str]]]:
+    """The rows without those of blank lines."""
+    if all(rows):
+        return numbers, rows
+    kept = [at for at, row in enumerate(rows) if row]
+    return [numbers[at] for at in kept], [rows[at] for at in kept]
+
+
+def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | None]:
+    """Rows with the line they start at, one by one; None for a blank line, and for a row that is left out.
 
     The limit of the csv module on the length of a field holds for the whole process; it is raised here, never lowered.
     """
@@ -139,15 +238,16 @@ def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
             return
         except csv.Error as error:
             _malformed(feed, bad, error)
+            yield None
             continue
         if len(feed.row) == 1 and "\0" in feed.row[0]:
             column = feed.row[0].index("\0") + 1
             bad.add(feed.first, f"a NUL byte at column {column}; expected text. Remove it and run again.")
+            yield None
             continue
         if len(feed.row) > 1:
             _check_long_row(feed, row)
-        if row:
-            yield feed.first, row
+        yield (feed.first, row) if row else None
 
 
 def _malformed(feed: _Lines, bad: BadRows, error: csv.Error) -> None:
@@ -207,90 +307,39 @@ def _open_quote(text: str, delimiter: str) -> int:
     return text.count("\n", 0, opening)
 
 
-def _check_header(path: Path, line: int, columns: list[str], chosen: str, asked: str | None) -> None:
-    """Raise InputError for names that occur twice, names that are values, and a delimiter that does not occur."""
-    found = ", ".join(shorten(cell) for cell in columns[:6])
-    if asked is not None and len(columns) == 1:
-        other = next((name for name in DELIMITERS if name != asked and name in columns[0]), None)
-        if other is not None:
-            raise InputError(
-                f"{path}, line {line}: the delimiter {asked!r} does not occur in the header {found}. "
-                f"It looks like {DELIMITERS[other]}-separated; leave out --delimiter."
-            )
-    twice = sorted({cell for cell in columns if cell and columns.count(cell) > 1})
-    if twice:
-        raise InputError(f"{path}, line {line}: the header has {twice[0]!r} twice; every column needs its own name.")
-    named = [cell for cell in columns if cell]
-    counted = named == [str(index) for index in range(len(named))]  # as pandas writes a table without names
-    for cell in columns:
-        if (
-            (_is_number(cell) and not counted)
-            or len(cell) > 64
-            or len(cell.split()) > 6
-            or "\n" in cell
-            or (not cell and len(columns) == 1)
-        ):
-            raise no_header(path, line, columns)
-
-
-def _check_columns(path: Path, line: int, columns: list[str], rows: list[list[str]]) -> list[str]:
-    """The columns; of several without a name, those behind the last name get one.
-
-    Raises InputError for a title above the header, for rows that stand in quotes as a whole, and for columns without a
-    name that hold something.
-    """
-    named = [cell for cell in columns if cell]
-    if len(columns) == 1:
-        for delimiter in DELIMITERS:
-            words = {re.sub('"', "", cell).strip().casefold() for cell in columns[0].split(delimiter)}
-            if len(words) > 1 and words & HEADER_NAMES:
-                raise InputError(
-                    f"{path}, line {line}: the whole row is one field, {shorten(columns[0])}; expected several, with "
-                    f"a {DELIMITERS[delimiter]} between them. Remove the quotes around whole rows."
-                )
-    filled = next((row for row in rows[1:] if len(row) == len(columns) and all(row[: max(2, len(named))])), None)
-    if len(named) == 1 < len(columns) and columns[0] and filled is not None:
-        raise InputError(
-            f"{path}, line {line}: {shorten(columns[0])} has no other names next to it, but rows below have "
-            f"{len(columns)} fields. Remove the lines above the names of the columns, or name every column."
-        )
-    empty = [at for at, cell in enumerate(columns) if not cell]
-    if len(empty) > 1 and any(row[at].strip() for row in rows[1:] if len(row) == len(columns) for at in empty):
-        raise InputError(f"{path}, line {line}: {len(empty)} columns have no name; name each of them.")
-    return [cell or (f"column {at + 1}" if len(empty) > 1 else "") for at, cell in enumerate(columns)]
-
-
-def no_header(path: Path, line: int, columns: list[str]) -> InputError:
-    """The error for a first line that holds values instead of names."""
-    found = ", ".join(shorten(cell) for cell in columns[:6])
-    example = "text" if len(columns) == 1 else "text and label, or source and target"
-    return InputError(
-        f"{path}, line {line}: this does not look like a header: {found}. Add a first line that names the columns, "
-        f"for example {example}."
-    )
-
-
-def _is_number(cell: str) -> bool:
-    return re.fullmatch(r"[-+]?\d+([.,]\d+)?", cell) is not None
-
-
-def _rows(
-    records: Iterator[tuple[int, list[str]]], columns: list[str], bad: BadRows, path: Path
-) -> Iterator[tuple[int, list[str]]]:
+def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
     """The rows that have a value for every column."""
     unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in HEADER_NAMES}
     seen = 0
-    for line, row in records:
-        if len(row) != len(columns):
-            bad.add(line, _ragged(row, columns))
+    while feed.at < len(feed.text) or feed.more():
+        if seen >= LOOKED_AT and (found := _plain_columns(feed, columns)) is not None:
+            lines = range(feed.number + 1, feed.number + 1 + len(found[0]))
+            feed.at, feed.number = len(feed.text), feed.number + len(lines)
+            yield Chunk(dict(zip(columns, found, strict=True)), lines)
             continue
-        if len(row) > 1 and [cell.strip() for cell in row] == columns and len(columns) > 1:
-            bad.add(line, "this row repeats the header. Remove it.")
-            continue
-        seen += 1
-        if seen <= 1000 and len(columns) > 1 and any(row[at].strip() == name for at, name in unsure.items()):
-            raise no_header(path, 1, columns)
-        yield line, row
+        for numbers, rows in _blocks(feed, bad):
+            kept = []
+            for at, (line, row) in enumerate(zip(numbers, rows, strict=True)):
+                if _is_whole(line, row, columns, bad):
+                    kept.append(at)
+                    seen += 1
+                    if seen <= LOOKED_AT and len(columns) > 1 and any(row[i].strip() == c for i, c in unsure.items()):
+                        raise no_header(feed.path, 1, columns)
+            if len(kept) < len(rows):
+                numbers, rows = [numbers[at] for at in kept], [rows[at] for at in kept]
+            if rows:
+                yield chunk_of(columns, rows, numbers)
+
+
+def _is_whole(line: int, row: list[str], columns: list[str], bad: BadRows) -> bool:
+    """Whether a row has a value for every column, and is not the header again."""
+    if len(row) != len(columns):
+        bad.add(line, _ragged(row, columns))
+        return False
+    if len(row) > 1 and row[0].strip() == columns[0] and [cell.strip() for cell in row] == columns:
+        bad.add(line, "this row repeats the header. Remove it.")
+        return False
+    return True
 
 
 def _ragged(row: list[str], columns: list[str]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headway.data.aligned import SOURCE, TARGET, are_sides
 from headway.data.column_names import LABEL_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
-from headway.data.columns import Column, judge
+from headway.data.columns import Column
 from headway.data.corpus import Corpus
 from headway.data.detect_pairs import called_like_sides, detect_scored_pairs, detect_translation
 from headway.data.detected import Detected
@@ -74,8 +74,8 @@ def detect(
         raise InputError(f"{source.name}: column {text_column!r} cannot be the text and the label at once.")
     if task in ("language_modeling", "masked_lm") and label_column is not None:
         raise InputError("a language model has no label; leave out --label-column, or use --task classification.")
-    columns = [judge(source, name) for name in source.columns if name]
-    looked = Looked(columns=columns, values=source.column, text=text_column, label=label_column)
+    columns = source.judged()
+    looked = Looked(columns=columns, values=source.values, text=text_column, label=label_column)
     if task is None and second_column is None:
         refuse(source.name, looked)
     if task == "embedding":
@@ -106,14 +106,14 @@ def detect(
         are = "is not read" if len(unread) == 1 else "are not read"
         reasons.append(f"{' and '.join(unread)} {are}; pairs of texts are for --task embedding or translation")
     reasons.append("a text and a label in every row: classification (--task language_modeling to learn the text alone)")
-    lost = losses(Looked(columns=columns, values=source.column, text=text, label=label))
+    lost = losses(Looked(columns=columns, values=source.values, text=text, label=label))
     return Detected("classification", text, label, reasons, warnings=lost)
 
 
 def refuse_columns(source: Table) -> None:
     """Raise InputError for a table that is recognised as one for a task that does not exist."""
-    columns = [judge(source, name) for name in source.columns if name]
-    refuse(source.name, Looked(columns=columns, values=source.column))
+    columns = source.judged()
+    refuse(source.name, Looked(columns=columns, values=source.values))
 
 
 def _mean_sides(columns: list[Column], text: str | None, label: str | None, second: str | None) -> bool:
@@ -128,7 +128,7 @@ def _mean_sides(columns: list[Column], text: str | None, label: str | None, seco
 def _check_running_text(source: Table, column: str, asked: str | None) -> None:
     """Raise InputError when a column that nobody named holds conversations that are not read as such."""
     if asked is None:
-        check_column(source.path, column, next((value for value in source.column(column) if value.strip()), ""))
+        check_column(source.path, column, next((value for value in source.values(column) if value.strip()), ""))
 
 
 def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | None, task: str | None) -> Detected:
@@ -205,7 +205,7 @@ def find_text(table: Table) -> str:
     """
     if len(table.columns) == 1:
         return table.columns[0]
-    return _find_text(table, [judge(table, name) for name in table.columns if name], None, [])
+    return _find_text(table, table.judged(), None, [])
 
 
 def _find_text(

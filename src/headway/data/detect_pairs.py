@@ -50,7 +50,7 @@ def _holds_scores(table: Table, column: Column) -> bool:
     """
     if column.numeric or column.key not in SCORE_NAMES:
         return column.numeric and column.key in SCORE_NAMES
-    written = [value.strip() for value in table.column(column.name) if value.strip()]
+    written = [value.strip() for value in table.values(column.name) if value.strip()]
     numbers = [value for value in written if value.casefold() in NO_NUMBERS or not isnan(number(value))]
     return 2 * len(numbers) > len(written)
 
@@ -71,7 +71,7 @@ def _unread(table: Table, columns: list[Column]) -> InputError:
     """The error for columns that could hold scores and would not be read."""
     alone = "--text-column and --second-column take the pairs alone, all as belonging together"
     for column in columns:
-        for row, value in enumerate(table.column(column.name)):
+        for row, value in enumerate(table.values(column.name)):
             if value.strip() and isnan(number(value)):
                 return InputError(
                     f"{table.name}: column {column.name!r} looks like the score of each pair, but holds "

@@ -64,11 +64,15 @@ def turns_of(
 
 def as_dialogues(table: Table, turns: Turns, on_bad_row: str = "error") -> Dialogues:
     """Each row of a table as a conversation.  Raises InputError, naming the row, for one without a prompt or reply."""
-    found = Dialogues(table.paths, [KEY], [], [], table.fingerprint, table.n_bytes, list(table.skipped), starts=[])
+    rows: list[dict[str, str]] = []
+    numbers: list[int] = []
+    found = Dialogues(
+        table.paths, [KEY], rows, numbers, table.fingerprint, table.n_bytes, list(table.skipped), starts=[]
+    )
     found.turns = turns.words
     starts = [*table.starts, len(table)]
     for path, start, end in zip(table.paths, starts, starts[1:], strict=False):
-        found.starts.append(len(found.rows))
+        found.starts.append(len(rows))
         bad = BadRows(path, on_bad_row)
         for number in range(start, end):
             row, line = table.rows[number], table.row_numbers[number]
@@ -80,9 +84,9 @@ def as_dialogues(table: Table, turns: Turns, on_bad_row: str = "error") -> Dialo
                 bad.add(line, str(error))
                 continue
             found.conversations.append(messages)
-            found.rows.append({KEY: json.dumps(messages, ensure_ascii=False)})
-            found.row_numbers.append(line)
-        bad.check(len(found.rows) - found.starts[-1])
+            rows.append({KEY: json.dumps(messages, ensure_ascii=False)})
+            numbers.append(line)
+        bad.check(len(rows) - found.starts[-1])
         found.skipped.extend(bad.skipped)
     if not found.conversations:
         raise InputError(f"{table.name}: there is no conversation in this file.")

@@ -66,17 +66,19 @@ def check_column(path: Path, column: str, first: str) -> None:
 
 def read_dialogues(paths: Sequence[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
     """Read conversations and check each.  Raises InputError naming file and line."""
-    result = Dialogues(tuple(paths), [KEY], [], [], "", starts=[])
+    rows: list[dict[str, str]] = []
+    numbers: list[int] = []
+    result = Dialogues(tuple(paths), [KEY], rows, numbers, "", starts=[])
     digests = []
     for path in paths:
-        tally, bad, start = Tally(), BadRows(path, on_bad_row), len(result.rows)
+        tally, bad, start = Tally(), BadRows(path, on_bad_row), len(rows)
         result.starts.append(start)
         for line, found, renamed in _conversations(path, encoding, tally, bad):
             result.renamed = result.renamed or renamed
             result.conversations.append(found)
-            result.rows.append({KEY: json.dumps(found, ensure_ascii=False)})
-            result.row_numbers.append(line)
-        kept = len(result.rows) - start
+            rows.append({KEY: json.dumps(found, ensure_ascii=False)})
+            numbers.append(line)
+        kept = len(rows) - start
         bad.check(kept)
         if not kept:
             raise InputError(f"{path}: there is no conversation in this file.")

@@ -8,11 +8,14 @@ import numpy as np
 import torch
 
 from headway.data.batches import IGNORED, Batch, TargetBatch, length_batches, longest_batch, pad
+from headway.data.encoded import row_lengths
 from headway.data.tokens import Tokens
 from headway.data.windows import Position, Windows, evaluation_windows
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Two sequences of ids."""
+Targets = Any
+"""What is wanted of each of some sequences: a sequence of it, or an array."""
 
 
 class Feed(Protocol):
@@ -109,9 +112,9 @@ class RowFeed:
     def __init__(
         self,
         train: Sequence[Sequence[int]],
-        train_targets: Sequence[Any],
+        train_targets: Targets,
         validation: Sequence[Sequence[int]],
-        validation_targets: Sequence[Any],
+        validation_targets: Targets,
         batch_tokens: int,
         seed: int,
         *,
@@ -120,7 +123,7 @@ class RowFeed:
         self.train, self.train_targets = train, train_targets
         self.held_out, self.held_out_targets = validation, validation_targets
         self.batch_tokens, self.seed, self.max_examples = batch_tokens, seed, max_examples
-        self._lengths = [len(sequence) for sequence in train]
+        self._lengths = row_lengths(train)
         self._latest: tuple[int, dict[int, np.ndarray]] | None = None
 
     def next(self, position: Position) -> tuple[Batch, Position]:
@@ -149,7 +152,7 @@ class RowFeed:
         return np.concatenate(self._held_out_batches())
 
     def _held_out_batches(self) -> list[np.ndarray]:
-        return length_batches([len(s) for s in self.held_out], 2 * self.batch_tokens, 0, 0)
+        return length_batches(row_lengths(self.held_out), 2 * self.batch_tokens, 0, 0)
 
     def epochs(self, position: Position) -> float:
         """How often the examples have been gone through."""
@@ -158,7 +161,7 @@ class RowFeed:
     def longest(self) -> tuple[Batch, Batch]:
         """The longest examples of each part, as many as one batch holds."""
         index = longest_batch(self._lengths, self.batch_tokens, max_examples=self.max_examples)
-        held_out = longest_batch([len(sequence) for sequence in self.held_out], 2 * self.batch_tokens)
+        held_out = longest_batch(row_lengths(self.held_out), 2 * self.batch_tokens)
         return self._batch(index), _padded(*_picked(held_out, self.held_out, self.held_out_targets))
 
     def _at(self, position: Position) -> np.ndarray:
@@ -230,7 +233,7 @@ class PairFeed(RowFeed):
         self.held_out_pairs, self.held_out_scores = validation, validation_scores
         both: list[list[int]] = [[*first, *second] for first, second in train]
         super().__init__(both, [0] * len(both), [], [], batch_tokens, seed, max_examples=max_examples)
-        self._lengths = pair_lengths(train)
+        self._lengths = np.array(pair_lengths(train), dtype=np.int64)
 
     def validation(self) -> Iterator[Batch]:
         """The held-out pairs by length, with little padding."""
@@ -294,7 +297,7 @@ class TargetFeed(RowFeed):
     def _batches(self, epoch: int) -> dict[int, np.ndarray]:
         if self.recut is not None and (self._latest is None or self._latest[0] != epoch):
             self.train, self.train_targets = ([pair[side] for pair in self.recut(epoch)] for side in (0, 1))
-            self._lengths = [len(source) for source in self.train]
+            self._lengths = row_lengths(self.train)
         return super()._batches(epoch)
 
     def _order(self, epoch: int) -> list[np.ndarray]:
@@ -357,9 +360,9 @@ def text_batches(tokens: Tokens, length: int, size: int, every: int = 1) -> Iter
     yield _stacked(pairs)
 
 
-def row_batches(sequences: Sequence[Sequence[int]], targets: Sequence[Any], batch_tokens: int) -> Iterator[Batch]:
+def row_batches(sequences: Sequence[Sequence[int]], targets: Targets, batch_tokens: int) -> Iterator[Batch]:
     """Every sequence once with its target or targets, those of similar length together, always in the same order."""
-    for index in length_batches([len(sequence) for sequence in sequences], batch_tokens, 0, 0):
+    for index in length_batches(row_lengths(sequences), batch_tokens, 0, 0):
         yield _padded([sequences[i] for i in index], [targets[i] for i in index])
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Never
 
+from headway.data.chunks import chunked
 from headway.data.rows import BadRows, OpenTable, shorten
 from headway.errors import InputError
 
@@ -40,7 +41,7 @@ def open_json_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable
     columns = list(first[1])
     if not columns:
         raise InputError(f'{path}, line {first[0]}: the first object is empty; expected keys such as "text".')
-    return OpenTable(columns, _rows(first, objects, columns, bad))
+    return OpenTable(columns, chunked(columns, _rows(first, objects, columns, bad)))
 
 
 def _rows(

@@ -1,14 +1,21 @@
 """Texts with labels, checked before training: what is missing, what contradicts itself, what leaks."""
 
 import re
-import unicodedata
+from array import array
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
+import numpy as np
+
+from headway.data.cache import cache_key
+from headway.data.chunks import Chunk
 from headway.data.label_typing import Merging, suggestion
+from headway.data.repeats import group_numbers, text_hashes
 from headway.data.rows import SKIP_SHARE, check_policy, check_skipped, shorten
 from headway.data.table import Table
+from headway.data.text_checks import TextChecks
 from headway.errors import InputError
 from headway.io.quantities import counted, plural
 
@@ -18,45 +25,78 @@ MISSING = frozenset(["", "nan", "null", "<na>", "#n/a", "n/a"])
 RARE = 10
 """A class of fewer rows is warned about."""
 
-MOJIBAKE = re.compile("Ã[\x80-\xbf\u0192\u2020-\u203a\u0152-\u0178\u02c6\u02dc]|â€|Â[\xa0-\xbf]")
-"""UTF-8 that was decoded as Windows-1252 and saved again."""
-
-SPECIAL = re.compile(r"<\|[a-z_]+\|>|\[(?:CLS|SEP|MASK|PAD|UNK)\]|</?s>|<(?:pad|unk|mask|bos|eos)>")
-"""What tokenizers use as special tokens."""
-
-ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});")
-"""Letters as HTML writes them."""
-
-HIDDEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069]")
-"""Zero-width characters and those that turn the direction of writing; not joiners, which emoji and scripts need."""
+FIRST = 6
+"""Rows that are kept to name them: one more than a message names."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts with a label each, in the order of the table."""
+    """Rows of a table that have a text and a label, in their order; the texts are read when they are asked for."""
 
-    name: str
-    texts: list[str]
-    labels: list[str]
-    row_numbers: list[int]
+    table: Table
+    text_column: str
+    classes: list[str]
+    """The distinct labels in alphabetical order."""
+    index: np.ndarray
+    """The numbers of the rows in the table, int64 (N,)."""
+    targets: np.ndarray
+    """The number of each row's label among the classes, int32 (N,)."""
+    hashes: np.ndarray
+    """Equal for texts that read the same (``text_hashes``), int64 (N,)."""
+    lengths: np.ndarray
+    """The characters of each text, int32 (N,)."""
     warnings: list[str] = field(default_factory=list)
     """One line each, for a person."""
     dropped: int = 0
     """Rows left out because text or label was missing."""
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[str]:
+        """The texts, as they are read."""
+        return self.table.texts(self.text_column, self.index)
 
     @property
-    def classes(self) -> list[str]:
-        """The distinct labels in alphabetical order."""
-        return sorted(set(self.labels))
+    def name(self) -> str:
+        """The table in a few words, for messages."""
+        return self.table.name
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts, held in memory."""
+        return list(self)
 
-def text_key(text: str) -> str:
-    """What two texts share that read the same: NFKC, case folded, blank space collapsed."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(folded.split())
+    @property
+    def labels(self) -> list[str]:
+        """The label of each row."""
+        return [self.classes[target] for target in self.targets]
+
+    @property
+    def row_numbers(self) -> list[int]:
+        """The line of each row in its file."""
+        return [self.table.row_numbers[i] for i in self.index]
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for the texts."""
+        return cache_key(
+            self.table.fingerprint, self.table.reading, self.text_column, sha256(self.index.tobytes()).hexdigest()
+        )
+
+    def numbered(self, classes: Sequence[str]) -> np.ndarray:
+        """The number of each row's label among other classes, which have all of them, int32 (N,)."""
+        place = {name: at for at, name in enumerate(classes)}
+        return np.array([place.get(name, -1) for name in self.classes], dtype=np.int32)[self.targets]
+
+    def counts(self) -> dict[str, int]:
+        """How many rows each class has."""
+        return dict(zip(self.classes, np.bincount(self.targets, minlength=len(self.classes)).tolist(), strict=True))
+
+    def part(self, rows: np.ndarray) -> "Labelled":
+        """Some of the rows, by their numbers here in ascending order; the classes stay those of all."""
+        found = (self.index[rows], self.targets[rows], self.hashes[rows], self.lengths[rows])
+        return Labelled(self.table, self.text_column, self.classes, *found)
 
 
 def is_missing(label: str) -> bool:
@@ -66,8 +106,78 @@ def is_missing(label: str) -> bool:
 
 def label_counts(table: Table, label_column: str) -> Counter[str]:
     """How many rows have each label as it is written, without the blank space around it."""
-    counts = Counter(label.strip() for label in table.column(label_column))
+    table.check_column(label_column)
+    (column,) = table.judged(label_column)
+    counts = column.counts
+    if counts is None:
+        counts = Counter(label.strip() for label in table.values(label_column))
     return Counter({label: count for label, count in counts.items() if not is_missing(label)})
+
+
+class _Numbers(dict[str, int]):
+    """A number for each label as it is written, in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        self.missing: list[int] = []
+        """the numbers of those that stand for none"""
+
+    def __missing__(self, label: str) -> int:
+        self[label] = number = len(self)
+        if is_missing(label.strip()):
+            self.missing.append(number)
+        return number
+
+
+class _Rows:
+    """What is found in the rows of a table while they are read."""
+
+    def __init__(self, table: Table, text_column: str, label_column: str):
+        for column in (text_column, label_column):
+            table.check_column(column)
+        self.checks, self.written = TextChecks(), _Numbers()
+        self.empty, self.missing = array("q"), array("q")
+        """rows without a text, and rows without a label"""
+        self.none: dict[str, None] = {}
+        """what stands in those for a label, in the order of the rows"""
+        self.n_blank = 0
+        """rows without anything at all"""
+        index, numbers, hashes, lengths = array("q"), array("i"), array("q"), array("i")
+        start = 0
+        for chunk in table.chunks():
+            texts, labels = chunk.columns[text_column], chunk.columns[label_column]
+            found = np.fromiter(map(self.written.__getitem__, labels), np.int32, len(chunk))
+            bad = self._bad(chunk, texts, labels, found, start)
+            kept = np.ones(len(chunk), dtype=bool)
+            kept[bad] = False
+            rows = np.flatnonzero(kept)
+            if bad:
+                texts = [texts[i] for i in rows]
+            self.checks.add(texts, start + rows)
+            index.frombytes((start + rows).tobytes())
+            numbers.frombytes(found[rows].tobytes())
+            hashes.frombytes(text_hashes(texts).tobytes())
+            lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
+            start += len(chunk)
+        self.count = start
+        self.index, self.hashes = np.frombuffer(index, np.int64), np.frombuffer(hashes, np.int64)
+        self.numbers, self.lengths = np.frombuffer(numbers, np.int32), np.frombuffer(lengths, np.int32)
+
+    def _bad(self, chunk: Chunk, texts: list[str], labels: list[str], found: np.ndarray, start: int) -> list[int]:
+        """Take note of the rows that cannot be used; which those are.  Labels are ``found`` as numbers."""
+        empty = [i for i, text in enumerate(texts) if not text or text.isspace()]
+        blank = {i for i in empty if not any(values[i].strip() for values in chunk.columns.values())}
+        missing = np.flatnonzero(np.isin(found, self.written.missing)).tolist() if self.written.missing else []
+        self.n_blank += len(blank)
+        self.empty.extend(start + i for i in empty if i not in blank)
+        self.missing.extend(start + i for i in missing if i not in blank)
+        self.none |= dict.fromkeys(labels[i] for i in missing if i not in blank)
+        return sorted({*empty, *missing})
+
+    def counts(self) -> dict[str, int]:
+        """How many rows that are kept have each label as it is written, in the order of their first rows."""
+        labels, counts = list(self.written), np.bincount(self.numbers, minlength=len(self.written))
+        used, first = np.unique(self.numbers, return_index=True)
+        return {labels[at]: int(counts[at]) for at in used[np.argsort(first)]}
 
 
 def labelled(
@@ -85,48 +195,37 @@ def labelled(
     ``merging`` joins labels, also with ``classes`` that were known before.  Rows with an empty text are left out with a
     warning, 1 % of all at most.  Raises InputError for more of them and for missing labels ("skip" drops and counts
     both), for labels that are the same number written twice (1 and 1.0) and, if they are ``to_learn`` from, for a
-    single label and for a column that is no label.
+    single label and for a column that is no label.  The table is read once, some rows at a time.
     """
     check_policy(on_bad_row)
-    texts = table.column(text_column)
-    written = table.column(label_column)
-    labels = [label.strip() for label in written]
-    blank = {i for i, row in enumerate(table.rows) if not any(cell.strip() for cell in row.values())}
-    empty = [i for i, text in enumerate(texts) if not text.strip() and i not in blank]
-    missing = [i for i, label in enumerate(labels) if is_missing(label) and i not in blank]
-    if merging is not None:
-        labels = merging.merged(labels, classes)
+    rows = _Rows(table, text_column, label_column)
+    written = list(rows.written)
+    stripped = [label.strip() for label in written]
+    meant = dict(zip(written, stripped if merging is None else merging.merged(stripped, classes), strict=True))
+    bad = sorted({*rows.empty, *rows.missing})
     if on_bad_row == "error":
-        if len(empty) > SKIP_SHARE * len(texts):
-            _refuse(table, empty, "empty text", f"column {text_column!r}")
-        _refuse(table, missing, "no label", f"column {label_column!r}", [labels[i] for i in missing])
-    bad = set(empty) | set(missing)
-    kept = [i for i in range(len(texts)) if i not in bad and i not in blank]
-    if on_bad_row == "error":
-        check_skipped(table.name, len(bad), len(kept), "without text or label")
-    counts = Counter(labels[i] for i in kept)
-    _check_classes(table.name, label_column, counts, len(kept), to_learn)
+        if len(rows.empty) > SKIP_SHARE * rows.count:
+            _refuse(table, rows.empty, "empty text", f"column {text_column!r}")
+        _refuse(table, rows.missing, "no label", f"column {label_column!r}", [meant[label] for label in rows.none])
+        check_skipped(table.name, len(bad), len(rows.index), "without text or label")
+    counts: Counter[str] = Counter()
+    for label, count in rows.counts().items():
+        counts[meant[label]] += count
+    _check_classes(table.name, label_column, counts, len(rows.index), to_learn)
+    names = sorted(counts)
+    place = {name: at for at, name in enumerate(names)}
+    targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
+    found = Labelled(table, text_column, names, rows.index, targets, rows.hashes, rows.lengths)
     warnings = []
     if bad:
-        warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(sorted(bad))})")
-    if blank:
-        warnings.append(f"{counted(len(blank), 'row')} without anything in any column left out")
-    warnings += (
-        _label_warnings(counts, [written[i] for i in kept])
-        + _text_warnings(table, texts, kept)
-        + _repeat_warnings(table, texts, labels, kept)
-    )
-    return Labelled(
-        table.name,
-        [texts[i] for i in kept],
-        [labels[i] for i in kept],
-        [table.row_numbers[i] for i in kept],
-        warnings,
-        len(bad) + len(blank),
-    )
+        warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(bad)})")
+    if rows.n_blank:
+        warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
+    warnings += _label_warnings(counts, rows.counts()) + _text_warnings(rows.checks, found) + _repeat_warnings(found)
+    return replace(found, warnings=warnings, dropped=len(bad) + rows.n_blank)
 
 
-def _refuse(table: Table, rows: list[int], what: str, where: str, written: Sequence[str] = ()) -> None:
+def _refuse(table: Table, rows: Sequence[int], what: str, where: str, written: Sequence[str] = ()) -> None:
     """Raise InputError for rows where there is nothing, or what is ``written`` there stands for nothing."""
     if rows:
         have = "row has" if len(rows) == 1 else "rows have"
@@ -159,7 +258,7 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to
                 )
 
 
-def _label_warnings(counts: Counter[str], written: Sequence[str]) -> list[str]:
+def _label_warnings(counts: Counter[str], written: Mapping[str, int]) -> list[str]:
     warnings = []
     rare = sorted((n, label) for label, n in counts.items() if n < RARE)
     if rare:
@@ -170,72 +269,63 @@ def _label_warnings(counts: Counter[str], written: Sequence[str]) -> list[str]:
             warnings.append(
                 f"label {label!r} ({counted(counts[label], 'row')}) is taken as a class of its own, not as missing"
             )
-    whole = set(written)
-    around = Counter(label.strip() for label in written if label != label.strip() and label.strip() in whole)
+    around: Counter[str] = Counter()
+    for label, n in written.items():
+        if label != label.strip() and label.strip() in written:
+            around[label.strip()] += n
     if around:
         shown = ", ".join(f"{label!r} ({counted(n, 'row')})" for label, n in around.most_common(5))
         warnings.append(f"blank space around labels is left out, which makes one class of two: {shown}")
     return warnings + suggestion(counts)
 
 
-def _text_warnings(table: Table, texts: list[str], kept: list[int]) -> list[str]:
-    warnings = []
-    for pattern, words in (
-        (MOJIBAKE, "'Ã©'-style text: probably decoded twice"),
-        (re.compile("\ufffd"), "U+FFFD, a sign of letters lost in an earlier conversion"),
-        (re.compile("[\x01-\x08\x0e-\x1b\x7f]"), "control characters"),
-        (SPECIAL, "text that looks like special tokens, such as <|endoftext|>; it is read as plain text"),
-        (ENTITY, "HTML entities such as &amp;, read as they stand; html.unescape of Python makes letters of them"),
-        (HIDDEN, "zero-width or direction-turning characters"),
-    ):
-        rows = [i for i in kept if pattern.search(texts[i])]
-        if rows:
-            warnings.append(
-                f"{counted(len(rows), 'row')} ({len(rows) / len(kept):.1%}) with {words} ({table.places(rows)})"
-            )
-    return warnings
+def _text_warnings(checks: TextChecks, rows: Labelled) -> list[str]:
+    return [
+        f"{counted(one.count, 'row')} ({one.count / len(rows):.1%}) with {one.what} ({rows.table.places(one.first)})"
+        for one in checks.found
+        if one.count
+    ]
 
 
-def _repeat_warnings(table: Table, texts: list[str], labels: list[str], kept: list[int]) -> list[str]:
-    groups: dict[str, list[int]] = {}
-    for i in kept:
-        groups.setdefault(text_key(texts[i]), []).append(i)
-    warnings = []
-    repeats = [rows for rows in groups.values() if len(rows) > 1]
-    if repeats:
-        extra = sum(len(rows) - 1 for rows in repeats)
-        warnings.append(
-            f"{counted(extra, 'row')} ({extra / len(kept):.1%}) with a text seen before ({table.places(repeats[0])})"
-        )
-    conflicts = [rows for rows in repeats if len({labels[i] for i in rows}) > 1]
-    if conflicts:
-        rows = conflicts[0]
-        pair = [rows[0], next(i for i in rows if labels[i] != labels[rows[0]])]
-        marks = " and ".join(repr(labels[i]) for i in pair)
+def _repeat_warnings(rows: Labelled) -> list[str]:
+    numbers, n_groups = group_numbers(rows.hashes)
+    extra = len(rows) - n_groups
+    if not extra:
+        return []
+
+    def places(index: np.ndarray) -> str:
+        return rows.table.places(rows.index[index[:FIRST]].tolist())
+
+    first = np.flatnonzero(numbers == np.argmax(np.bincount(numbers) > 1))
+    warnings = [f"{counted(extra, 'row')} ({extra / len(rows):.1%}) with a text seen before ({places(first)})"]
+    one = np.full(n_groups, len(rows.classes), dtype=np.int32)
+    other = np.full(n_groups, -1, dtype=np.int32)
+    np.minimum.at(one, numbers, rows.targets)
+    np.maximum.at(other, numbers, rows.targets)
+    conflicts = np.flatnonzero(one != other)
+    if len(conflicts):
+        members = np.flatnonzero(numbers == conflicts[0])
+        targets = rows.targets[members]
+        pair = members[np.array([0, int(np.argmax(targets != targets[0]))])]
+        marks = " and ".join(repr(rows.classes[target]) for target in rows.targets[pair])
+        (text,) = rows.part(pair[:1])
         subject = counted(len(conflicts), "text")
-        warnings.append(
-            f"{subject} with more than one label: {shorten(texts[pair[0]])} is {marks} ({table.places(pair)})"
-        )
+        warnings.append(f"{subject} with more than one label: {shorten(text)} is {marks} ({places(pair)})")
     return warnings
 
 
 def check_labels(train_labels: Sequence[str], other: Labelled, name: str) -> None:
     """Raise InputError when `other`, which is called `name` ("validation"), has labels that training never shows."""
     known = set(train_labels)
-    rows = [i for i, label in enumerate(other.labels) if label not in known]
-    if not rows:
+    strange = [at for at, label in enumerate(other.classes) if label not in known]
+    rows = other.index[np.isin(other.targets, strange)]
+    if not len(rows):
         return
-    unseen = sorted({other.labels[i] for i in rows})
+    unseen = [other.classes[at] for at in strange]
     shown = ", ".join(repr(label) for label in unseen[:5]) + (", ..." if len(unseen) > 5 else "")
-    numbers = ", ".join(str(other.row_numbers[i]) for i in rows[:5]) + (", ..." if len(rows) > 5 else "")
+    numbers = ", ".join(str(other.table.row_numbers[i]) for i in rows[:5]) + (", ..." if len(rows) > 5 else "")
     raise InputError(
         f"{other.name}: {name} has {counted(len(unseen), 'label')} absent from training: {shown} "
         f"({counted(len(rows), 'row')}, {plural(len(rows), 'line')} {numbers}). "
         f"Training has: {', '.join(repr(label) for label in sorted(known)[:10])}."
     )
-
-
-def leaks(train_texts: Sequence[str], other_texts: Sequence[str]) -> list[int]:
-    """The indices of those of `other_texts` that also occur in training, compared by `text_key`."""
-    known = {text_key(text) for text in train_texts}
-    return [i for i, text in enumerate(other_texts) if text_key(text) in known]

@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
+from headway.data.chunks import Chunk
 from headway.data.diagnose import check_head
 from headway.data.files import Tally
 from headway.data.rows import BadRows, OpenTable, missing_column
@@ -170,21 +172,37 @@ def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequenc
         if name not in found:
             raise missing_column(str(path), name, found)
     chosen = found if columns is None else list(columns)
-    return OpenTable(chosen, _rows(path, chosen, bad, tally))
+    return OpenTable(chosen, _chunks(path, chosen, bad, tally))
 
 
-def _rows(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -> Iterator[tuple[int, list[str]]]:
+def _chunks(path: Path, columns: list[str], bad: BadRows, tally: Tally | None) -> Iterator[Chunk]:
     number = 0
     if tally is not None:
         tally.add("\0".join([*columns, ""]).encode())
     with opened(path, lambda: path.open("rb")) as file:
         names = class_names(file)
         for batch in file.iter_batches(BATCH, columns=columns):
-            for row in zip(*cells(batch, columns, names), strict=True):
-                number += 1
-                if at := next((name for name, text in zip(columns, row, strict=True) if "\0" in text), None):
-                    bad.add(number, f"a NUL in column {at!r}; expected text. Remove it and run again.")
-                    continue
-                if tally is not None:
-                    tally.add("\0".join([*row, ""]).encode())
-                yield number, list(row)
+            found = Chunk(
+                dict(zip(columns, cells(batch, columns, names), strict=True)),
+                range(number + 1, number + 1 + batch.num_rows),
+            )
+            number += batch.num_rows
+            if any("\0" in text for values in found.columns.values() for text in values):
+                found = _without_nul(found, bad)
+            if tally is not None and len(found):
+                row_by_row = chain.from_iterable(zip(*found.columns.values(), strict=True))
+                tally.add("\0".join([*row_by_row, ""]).encode())
+            if len(found):
+                yield found
+
+
+def _without_nul(chunk: Chunk, bad: BadRows) -> Chunk:
+    """The rows of which no cell has a NUL; the others are malformed."""
+    kept = []
+    for at, (number, row) in enumerate(zip(chunk.numbers, chunk.rows(), strict=True)):
+        if name := next((name for name, text in row.items() if "\0" in text), None):
+            bad.add(number, f"a NUL in column {name!r}; expected text. Remove it and run again.")
+        else:
+            kept.append(at)
+    columns = {name: [values[at] for at in kept] for name, values in chunk.columns.items()}
+    return Chunk(columns, [chunk.numbers[at] for at in kept])

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
-from headway.data.labels import text_key
+from headway.data.repeats import text_key
 from headway.errors import InputError
 
 LEFT_OUT = {

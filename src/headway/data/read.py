@@ -9,17 +9,22 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from headway.data.chunks import Chunk, LineNumbers
+from headway.data.columns import Judging
 from headway.data.corpus import Corpus, Document, Source, file_source, row_chunks
 from headway.data.delimited import open_delimited
 from headway.data.dialogues import holds_dialogues, read_dialogues
-from headway.data.files import Tally, check_encoding, check_path, folder_files, kind, lines
+from headway.data.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.image_folder import are_pictures, read_pictures
 from headway.data.json_lines import open_json_lines
 from headway.data.parquet import open_parquet
 from headway.data.rows import BadRows, OpenTable, check_policy
-from headway.data.table import Table
+from headway.data.table import StreamedRows, Table
 from headway.errors import InputError
 from headway.io.regular_file import check_name
+
+HELD = 8 << 20
+"""Characters of a table that stay in memory after it was read, so that a small file is read once."""
 
 
 def read(
@@ -70,7 +75,7 @@ def text_corpus(
     table: Table, column: str, *, encoding: str | None = None, delimiter: str | None = None, on_bad_row: str = "error"
 ) -> Corpus:
     """One column of a table as running text, streamed from its files again; the options are those given to `read`."""
-    table.column(column)
+    table.check_column(column)
     sources = [_row_source(path, encoding, delimiter, on_bad_row, column) for path in table.paths]
     return _checked(Corpus(sources))
 
@@ -121,10 +126,9 @@ def _open(
     """A table; of one that is stored by columns, that column alone where one is named."""
     if kind(path) == "parquet":
         return open_parquet(path, bad, tally, None if column is None else [column])
-    text = lines(path, encoding, tally)
     if kind(path) == "jsonl":
-        return open_json_lines(path, text, bad)
-    return open_delimited(path, text, delimiter, kind(path) == "tsv", bad)
+        return open_json_lines(path, lines(path, encoding, tally), bad)
+    return open_delimited(path, pieces(path, encoding, tally), delimiter, kind(path) == "tsv", bad)
 
 
 def _columns(path: Path, encoding: str | None, delimiter: str | None, on_bad_row: str) -> list[str]:
@@ -141,11 +145,12 @@ def _row_source(
     def documents(tally: Tally | None) -> Iterator[Document]:
         bad = BadRows(path, on_bad_row)
         opened = _open(path, encoding, delimiter, bad, tally, column)
-        at = 0 if column is None else opened.columns.index(column)
+        wanted = opened.columns[0] if column is None else column
         kept = 0
-        for line, row in opened.rows:
-            kept += 1
-            yield _row_document(f"{path}:{line}", row[at])
+        for chunk in opened.chunks:
+            kept += len(chunk)
+            for line, text in zip(chunk.numbers, chunk.columns[wanted], strict=True):
+                yield _row_document(f"{path}:{line}", text)
         bad.check(kept)
         if tally is not None:
             skipped[:] = bad.skipped
@@ -161,24 +166,62 @@ def _row_document(name: str, text: str) -> Document:
 def _read_table(
     paths: list[Path], columns: list[str], encoding: str | None, delimiter: str | None, on_bad_row: str
 ) -> Table:
-    result = Table(tuple(paths), columns, [], [], "", starts=[])
-    digests = []
+    """A table after one pass over it; a small one stays in memory, a large one is read again when it is asked for."""
+    numbers, judging = LineNumbers(), [Judging(name) for name in columns]
+    held: list[Chunk] | None = []
+    states, starts, digests = [], [], []
+    skipped: list[tuple[int, str]] = []
+    n_bytes = size = 0
     for path in paths:
-        tally = Tally()
-        bad = BadRows(path, on_bad_row)
-        start = len(result.rows)
-        result.starts.append(start)
-        opened = _open(path, encoding, delimiter, bad, tally)
-        for line, row in opened.rows:
-            result.rows.append(dict(zip(opened.columns, row, strict=True)))
-            result.row_numbers.append(line)
-        kept = len(result.rows) - start
-        bad.check(kept)
-        if not kept:
+        states.append(_state(path))
+        tally, bad, start = Tally(), BadRows(path, on_bad_row), len(numbers)
+        starts.append(start)
+        for chunk in _open(path, encoding, delimiter, bad, tally).chunks:
+            numbers.extend(chunk.numbers)
+            for one in judging:
+                one.add(chunk.columns[one.name])
+            size += chunk.size()
+            if size > HELD:
+                held = None
+            elif held is not None:
+                held.append(chunk)
+        bad.check(len(numbers) - start)
+        if len(numbers) == start:
             raise InputError(f"{path}: there are no rows in this file, only columns ({', '.join(columns)}).")
-        result.skipped.extend(bad.skipped)
-        result.n_bytes += tally.n_bytes
+        skipped.extend(bad.skipped)
+        n_bytes += tally.n_bytes
         digests.append(tally.digest)
-    whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    result.fingerprint = whole
-    return result
+
+    def stream() -> Iterator[Chunk]:
+        if held is not None:
+            yield from held
+            return
+        count = 0
+        for path, state in zip(paths, states, strict=True):
+            for chunk in _open(path, encoding, delimiter, BadRows(path, on_bad_row), None).chunks:
+                count += len(chunk)
+                yield chunk
+            if _state(path) != state:
+                count = -1
+        if count != len(numbers):
+            raise InputError(f"{path}: this file has changed while it was in use; run the command again.")
+
+    return Table(
+        tuple(paths),
+        columns,
+        StreamedRows(stream, len(numbers)),
+        numbers,
+        digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest(),
+        n_bytes,
+        skipped,
+        starts,
+        stream=stream,
+        reading=repr((encoding, delimiter, on_bad_row)),
+        facts=[one.column() for one in judging],
+    )
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What differs when a file has changed."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

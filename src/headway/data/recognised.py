@@ -7,9 +7,11 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+
+import numpy as np
 
 from headway.data.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.columns import MOST_LABELS, Column, number
@@ -33,8 +35,8 @@ class Looked:
     ending: str = ""
     """of the file's name"""
     columns: Sequence[Column] = ()
-    values: Callable[[str], list[str]] = lambda name: []
-    """of a column"""
+    values: Callable[[str], Iterable[str]] = lambda name: []
+    """of a column, as they are read"""
     text: str | None = None
     """the column that was named as the text"""
     label: str | None = None
@@ -44,6 +46,12 @@ class Looked:
     def labels(self) -> Column | None:
         """The column of labels as it was judged."""
         return next((column for column in self.columns if column.name == self.label), None)
+
+    def distinct(self, column: Column) -> Iterable[str]:
+        """The values of a column without the blank space around them, at least one of each; those of many as read."""
+        if column.counts is not None:
+            return column.counts
+        return (stripped for value in self.values(column.name) if (stripped := value.strip()))
 
 
 @dataclass(frozen=True)
@@ -89,12 +97,12 @@ def tagged_tokens(looked: Looked) -> str | None:
     for column in looked.columns:
         if looked.text == column.name:
             continue
-        values = [value.strip() for value in looked.values(column.name) if value.strip()]
-        if column.few and are_tags(values):
-            shown = ", ".join(tag for tag, _ in Counter(values).most_common(4))
+        if column.few and column.counts and are_tags(column.counts):
+            shown = ", ".join(tag for tag, _ in column.counts.most_common(4))
             return f"column {column.name!r} holds tags of single tokens ({shown})"
-        if values and all(_are_listed_tags(value) for value in values) and any("-" in value for value in values):
-            return f"column {column.name!r} holds lists of tags ({shorten(values[0])})"
+        listed_tags = column.distinct and all(_are_listed_tags(value) for value in looked.distinct(column))
+        if listed_tags and any("-" in value for value in looked.distinct(column)):
+            return f"column {column.name!r} holds lists of tags ({shorten(next(iter(looked.distinct(column))))})"
     return None if looked.text else _tokens_with_tags(looked)
 
 
@@ -222,7 +230,7 @@ def quantity(looked: Looked) -> str | None:
             continue
         if column.name != looked.label and (looked.label is not None or column.key not in named):
             continue
-        if _is_quantity(column, [number(_decimal(value)) for value in looked.values(column.name) if value.strip()]):
+        if _is_quantity(column, np.fromiter((number(_decimal(value)) for value in looked.distinct(column)), float)):
             return f"column {column.name!r} holds {column.distinct:,} distinct numbers in {column.n_rows:,} rows"
     return None
 
@@ -236,13 +244,13 @@ def _decimal(value: str) -> str:
     return value.strip().replace(",", ".") if value.count(",") == 1 else value.strip().replace(",", "")
 
 
-def _is_quantity(column: Column, values: Sequence[float]) -> bool:
+def _is_quantity(column: Column, values: np.ndarray) -> bool:
     """Whether numbers measure something.  Whole ones may count classes: those of a label do where they repeat."""
-    if any(not value.is_integer() for value in values):
+    if bool((values != np.floor(values)).any()):
         return True
     if column.key in QUANTITIES - {"target", "y"}:
         return True
-    counted = min(values) in (0, 1) and column.distinct >= 0.8 * (max(values) + 1)
+    counted = values.min() in (0, 1) and column.distinct >= 0.8 * (values.max() + 1)
     return not counted and (column.distinct > MOST_LABELS or column.n_rows < 5 * column.distinct)
 
 
@@ -263,7 +271,7 @@ def ratings(looked: Looked) -> str | None:
     column = looked.labels
     if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
         return None
-    written = sorted({value.strip() for value in looked.values(column.name)} - {""})
+    written = sorted(set(looked.distinct(column)))
     if all(STARS.fullmatch(value.casefold()) for value in written):
         return f"the labels in column {column.name!r} are ratings ({', '.join(written[:11])})"
     values = sorted(number(_decimal(value)) for value in written) if column.numeric else []
@@ -288,7 +296,7 @@ def label_lists(looked: Looked) -> str | None:
     column = looked.labels
     if column is None or column.numeric:
         return None
-    values = {value.strip() for value in looked.values(column.name)} - {""}
+    values = set(looked.distinct(column))
     for how, cut in LISTS:
         cells = {value: cut(value) for value in sorted(values)}
         if _share_parts([parts for parts in cells.values() if parts is not None], len(cells)):

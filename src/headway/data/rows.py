@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headway.data.chunks import Chunk
 from headway.data.files import unit
 from headway.errors import InputError
 from headway.io.quantities import counted
@@ -19,10 +20,10 @@ SKIP = "--on-bad-row skip"
 
 @dataclass
 class OpenTable:
-    """A table whose columns are known and whose rows are still to be read: (line in the file, one value per column)."""
+    """A table whose columns are known and whose rows are still to be read."""
 
     columns: list[str]
-    rows: Iterator[tuple[int, list[str]]]
+    chunks: Iterator[Chunk]
 
 
 @dataclass

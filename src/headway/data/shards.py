@@ -123,16 +123,18 @@ def sample_table(shards: Sequence[Shard]) -> Table:
                 f"{shard.name}: its columns are {', '.join(shard.columns)}, but {shards[0].name} has "
                 f"{', '.join(columns)}; files read together need the same columns."
             )
-    result = Table(tuple(Path(shard.name) for shard in shards), columns, [], [], "", starts=[])
+    rows: list[dict[str, str]] = []
+    numbers: list[int] = []
+    result = Table(tuple(Path(shard.name) for shard in shards), columns, rows, numbers, "", starts=[])
     filled = [(at, group) for at, shard in enumerate(shards) for group, rows in enumerate(shard.groups) if rows]
     chosen = [filled[at] for at in spread(len(filled), SAMPLED_GROUPS)]
     for at, shard in enumerate(shards):
-        result.starts.append(len(result.rows))
+        result.starts.append(len(rows))
         for group in [group for place, group in chosen if place == at]:
             first = sum(shard.groups[:group]) + 1
             for number, row in enumerate(shard.rows(group, columns, 0, -(-SAMPLED_ROWS // len(chosen))), start=first):
-                result.rows.append(dict(zip(columns, row, strict=True)))
-                result.row_numbers.append(number)
+                rows.append(dict(zip(columns, row, strict=True)))
+                numbers.append(number)
     return result
 
 

@@ -1,12 +1,12 @@
 """Holding a part out: rows by label and by seed, running text by its last characters."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from headway.data.corpus import Corpus
-from headway.data.labels import text_key
+from headway.data.repeats import group_numbers, text_hashes
 from headway.errors import InputError
 
 HELD_OUT = 0.1
@@ -16,51 +16,71 @@ HELD_OUT = 0.1
 def split_indices(
     texts: Sequence[str], labels: Sequence[str], fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row indices (int64, ascending) for training and for validation; a pure function of its arguments.
+    """Row indices (int64, ascending) for training and for validation, as ``split_rows`` finds them, of texts in memory.
 
-    About `fraction` of the rows of every class are held out.  Rows whose texts read the same (`text_key`) stay on one
-    side; where they carry several labels they count for the rarest.  A class with two or more distinct texts has rows
-    on both sides, one with a single text stays in training.  Raises InputError when nothing could be held out.
+    Rows whose texts read the same (`text_key`) stay on one side.
     """
     if len(texts) != len(labels):
         raise ValueError(f"{len(texts)} texts but {len(labels)} labels")
+    names = sorted(set(labels))
+    number = {name: at for at, name in enumerate(names)}
+    targets = np.fromiter((number[label] for label in labels), dtype=np.int32, count=len(labels))
+    return split_rows(text_hashes(texts), targets, fraction, seed)
+
+
+def split_rows(hashes: np.ndarray, targets: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row indices (int64, ascending) for training and for validation; a pure function of its arguments.
+
+    ``hashes`` say which texts read the same (``text_hashes``), ``targets`` are the numbers of labels in alphabetical
+    order.  About `fraction` of the rows of every class are held out.  Rows of one text stay on one side; where they
+    carry several labels they count for the rarest.  A class with two or more distinct texts has rows on both sides, one
+    with a single text stays in training.  Raises InputError when nothing could be held out.
+    """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction is {fraction}, expected a number between 0 and 1")
-    groups: dict[str, list[int]] = {}
-    for i, text in enumerate(texts):
-        groups.setdefault(text_key(text), []).append(i)
-    counts = Counter(labels)
-    by_class: dict[str, list[list[int]]] = {label: [] for label in sorted(counts)}
-    for rows in groups.values():
-        rarest = min((labels[i] for i in rows), key=lambda label: (counts[label], label))
-        by_class[rarest].append(rows)
+    numbers, n_groups = group_numbers(hashes)
+    classes = _rarest_classes(numbers, n_groups, targets)
+    sizes = np.bincount(numbers, minlength=n_groups)
+    by_class = np.argsort(classes, kind="stable")  # groups in the order of their first rows
+    ends = np.cumsum(np.bincount(classes))
     random = np.random.default_rng(seed)
-    held: list[int] = []
-    for members in by_class.values():
-        held.extend(_hold_out(members, fraction, random))
-    if not held:
+    held = np.zeros(n_groups, dtype=bool)
+    for start, end in pairwise([0, *ends.tolist()]):
+        members = by_class[start:end]
+        held[members[_hold_out(sizes[members], fraction, random)]] = True
+    if not held.any():
         raise InputError(
-            f"{len(texts):,} rows with {len(groups):,} distinct texts are too few to hold a part out; "
+            f"{len(hashes):,} rows with {n_groups:,} distinct texts are too few to hold a part out; "
             "add rows, or name a file with --validation."
         )
-    validation = np.sort(np.array(held, dtype=np.int64))
-    train = np.setdiff1d(np.arange(len(texts), dtype=np.int64), validation)
-    return train, validation
+    chosen = held[numbers]
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
-def _hold_out(groups: list[list[int]], fraction: float, random: np.random.Generator) -> list[int]:
-    """Rows of whole groups, near `fraction` of them all, with at least one group on each side where there are two."""
-    if len(groups) < 2:
-        return []
-    target = max(1, round(fraction * sum(map(len, groups))))
-    shuffled = [groups[i] for i in random.permutation(len(groups))]
-    held: list[int] = []
-    chosen = 0
-    for rows in shuffled[:-1]:  # the last one stays in training
-        if len(held) + len(rows) <= target:
-            held.extend(rows)
-            chosen += 1
-    return held if chosen else min(shuffled, key=len)
+def _rarest_classes(numbers: np.ndarray, n_groups: int, targets: np.ndarray) -> np.ndarray:
+    """The class of each group: the rarest of its rows' classes, of equally rare ones the first."""
+    order = np.argsort(np.bincount(targets), kind="stable")  # classes, the rarest first
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    rarest = np.full(n_groups, len(order), dtype=np.int32)
+    np.minimum.at(rarest, numbers, place[targets])
+    return order[rarest]
+
+
+def _hold_out(sizes: np.ndarray, fraction: float, random: np.random.Generator) -> np.ndarray:
+    """The numbers of groups of so many rows, near `fraction` of all rows; at least one group where there are two."""
+    if len(sizes) < 2:
+        return np.zeros(0, dtype=np.int64)
+    left = max(1, round(fraction * int(sizes.sum())))
+    shuffled = random.permutation(len(sizes))
+    rest = shuffled[:-1]  # the last one stays in training
+    held = []
+    while len(rest := rest[sizes[rest] <= left]):  # one after the other, those that are too large passed over
+        ends = np.cumsum(sizes[rest])
+        count = int(np.searchsorted(ends, left, side="right"))
+        held.append(rest[:count])
+        left, rest = left - int(ends[count - 1]), rest[count:]
+    return np.concatenate(held) if held else shuffled[np.argmin(sizes[shuffled])][None]
 
 
 def text_boundary(n_tokens: int, fraction: float = 0.1) -> int:

@@ -69,7 +69,7 @@ def _tag_column(rows: Sequence[Sequence[str]]) -> int | None:
     width = len(rows[0])
     for at in range(width - 1, 0, -1):
         values = [row[at] for row in rows]
-        if are_tags(values) or _are_names(values):
+        if are_tags(Counter(values)) or _are_names(values):
             return at
     for at in range(1, width):
         if sum(row[at] in WORD_CLASSES for row in rows) >= SURE * len(rows) and len({row[at] for row in rows}) > 2:
@@ -83,7 +83,7 @@ def _are_names(values: Sequence[str]) -> bool:
     return fit.total() >= max(LEAST, SURE * len(values)) and len(fit) > 1 and fit.most_common(1)[0][0] == "O"
 
 
-def are_tags(values: Sequence[str]) -> bool:
-    """Whether nearly all are tags, O among them, and that of a name too."""
-    fit = Counter(value for value in values if TAG.fullmatch(value))
-    return fit.total() >= max(LEAST, SURE * len(values)) and 0 < fit["O"] < fit.total()
+def are_tags(values: Counter[str]) -> bool:
+    """Whether nearly all are tags, O among them, and that of a name too; of values with how often each occurs."""
+    fit = Counter({value: count for value, count in values.items() if TAG.fullmatch(value)})
+    return fit.total() >= max(LEAST, SURE * values.total()) and 0 < fit["O"] < fit.total()

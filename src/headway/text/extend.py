@@ -28,7 +28,14 @@ class Extended:
     tokens_per_word_after: float
 
 
-def extend(tokenizer: Tokenizer, texts: Iterable[str], n: int, *, max_characters: int = MOST_CHARACTERS) -> Extended:
+def extend(
+    tokenizer: Tokenizer,
+    texts: Iterable[str],
+    n: int,
+    *,
+    max_characters: int = MOST_CHARACTERS,
+    out_of: int | None = None,
+) -> Extended:
     """Learn up to ``n`` new tokens from texts, for a tokenizer of kind "bpe" (of bytes) or "wordpiece".
 
     Training goes on where it ended: the pair of tokens that stand together most often becomes one, and again.  A BPE
@@ -43,7 +50,7 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], n: int, *, max_characters
         raise InputError("tokenizer: found a BPE of characters, expected one of bytes to learn new tokens")
     if n < 1:
         raise InputError(f"new tokens: found {n}, expected at least 1")
-    sample = list(Sample(texts, max_characters))
+    sample = list(Sample(texts, max_characters, out_of=out_of))
     n_words = sum(len(piece.split()) for piece in sample)
     if not n_words:
         raise InputError("there is no text to learn new tokens from: expected at least one word")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -233,15 +234,16 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """The ids of each text, in order; on several threads.  Raises InputError naming the text that fails, from 0."""
-        return list(self.encode_each(list(texts), special=special))
+        return list(self.encode_each(texts, special=special))
 
-    def encode_each(self, texts: Sequence[str], *, special: bool = False) -> Iterator[list[int]]:
+    def encode_each(self, texts: Iterable[str], *, special: bool = False) -> Iterator[list[int]]:
         """The same, some texts at a time: the library holds a kilobyte for each while it encodes."""
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            part = list(texts[start : start + TEXTS_AT_ONCE])
+        start, rest = 0, iter(texts)
+        while part := list(islice(rest, TEXTS_AT_ONCE)):
             for row, text in enumerate(part, start):
-                check_unicode(text, row if len(texts) > 1 else None)
+                check_unicode(text, row if start or len(part) > 1 else None)
             yield from self._encode_part(part, start, special)
+            start += len(part)
 
     def _encode_part(self, texts: list[str], start: int, special: bool) -> list[list[int]]:
         """The ids of each text; the first is number ``start`` of all."""

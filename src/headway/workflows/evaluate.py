@@ -11,6 +11,7 @@ import numpy as np
 
 from headway.data.corpus import Corpus
 from headway.data.files import kind
+from headway.data.in_memory import given_inputs
 from headway.data.read import input_paths
 from headway.data.table import Table
 from headway.errors import InputError
@@ -31,26 +32,31 @@ READING = ("text_column", "label_column", "second_column", "encoding", "delimite
 """Options of the training run that say how its files are read."""
 
 
-def evaluate(
-    run: str | Path, inputs: Sequence[str | Path] = (), *, whole: bool = False, **columns: str | None
-) -> dict[str, Any]:
+def evaluate(run: str | Path, inputs: Any = (), *, whole: bool = False, **columns: str | None) -> dict[str, Any]:
     """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
 
-    Without inputs, or given the very file the model was trained on, its held-out part is measured; with
-    ``whole`` all of it, also where training measured some of its windows.  Raises InputError when there is nothing to
-    measure on.
+    ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or given the very
+    file the model was trained on, its held-out part is measured; with ``whole`` all of it, also where training measured
+    some of its windows.  Raises InputError when there is nothing to measure on.
     """
     pipe = load(run)
     facts = read_facts(Path(run)) or {}
-    files = [str(path) for path in inputs] or facts.get("validation") or facts.get("data", {}).get("inputs")
+    named = not isinstance(inputs, list | tuple) or len(inputs) > 0
+    files: list[Any] = given_inputs([inputs]) if named else []
+    inputs = files = [str(file) if isinstance(file, Path) else file for file in files]
+    files = files or facts.get("validation") or facts.get("data", {}).get("inputs") or []
     if not files:
         raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
     if not inputs and (gone := [file for file in files if not (Path(file).exists() or dataset_id(file))]):
+        if facts.get("data", {}).get("in_memory"):
+            raise InputError(
+                f"{run}: was trained on {gone[0]} in memory; write those rows to a file and name it: headway evaluate "
+                f"{run} FILE."
+            )
         raise InputError(
             f"{gone[0]}: the data of this run are not there any more; say where: headway evaluate {run} FILE."
         )
-    stream = facts.get("options", {}).get("stream") and _are_shards(files) and (inputs or not facts.get("validation"))
-    options = reading_options(facts, files, pipe.task, stream=bool(stream))
+    options = _options(facts, files, pipe.task, named)
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     options = replace(options, **given)
     chat = isinstance(pipe, Generator) and pipe.tokenizer.chat_template is not None
@@ -83,6 +89,14 @@ def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dic
     units = np.concatenate(given.each) if given.each else None
     unit = before.get("unit")
     return judged(task, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
+
+
+def _options(facts: dict[str, Any], files: Sequence[Any], task: str, named: bool) -> TrainOptions:
+    """How what is measured is read: data in memory have no encoding and no delimiter."""
+    if isinstance(files[0], Table):
+        return replace(reading_options(facts, [], task), encoding=None, delimiter=None)
+    stream = facts.get("options", {}).get("stream") and _are_shards(files) and (named or not facts.get("validation"))
+    return reading_options(facts, files, task, stream=bool(stream))
 
 
 def reading_options(facts: dict[str, Any], files: Sequence[str], task: str, *, stream: bool = False) -> TrainOptions:

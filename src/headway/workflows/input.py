@@ -15,6 +15,7 @@ from headway.data.dialogues import Dialogues
 from headway.data.fetched import fetched, remote_shards
 from headway.data.files import kind
 from headway.data.image_folder import are_pictures
+from headway.data.in_memory import table_corpus
 from headway.data.pictures import Pictures
 from headway.data.read import input_paths, read, text_corpus
 from headway.data.rows import left_out
@@ -37,7 +38,7 @@ RUNNING_TEXT = ("language_modeling", "masked_lm")
 
 
 def read_input(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[Any],
     options: TrainOptions,
     known: Mapping[str, str | None] | None = None,
     *,
@@ -50,6 +51,8 @@ def read_input(
     them and no others are named, they are meant.
     """
     columns = {name: getattr(options, name) for name in COLUMNS}
+    if inputs and isinstance(inputs[0], Table):
+        return _read_held(inputs[0], options, columns, known, chat)
     if options.stream:
         return _streamed(inputs, options.task, columns)
     inputs = fetched(inputs)
@@ -66,6 +69,32 @@ def read_input(
     source = _large_text(inputs, options.task, columns) or read(
         inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
     )
+    return _recognised(source, options, columns, known, chat)
+
+
+def _read_held(
+    table: Table,
+    options: TrainOptions,
+    columns: dict[str, str | None],
+    known: Mapping[str, str | None] | None,
+    chat: bool,
+) -> tuple[Corpus | Table, Detected]:
+    """What was handed over in memory, and what it is for."""
+    for name in ("stream", "encoding", "delimiter"):
+        if getattr(options, name):
+            raise InputError(f"{table.name}: is in memory already; --{flag(name)} is for files.")
+    source = table if len(table.columns) > 1 else table_corpus(table, table.columns[0])
+    return _recognised(source, options, columns, known, chat)
+
+
+def _recognised(
+    source: Corpus | Table,
+    options: TrainOptions,
+    columns: dict[str, str | None],
+    known: Mapping[str, str | None] | None,
+    chat: bool,
+) -> tuple[Corpus | Table, Detected]:
+    """What was read as it is trained on, and what it is for."""
     if isinstance(source, Table) and not isinstance(source, Dialogues | Pictures):
         source, columns = _conversations(source, options, columns, chat)
     if known and isinstance(source, Table):
@@ -73,13 +102,9 @@ def read_input(
     talk = isinstance(source, Dialogues) and chat
     found = detect(source, task=None if talk else options.task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
-        source = text_corpus(
-            source,
-            found.text_column or "",
-            encoding=options.encoding,
-            delimiter=options.delimiter,
-            on_bad_row=options.on_bad_row,
-        )
+        column = found.text_column or ""
+        reading: dict[str, Any] = {name: getattr(options, name) for name in ("encoding", "delimiter", "on_bad_row")}
+        source = table_corpus(source, column) if source.held else text_corpus(source, column, **reading)
     return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
 
 

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from headway.data.feed import Feed, RowFeed
-from headway.data.id_rows import IdRows
 from headway.data.label_typing import merging, said
-from headway.data.labels import Labelled, check_labels, label_counts, labelled, leaks
-from headway.data.split import HELD_OUT, split_indices
+from headway.data.labels import Labelled, check_labels, label_counts, labelled
+from headway.data.repeats import shared
+from headway.data.split import HELD_OUT, split_rows
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
@@ -28,9 +28,10 @@ from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
 from headway.tasks.common.classes import Classification, balanced_weights
 from headway.tasks.common.contrastive import tune_vectors
 from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
-from headway.tasks.common.lengths import cut_warning, each_shortened, usual_longest
+from headway.tasks.common.lengths import cut_warning, usual_longest
 from headway.tasks.common.linear import classification_baselines
 from headway.tasks.common.linear_probe import FEW_ROWS, fit_frozen, guess_by_vectors, kept_blocks, with_label_rows
+from headway.tasks.common.rows import encoded_texts
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import SHOWN, Closing, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
@@ -76,54 +77,48 @@ class ClassificationData(TaskData):
         warnings = list(rows.warnings)
         if isinstance(held_out, Table):
             other = labelled(held_out, *columns, on_bad_row=self.options.on_bad_row, merging=merged)
-            check_labels(rows.labels, other, other.name)
-            warnings += _leak_warning(rows.texts, other.texts)
-            train_texts, train_labels, texts, names = rows.texts, rows.labels, other.texts, other.labels
+            check_labels(rows.classes, other, other.name)
+            warnings += _leak_warning(rows, other)
+            train, held = rows, other
         else:
-            train_index, _ = split_indices(rows.texts, rows.labels, HELD_OUT, split_seed(asdict(self.options)))
-            train_texts, train_labels = _pick(rows, train_index)
-            texts, names = held_out_rows(rows, split_seed(asdict(self.options)))
-        self.labels, self.validation_texts = rows.classes, texts
+            train, held = split_labelled(rows, split_seed(asdict(self.options)))
+        self.labels = rows.classes
         self.new_head = self.base is None or not classifies(self.base.model, self.labels)
-        number = {label: i for i, label in enumerate(self.labels)}
-        self.train_targets = [number[label] for label in train_labels]
-        self.targets = [number[label] for label in names]
-        vocabulary = base_vocabulary(given, train_texts)
-        self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train_texts, self.options)
-        train, validation = (
-            IdRows(ids or [0] for ids in self.tokenizer.encode_each(part, special=True))
-            for part in (train_texts, texts)
-        )
-        self.longest = self.options.length or usual_longest([len(ids) for ids in train], LONGEST)
+        self.train_targets, self.targets = train.targets, held.numbered(self.labels)
+        characters = int(train.lengths.sum(dtype=np.int64))
+        vocabulary = base_vocabulary(given, train, out_of=characters)
+        self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train, self.options, characters)
+        encoded, encoded_held = (encoded_texts(part, self.tokenizer) for part in (train, held))
+        self.longest = self.options.length or usual_longest(encoded.lengths, LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, checked_length(self.options, self.base))
         self.train, self.validation = (
-            IdRows(each_shortened(part, self.longest, self.tokenizer)) for part in (train, validation)
+            part.cut(self.longest, self.tokenizer.special_ids) for part in (encoded, encoded_held)
         )
-        warnings += cut_warning(train, self.longest)
-        counts = Counter(rows.labels)
+        warnings += cut_warning(encoded, self.longest)
         whence = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
         self.facts = {
             "inputs": table.inputs,
             "fingerprint": table.fingerprint,
             "text_column": columns[0],
             "label_column": columns[1],
-            "classes": {label: counts[label] for label in self.labels},
+            "classes": rows.counts(),
             "train": f"{len(train):,} rows",
-            "validation": f"{len(validation):,} rows{whence}",
+            "validation": f"{len(held):,} rows{whence}",
             "warnings": warnings,
             **({} if merged is None else {"merged_labels": merged.plain(), "merged": said(merged, written)}),
             **vocabulary.facts,
         }
-        few = len(texts) < FEW and len(train_texts) + len(texts) <= MOST_ROWS
-        self._few_texts = [*train_texts, *texts] if few else []
+        few = len(held) < FEW and len(train) + len(held) <= MOST_ROWS
+        self._few_texts = [*train, *held] if few else []
+        self._looked_at = list(held.part(np.arange(min(MOST_LOOKED_AT, len(held)))))
         self._each: dict[str, np.ndarray] = {}
-        known = train_texts, self.train_targets, texts, self.targets, self.labels
+        known = train, self.train_targets, held, self.targets, self.labels
         self.baselines, sampled = classification_baselines(*known, self._each)
         warnings += [sampled] if sampled else []
 
     def plan(self, seconds: float | None) -> Plan:
-        lengths = [len(ids) for ids in self.train]
+        lengths = self.train.lengths
         model: Any = None if self.base is None else self.base.model
         if self.base is not None and (why := self._why_frozen(self.base.config, seconds)):
             depth = kept_blocks(self.base.config.n_layers)
@@ -164,7 +159,7 @@ class ClassificationData(TaskData):
             return ""
         if len(self.train) < FEW_ROWS * len(self.labels):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
-        needed = pass_seconds(config, [len(ids) for ids in self.train], device_of(self.options.device))
+        needed = pass_seconds(config, self.train.lengths, device_of(self.options.device))
         if seconds is not None and LEAST_READ * READING * needed < seconds < LEAST_PASSES * needed:
             return f"{duration(seconds)} are not enough to train on {len(self.train):,} rows"
         return ""
@@ -176,7 +171,7 @@ class ClassificationData(TaskData):
             return False
         encoder: Any = model
         began = time.monotonic()
-        rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
+        rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets.tolist())
         if plan.contrastive:
             most = None if seconds is None else max(1.0, TUNING * seconds)
             tune_vectors(encoder, rows, targets, plan.seed, show, most)
@@ -197,19 +192,19 @@ class ClassificationData(TaskData):
         count = min(MOST_LOOKED_AT, len(self.validation))
         few = min(count, 16)
         began = time.perf_counter()
-        telling_rows(model, self.validation[:few], self.targets[:few], self.validation_texts, self.labels)
+        telling_rows(model, self.validation[:few], self.targets[:few], self._looked_at, self.labels)
         each = (time.perf_counter() - began) / few
 
         def measure() -> dict[str, Any]:
             rows, targets = self.validation[:count], self.targets[:count]
-            return {SHOWN: telling_rows(model, rows, targets, self.validation_texts, self.labels)}
+            return {SHOWN: telling_rows(model, rows, targets, self._looked_at, self.labels)}
 
         return Closing(count * each, measure)
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         if not self._few_texts:
             return None
-        targets, others = [*self.train_targets, *self.targets], {}
+        targets, others = [*self.train_targets.tolist(), *self.targets.tolist()], {}
         if plan.frozen:
             rows, classes = with_label_rows(self.tokenizer, self.labels, [*self.train, *self.validation], targets)
             weights, encoder = self._class_weights(), model
@@ -269,27 +264,24 @@ def _check_base(base: Base, options: TrainOptions) -> None:
             raise InputError(f"{base.path}: is a decoder, and --{way} reads the vectors of an encoder.")
 
 
-def _leak_warning(train: list[str], held_out: list[str]) -> list[str]:
-    both = leaks(train, held_out)
-    if not both:
+def _leak_warning(train: Labelled, held_out: Labelled) -> list[str]:
+    both = shared(train.hashes, held_out.hashes)
+    if not len(both):
         return []
     share = f"{len(both):,} of {len(held_out):,} validation rows ({len(both) / len(held_out):.0%})"
     return [f"{share} also occur in training: scores on them will be too high"]
 
 
-def held_out_rows(rows: Labelled, seed: int) -> tuple[list[str], list[str]]:
-    """Texts and labels of the rows that a run with this seed holds out."""
-    return _pick(rows, split_indices(rows.texts, rows.labels, HELD_OUT, seed)[1])
+def split_labelled(rows: Labelled, seed: int) -> tuple[Labelled, Labelled]:
+    """The rows that a run with this seed trains on, and those that it holds out."""
+    train, held_out = split_rows(rows.hashes, rows.targets, HELD_OUT, seed)
+    return rows.part(train), rows.part(held_out)
 
 
-def _pick(rows: Labelled, index: np.ndarray) -> tuple[list[str], list[str]]:
-    return [rows.texts[i] for i in index], [rows.labels[i] for i in index]
-
-
-def _row_tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
+def _row_tokenizer(texts: Iterable[str], options: TrainOptions, characters: int) -> Tokenizer:
     kind = options.tokenizer or "word"
     vocab = options.vocab
     if vocab is None and kind == "word":
         counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
         vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing
-    return train_tokenizer(texts, kind, vocab, role="encoder")
+    return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)

@@ -19,7 +19,7 @@ BATCH_TOKENS = 2048
 
 
 def telling_rows(
-    model: nn.Module, rows: Sequence[list[int]], targets: Sequence[int], texts: Sequence[str], labels: Sequence[str]
+    model: nn.Module, rows: Sequence[list[int]], targets: np.ndarray, texts: Sequence[str], labels: Sequence[str]
 ) -> dict[str, Any]:
     """``worst``: the mistakes of which the model is surest; ``boundary``: rows whose two likeliest labels are close."""
     best, order = _likeliest(model, rows, min(2, len(labels)))  # (N, 2) each

@@ -10,15 +10,16 @@ import numpy as np
 from headway.data.batches import length_batches
 from headway.data.feed import row_batches
 from headway.data.label_typing import recorded
-from headway.data.labels import labelled, leaks
+from headway.data.labels import Labelled, labelled
+from headway.data.repeats import shared
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.runtime.batching import tokens_at_once
-from headway.tasks.classification.data import held_out_rows
+from headway.tasks.classification.data import split_labelled
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.common.classes import Classification
-from headway.tasks.common.lengths import shortened
 from headway.tasks.common.linear import classification_baselines
+from headway.tasks.common.rows import encoded_texts
 from headway.tasks.task import EvaluationInputs
 from headway.training.evaluation.comparison import in_order
 from headway.training.options import split_seed
@@ -35,32 +36,31 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
     rows = labelled(
         table, *columns, on_bad_row=given.options.on_bad_row, to_learn=False, merging=merged, classes=pipe.labels
     )
-    texts, names = rows.texts, rows.labels
-    if given.same:
-        texts, names = held_out_rows(rows, split_seed(given.before))
     known = None if given.same else _trained_rows(given)
+    if given.same:
+        rows = split_labelled(rows, split_seed(given.before))[1]
     if known is not None:
-        _warn_of_leaks(known[0], texts)
-    strange = sorted(set(names) - set(pipe.labels))
+        _warn_of_leaks(known, rows)
+    used = {rows.classes[at] for at in np.unique(rows.targets)}
+    strange = sorted(used - set(pipe.labels))
     if strange:
         raise InputError(
             f"{table.name}: has labels the model does not know: "
             f"{', '.join(_with_nearest(label, pipe.labels) for label in strange[:5])}; "
             f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}."
         )
-    number = {label: i for i, label in enumerate(pipe.labels)}
-    encoded = pipe.tokenizer.encode_batch(texts, special=True)
-    ids = shortened(encoded, given.length(pipe.model.config.max_length), pipe.tokenizer)
-    targets, most = [number[name] for name in names], tokens_at_once(pipe.model.config)
+    ids = encoded_texts(rows, pipe.tokenizer)
+    ids = ids.cut(given.length(pipe.model.config.max_length), pipe.tokenizer.special_ids)
+    targets, most = rows.numbered(pipe.labels), tokens_at_once(pipe.model.config)
     each: list[np.ndarray] = []
     metrics = Classification(pipe.labels).evaluate(pipe.model, row_batches(ids, targets, most), each)
-    order = np.concatenate(length_batches([len(row) for row in ids], most, 0, 0))
+    order = np.concatenate(length_batches(ids.lengths, most, 0, 0))
     given.each.append(in_order(each, order))
-    if known is not None and len(known[0]) <= MOST_FITTED and set(known[1]) <= set(number):
-        learnt = known[0], [number[label] for label in known[1]]
-        lines, _ = classification_baselines(*learnt, texts, targets, pipe.labels, given.of_baselines)
+    if known is not None and len(known) <= MOST_FITTED and set(known.classes) <= set(pipe.labels):
+        learnt = known, known.numbered(pipe.labels)
+        lines, _ = classification_baselines(*learnt, rows, targets, pipe.labels, given.of_baselines)
         given.baselines.extend(lines)
-    return {**metrics, "examples": len(texts)}
+    return {**metrics, "examples": len(rows)}
 
 
 def _with_nearest(label: str, labels: Sequence[str]) -> str:
@@ -70,8 +70,8 @@ def _with_nearest(label: str, labels: Sequence[str]) -> str:
     return f"{label!r} (did you mean {written[near[0]]!r}?)" if near else repr(label)
 
 
-def _trained_rows(given: EvaluationInputs) -> tuple[list[str], list[str]] | None:
-    """Texts and labels that a classifier was trained on, as far as they are still there."""
+def _trained_rows(given: EvaluationInputs) -> Labelled | None:
+    """What a classifier was trained on, as far as it is still there."""
     trained = given.trained_on()
     if not isinstance(trained, Table):
         return None
@@ -80,16 +80,13 @@ def _trained_rows(given: EvaluationInputs) -> tuple[list[str], list[str]] | None
     rows = labelled(
         trained, data["text_column"], data["label_column"], on_bad_row=policy, merging=recorded(given.facts)
     )
-    held_out = [] if given.facts.get("validation") else held_out_rows(rows, split_seed(given.before))[0]
-    apart = set(leaks(held_out, rows.texts))
-    kept = [i for i in range(len(rows.texts)) if i not in apart]
-    return [rows.texts[i] for i in kept], [rows.labels[i] for i in kept]
+    return rows if given.facts.get("validation") else split_labelled(rows, split_seed(given.before))[0]
 
 
-def _warn_of_leaks(known: list[str], texts: list[str]) -> None:
+def _warn_of_leaks(known: Labelled, rows: Labelled) -> None:
     """Warn when rows to be measured were trained on."""
-    if both := leaks(known, texts):
+    if both := len(shared(known.hashes, rows.hashes)):
         warnings.warn(
-            f"{len(both):,} of {len(texts):,} rows also occur in the training data: scores on them are too high",
+            f"{both:,} of {len(rows):,} rows also occur in the training data: scores on them are too high",
             stacklevel=4,
         )

@@ -122,7 +122,7 @@ def _confusion(targets: np.ndarray, guesses: np.ndarray, size: int) -> list[list
     return counts
 
 
-def balanced_weights(targets: Sequence[int], n_classes: int) -> Tensor:
+def balanced_weights(targets: Sequence[int] | np.ndarray, n_classes: int) -> Tensor:
     """Weights (C,) under which every class counts the same and the mean weight of an example is 1."""
     counts = np.bincount(np.asarray(targets), minlength=n_classes).clip(min=1)
     return torch.tensor(len(targets) / (n_classes * counts), dtype=torch.float32)

@@ -5,10 +5,12 @@ Everything is found in the ids that a feed gives, whatever the task, in a second
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from headway.data.encoded import row_hashes
 from headway.data.feed import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
 from headway.data.image_feed import ImageFeed
 from headway.data.tokens import Tokens
@@ -81,21 +83,22 @@ def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
     inputs, held_out = feed.train, feed.held_out
     if isinstance(feed, PairFeed):
         inputs, held_out = ([first for first, _ in part] for part in (feed.pairs, feed.held_out_pairs))
-    unknown, rows = tokenizer.unknown, [hash(tuple(row)) for row in inputs]
-    trained = set(rows)
+    unknown, rows = tokenizer.unknown, row_hashes(inputs)
     frame = tokenizer.special_ids - {unknown}
-    told = [row for row in held_out if unknown not in row or sum(t != unknown and t not in frame for t in row) >= TOLD]
+    told = np.fromiter(
+        (unknown not in row or sum(t != unknown and t not in frame for t in row) >= TOLD for row in held_out), bool
+    )
     found: dict[str, Any] = {
         "examples": len(held_out),
-        "leaked": sum(hash(tuple(row)) in trained for row in told) / max(1, len(held_out)),
+        "leaked": int(np.isin(row_hashes(held_out)[told], rows).sum()) / max(1, len(held_out)),
         "alike": _most_frequent(rows),
     }
     if unknown is not None:
-        tokens = [token for row in inputs[:MOST_ROWS] for token in row if token not in frame]
-        found["unknown"] = tokens.count(unknown) / max(1, len(tokens))
+        tokens = Counter(token for row in islice(inputs, MOST_ROWS) for token in row if token not in frame)
+        found["unknown"] = tokens[unknown] / max(1, tokens.total())
     if isinstance(feed, TargetFeed):
         written, wanted = feed.train_targets[:MOST_ROWS], feed.held_out_targets
-        found["one_target"] = _most_frequent([hash(tuple(target)) for target in written])
+        found["one_target"] = _most_frequent(row_hashes(written))
         found["simple"] = _bigrams(_joined(written), _joined(wanted), tokenizer.target.vocab_size)
         found["paired"] = fitting_pairs(inputs, written, held_out, wanted)
     elif not isinstance(feed, PairFeed) and len(held_out) and isinstance(feed.train_targets[0], int | np.integer):
@@ -105,14 +108,15 @@ def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _of_classes(train: Sequence[int], held_out: Sequence[int]) -> dict[str, Any]:
     """How even the classes are, and the held-out loss of guessing by their frequencies."""
-    counts = Counter(map(int, train))
-    chances = [(counts[int(target)] + 1) / (len(train) + len(counts)) for target in held_out]
-    return {"one_target": _most_frequent(list(map(int, train))), "chance": float(-np.log(chances).mean())}
+    known, others = np.asarray(train), np.asarray(held_out)
+    counts = np.bincount(known, minlength=int(others.max(initial=0)) + 1)
+    chances = (counts[others] + 1) / (len(known) + np.count_nonzero(counts))
+    return {"one_target": _most_frequent(known), "chance": float(-np.log(chances).mean())}
 
 
 def _of_images(feed: ImageFeed) -> dict[str, Any]:
-    rows = [hash(picture.tobytes()) for picture in feed.train]
-    trained = set(rows)
+    rows = np.array([hash(picture.tobytes()) for picture in feed.train])
+    trained = set(rows.tolist())
     leaked = sum(hash(picture.tobytes()) in trained for picture in feed.held_out) / max(1, len(feed.held_out))
     found = {"examples": len(feed.held_out), "leaked": leaked, "alike": _most_frequent(rows)}
     return found | _of_classes(feed.train_targets, feed.held_out_targets)  # type: ignore[arg-type]
@@ -129,9 +133,9 @@ def _bigrams(train: Tokens, held_out: Tokens, vocab_size: int) -> float | None:
     return lines[-1]["val_loss"] if len(lines) > 1 else None
 
 
-def _most_frequent(values: Sequence[int]) -> float:
+def _most_frequent(values: np.ndarray) -> float:
     """The share of the most frequent value."""
-    return max(Counter(values).values()) / len(values) if values else 0.0
+    return int(np.unique(values, return_counts=True)[1].max()) / len(values) if len(values) else 0.0
 
 
 def repeated(train: Tokens, held_out: Tokens) -> float:

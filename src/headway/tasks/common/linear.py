@@ -3,10 +3,12 @@
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from headway.data.text_rows import TextRows
 from headway.tasks.common.classes import scores
 
 MOST_CHARACTERS = 2_000_000
@@ -26,41 +28,49 @@ ROWS_AT_ONCE = 2_000
 
 
 def classification_baselines(
-    train_texts: Sequence[str],
-    train_targets: Sequence[int],
-    texts: Sequence[str],
-    targets: Sequence[int],
+    train: TextRows,
+    train_targets: Sequence[int] | np.ndarray,
+    rows: TextRows,
+    targets: Sequence[int] | np.ndarray,
     labels: Sequence[str],
     each: dict[str, np.ndarray] | None = None,
 ) -> tuple[list[dict[str, Any]], str]:
-    """accuracy and macro_f1 of both on ``texts``, and a line where the linear model is not fitted on all rows.
+    """accuracy and macro_f1 of both on ``rows``, and a line where the linear model is not fitted on all rows.
 
     Classes, features and rows together decide what it costs: of many rows it reads a sample, and where even that is too
     much there is no linear model.  ``each`` is given (predicted, true) class of every row by the name of the baseline,
     (N, 2).
     """
-    majority = Counter(train_targets).most_common(1)[0][0]
-    guesses = {"majority class": np.full(len(targets), majority)}
-    sample, said = _sample(train_texts, train_targets)
+    guesses = {"majority class": np.full(len(targets), most_frequent(train_targets))}
+    sample, said = _sample(train.lengths, train_targets)
     if len(sample):
-        some, classes = [train_texts[i] for i in sample], [train_targets[i] for i in sample]
-        guesses["linear model on word and character n-grams"] = linear_guess(some, classes, texts)
+        some, classes = list(train.part(sample)), [int(train_targets[i]) for i in sample]
+        guesses["linear model on word and character n-grams"] = linear_guess(some, classes, rows)
     return _scored(guesses, targets, labels, each), said
 
 
-def _sample(texts: Sequence[str], targets: Sequence[int]) -> tuple[np.ndarray, str]:
-    """The numbers of the rows that the linear model is fitted on, and a line unless those are all of them."""
-    classes = len(set(targets))
+def most_frequent(targets: Sequence[int] | np.ndarray) -> int:
+    """The class that most rows have, of equally frequent ones the one that comes first."""
+    counts = np.bincount(targets)
+    return int(targets[int(np.argmax(counts[np.asarray(targets)] == counts.max()))])
+
+
+def _sample(lengths: np.ndarray, targets: Sequence[int] | np.ndarray) -> tuple[np.ndarray, str]:
+    """The numbers of the rows that the linear model is fitted on, and a line unless those are all of them.
+
+    ``lengths`` are those of the texts in characters.
+    """
+    classes = len(np.unique(targets))
     most = min(MOST_CHARACTERS, int(MOST_WORK / ENTRIES / max(1, classes)))
-    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    if not len(texts) or (ends[-1] <= most and classes * 1000 <= MOST_WEIGHTS):
-        return np.arange(len(texts)), ""
-    order = np.random.default_rng(0).permutation(len(texts))
-    ends = np.cumsum([len(texts[i]) for i in order], dtype=np.int64)
+    count = len(lengths)
+    if not count or (lengths.sum(dtype=np.int64) <= most and classes * 1000 <= MOST_WEIGHTS):
+        return np.arange(count), ""
+    order = np.random.default_rng(0).permutation(count)
+    ends = np.cumsum(lengths[order], dtype=np.int64)
     rows = np.sort(order[: int(np.searchsorted(ends, most, side="right"))])
     if len(rows) < max(1, LEAST_EACH * classes):
-        return rows[:0], f"the linear baseline is left out: {classes:,} classes in {len(texts):,} rows take too long"
-    return rows, f"the linear baseline is fitted on {len(rows):,} of {len(texts):,} rows, drawn at random"
+        return rows[:0], f"the linear baseline is left out: {classes:,} classes in {count:,} rows take too long"
+    return rows, f"the linear baseline is fitted on {len(rows):,} of {count:,} rows, drawn at random"
 
 
 def picture_baselines(
@@ -111,7 +121,9 @@ def _flat(pictures: np.ndarray) -> np.ndarray:
     return part.reshape(len(part), -1)
 
 
-def linear_guess(train_texts: Sequence[str], train_targets: Sequence[int], texts: Sequence[str]) -> np.ndarray:
+def linear_guess(
+    train_texts: Sequence[str], train_targets: Sequence[int], texts: Sequence[str] | TextRows
+) -> np.ndarray:
     """Predicted classes (N,) of a linear support vector machine on TF-IDF of word 1-2-grams and character 2-5-grams.
 
     Of texts without any n-gram, and of a single class, there is nothing to fit: all are the most frequent class.
@@ -132,12 +144,13 @@ def linear_guess(train_texts: Sequence[str], train_targets: Sequence[int], texts
     except ValueError:
         return np.full(len(texts), Counter(train_targets).most_common(1)[0][0])
     step = max(1, min(ROWS_AT_ONCE, MOST_WEIGHTS // len(set(train_targets))))
-    return np.concatenate([model.predict(texts[i : i + step]) for i in range(0, len(texts), step)])
+    rest = iter(texts)
+    return np.concatenate([model.predict(part) for part in iter(lambda: list(islice(rest, step)), [])])
 
 
 def _scored(
     guesses: dict[str, np.ndarray],
-    targets: Sequence[int],
+    targets: Sequence[int] | np.ndarray,
     labels: Sequence[str],
     each: dict[str, np.ndarray] | None,
 ) -> list[dict[str, Any]]:
@@ -147,6 +160,6 @@ def _scored(
     return [{"name": name, **_score(targets, guess, labels)} for name, guess in guesses.items()]
 
 
-def _score(targets: Sequence[int], guess: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
+def _score(targets: Sequence[int] | np.ndarray, guess: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
     found = scores(np.asarray(targets), guess, labels)
     return {"accuracy": found["accuracy"], "macro_f1": found["macro_f1"]}

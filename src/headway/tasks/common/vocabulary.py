@@ -22,12 +22,14 @@ class Vocabulary:
     facts: dict[str, Any]
 
 
-def base_vocabulary(given: TaskInputs, texts: Iterable[str], *, chat: bool = False) -> Vocabulary:
+def base_vocabulary(
+    given: TaskInputs, texts: Iterable[str], *, chat: bool = False, out_of: int | None = None
+) -> Vocabulary:
     """The tokenizer for a run: that of a run taken up again, or the base's, with ``--extend-vocab`` new tokens.
 
-    ``texts`` are those of the training part; ``chat`` gives a tokenizer without a chat template the usual one.  The
-    base's model grows with it (``make_room``).  Without a base, the tokenizer is that of the run taken up again, if it
-    is one.  Raises InputError for a tokenizer that cannot be grown.
+    ``texts`` are those of the training part, of ``out_of`` characters where they are no list; ``chat`` gives one
+    without a chat template the usual one.  The base's model grows with it (``make_room``).  Without a base, the
+    tokenizer is that of the run taken up again, if it is one.  Raises InputError for a tokenizer that cannot be grown.
     """
     base, wanted = given.base, given.options.extend_vocab
     if base is None:
@@ -37,7 +39,7 @@ def base_vocabulary(given: TaskInputs, texts: Iterable[str], *, chat: bool = Fal
         make_room(base, tokenizer)
         return Vocabulary(tokenizer, {})
     try:
-        grown = extend(base.tokenizer, texts, wanted)
+        grown = extend(base.tokenizer, texts, wanted, out_of=out_of)
     except InputError as error:
         raise InputError(f"--extend-vocab: {base.path}: {error}") from None
     tokenizer = with_chat(grown.tokenizer) if chat else grown.tokenizer

@@ -11,8 +11,8 @@ from torch import nn
 from headway.data.augment import Augmentation
 from headway.data.decode import Decoded, decoded
 from headway.data.image_feed import ImageFeed
-from headway.data.labels import leaks
 from headway.data.pictures import Pictures
+from headway.data.repeats import leaks
 from headway.data.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification

@@ -11,7 +11,7 @@ from torch import nn
 from headway.data.detect import detect
 from headway.data.detected import Detected
 from headway.data.feed import Feed, TargetFeed
-from headway.data.labels import leaks
+from headway.data.repeats import leaks
 from headway.data.split import HELD_OUT, split_indices
 from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs

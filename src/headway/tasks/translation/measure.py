@@ -4,7 +4,7 @@ import warnings
 from typing import Any
 
 from headway.data.feed import row_batches, target_batches
-from headway.data.labels import leaks
+from headway.data.repeats import leaks
 from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError

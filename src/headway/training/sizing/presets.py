@@ -12,9 +12,11 @@ From a pretrained model (``--from``): its own sizes, a small rate that is smalle
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from headway.errors import InputError
@@ -210,7 +212,9 @@ def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> P
     return replace(plan, model=model, weight_decay=decay, decisions=list(decisions.values()))
 
 
-def encoder_plan(options: TrainOptions, vocab_size: int, lengths: list[int], n_classes: int, longest: int) -> Plan:
+def encoder_plan(
+    options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, n_classes: int, longest: int
+) -> Plan:
     """The plan of a classifier of texts with these ``lengths`` in tokens."""
     width, layers = PRESETS[options.preset] if options.preset else (128, 2)
     width, layers = options.d_model or width, options.layers or layers
@@ -262,7 +266,9 @@ def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
     return options.batch_tokens or (usual if options.batch_size is None else options.batch_size * longest)
 
 
-def fine_tune_rows_plan(options: TrainOptions, config: TransformerConfig, lengths: list[int], longest: int) -> Plan:
+def fine_tune_rows_plan(
+    options: TrainOptions, config: TransformerConfig, lengths: Sequence[int] | np.ndarray, longest: int
+) -> Plan:
     """The plan of a classifier that begins from a pretrained encoder, on texts with these ``lengths`` in tokens."""
     epochs = FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2
     why_passes = "a pretrained model needs few; it may end before its time"
@@ -279,7 +285,11 @@ def fine_tune_rows_plan(options: TrainOptions, config: TransformerConfig, length
 
 
 def fine_tune_classifier_plan(
-    options: TrainOptions, config: TransformerConfig, lengths: list[int], longest: int, seconds: float | None
+    options: TrainOptions,
+    config: TransformerConfig,
+    lengths: Sequence[int] | np.ndarray,
+    longest: int,
+    seconds: float | None,
 ) -> Plan:
     """The plan of a classifier that begins from a pretrained model: few passes, averaged weights.
 
@@ -304,10 +314,11 @@ def fine_tune_classifier_plan(
     return replace(plan, average=average, r_drop=r_drop, decisions=decisions)
 
 
-def pass_seconds(config: TransformerConfig, lengths: list[int], device: torch.device) -> float:
+def pass_seconds(config: TransformerConfig, lengths: Sequence[int] | np.ndarray, device: torch.device) -> float:
     """How long one pass of training over texts of these lengths takes on a device here, about."""
-    mean = max(1, sum(lengths) // max(1, len(lengths)))
-    return 3 * flops_per_token(config, mean, wiring="encoder") * sum(lengths) / training_rate(device)
+    total = int(np.sum(lengths))
+    mean = max(1, total // max(1, len(lengths)))
+    return 3 * flops_per_token(config, mean, wiring="encoder") * total / training_rate(device)
 
 
 def frozen_plan(

@@ -122,7 +122,7 @@ def run_training(
                     task=found.task,
                     command=list(command),
                     options=recorded(options),
-                    validation=[str(path) for path in validation],
+                    validation=[one.name if isinstance(one, Table) else str(one) for one in validation],
                     validation_fingerprint=prints["validation"],
                     plan=plan.plain(),
                     decisions=plan.decisions,
@@ -167,8 +167,13 @@ def run_training(
         return run
 
 
-def _as_given(facts: dict[str, Any], inputs: Sequence[str | Path]) -> dict[str, Any]:
-    """The facts of the data; those from the hub are named by their ids, by which they are found again."""
+def _as_given(facts: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
+    """The facts of the data; those from the hub are named by their ids, by which they are found again.
+
+    Of data in memory it is recorded that they are, and what they were.
+    """
+    if any(isinstance(one, Table) for one in inputs):
+        return {**facts, "in_memory": True}
     return {**facts, "inputs": list(map(str, inputs))} if any(map(dataset_id, inputs)) else facts
 
 
