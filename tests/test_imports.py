@@ -17,15 +17,10 @@ LAYERS = [
 SHARED = {"task", "spec", "registry", "common"}
 """What is in ``tasks`` and no room."""
 OPENS_ROOMS = {
-    *("workflows.bench", "workflows.evaluate", "workflows.inside", "workflows.load"),
-    *("workflows.verify.replay", "workflows.verify.samples"),
-    *("science.compare", "science.speeds"),
     *("cli.attention", "cli.chat", "cli.classify", "cli.demo", "cli.embed", "cli.explain", "cli.fill", "cli.generate"),
     "cli.translate",
 }
 """Modules that still open rooms themselves, where they are to ask the registry."""
-POINTS_DOWN = {"reports.comparison", "reports.explorer", "reports.scaling_plots"}
-"""Modules that still import from a layer below."""
 GROUND = {"errors", "io"}
 """Importable from everywhere but nn."""
 NN_MAY = {"concurrent", "contextlib", "threading", "torch", "math", "collections", "typing", "functools"}
@@ -90,8 +85,6 @@ def test_imports_point_one_way(path):
     for module, _ in imports(path):
         if module.startswith("headway.") and layer != "api":
             target = module.split(".")[1]
-            if name(path) in POINTS_DOWN and target in ("workflows", "science"):
-                continue
             assert allowed(layer, target), f"{name(path)} imports {module}: {layer} may not import {target}"
 
 

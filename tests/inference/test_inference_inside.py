@@ -7,11 +7,12 @@ from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
+from headway.tasks.common import inspection
+from headway.tasks.common.inspection import token_names
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.text.train import train_tokenizer
-from headway.workflows import inside
-from headway.workflows.inside import look_inside, token_names
+from headway.workflows.inside import look_inside
 from headway.workflows.load import load
 
 LINES = ["the cat sat on a mat", "old dogs ran past", "ein schöner Tag"] * 7
@@ -37,7 +38,7 @@ def test_an_embedder(monkeypatch):
     words = train_tokenizer(LINES, "wordpiece", 300, role="encoder")
     pipe = Embedder(encoder(words), words)
     assert look_inside(pipe, "the cat").tokens["text"] == ["[CLS]", "the", "cat", "[SEP]"]
-    monkeypatch.setattr(inside, "MOST_WEIGHTS", 3 * 2 * 4 * 4 - 1)
+    monkeypatch.setattr(inspection, "MOST_WEIGHTS", 3 * 2 * 4 * 4 - 1)
     with pytest.raises(InputError, match="whose maps have 96 weights; at most 95"):
         look_inside(pipe, "the cat")
 

@@ -21,8 +21,11 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.reports import explorer
 from headway.reports.attention_store import Stored, restore
 from headway.reports.explorer import MARK, attention_page
+from headway.tasks.common import inspection
+from headway.tasks.common.inside import Inside
+from headway.tasks.common.inspection import visible
 from headway.tasks.image_classification.pipeline import ImageClassifier
-from headway.workflows.inside import Inside, _look, _rows, look_inside, visible
+from headway.workflows.inside import look_inside
 
 WIRINGS = {"encoder": Encoder, "decoder": Decoder, "encoder-decoder": EncoderDecoder}
 HOSTILE = ["</script><script>alert(1)</script>", "<!--", "\u202eabc", "\u200b", "&lt;", "שלום", '"', "\x00", "e\u0301"]
@@ -36,9 +39,11 @@ def look(wiring: str, n: int, names: list[str] | None = None, **changes: object)
     if wiring == "encoder-decoder":
         tokens = {"source": [f"source{i}" for i in other], "target": words}
         both = EncoderDecoder(config).eval()
-        return _look("translation", both, _rows(both, other, ids), tokens, words, target="<b>done</b>")
+        return inspection.look(
+            "translation", both, inspection.rows(both, other, ids), tokens, following=words, target="<b>done</b>"
+        )
     model = WIRINGS[wiring](config).eval()
-    return _look("masked_lm", model, _rows(model, ids), {"text": words}, [])
+    return inspection.look("masked_lm", model, inspection.rows(model, ids), {"text": words})
 
 
 def look_at_picture() -> tuple[Inside, np.ndarray]:

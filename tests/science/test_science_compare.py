@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,8 +19,9 @@ from headway.errors import InputError, RunFailed
 from headway.reports.comparison import write_comparison
 from headway.science import compare as comparing
 from headway.science.advice import HELD_OUT, advice
-from headway.science.candidate import _ended, entrants, trained, words_of
+from headway.science.candidate import _ended, entrants, fitting, trained, words_of
 from headway.science.compare import Contest, compare, interval
+from headway.tasks.registry import spec
 from headway.training.monitor.progress import Silent
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
@@ -147,6 +149,42 @@ def test_heads_are_varied_at_one_width(rows_file: Path, tmp_path: Path, in_this_
     assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
     assert len({row["parameters"] for row in found["rows"]}) == 1
     assert all("time" in options for options in in_this_process)
+
+
+def test_masked_models_are_compared_by_their_loss(
+    text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]
+):
+    options = {"task": "masked_lm", "length": 16, "tokenizer": "word"}
+    found = compare(Contest([str(text_file)], vary="heads", options=options), tmp_path / "out", Silent())
+    assert found["task"] == "masked_lm" and found["metric"] == "val_loss" and found["advice"]
+    assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
+    assert all(row["mean"] > 0 and row["throughput"] > 0 and "longer" not in row for row in found["rows"])
+    write_comparison(found, tmp_path / "out")
+    svg = (tmp_path / "out" / "quality.svg").read_text()
+    assert "validation loss (less is better)" in svg
+    transformer, lstm = entrants(["transformer", "lstm"])
+    assert fitting(transformer, spec("masked_lm")).options == {}, "a Transformer is all that there is"
+    assert fitting(transformer, spec("classification")) == transformer and fitting(lstm, spec("masked_lm")) == lstm
+
+
+@pytest.mark.parametrize("kind", ["pairs", "pictures"])
+def test_vectors_and_pictures_are_compared_by_accuracy(
+    kind: str, tmp_path: Path, in_this_process: list[dict[str, Any]]
+):
+    draw = random.Random(5)
+    if kind == "pairs":
+        file, options = tmp_path / "pairs.csv", {"task": "embedding", "length": 16}
+        lines = [" ".join(draw.choices(WORDS, k=5)) for _ in range(120)]
+        file.write_text("\n".join(["first,second", *(f"{line},{' '.join(line.split()[::-1])}" for line in lines)]))
+    else:
+        file, options = tmp_path / "pictures.npz", {"task": "image_classification"}
+        images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
+        np.savez(file, images=images, labels=np.array(["dark", "light"] * 30))
+    found = compare(Contest([str(file)], vary="heads", options=options), tmp_path / "out", Silent())
+    assert found["metric"] == "accuracy" and len(found["rows"]) == 4
+    assert all(0 <= row["mean"] <= 1 and row["throughput"] > 0 for row in found["rows"])
+    write_comparison(found, tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_recall_makes_its_own_text(tmp_path: Path, in_this_process: Any, monkeypatch: pytest.MonkeyPatch):

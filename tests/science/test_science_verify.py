@@ -18,13 +18,14 @@ from headway.errors import InputError
 from headway.hub.directory import save_model
 from headway.models import transformer
 from headway.nn.state import KeyValueCache, State
+from headway.tasks.common.material import ROWS
 from headway.training.loop.thread_parallel import Shares
 from headway.training.monitor.progress import Silent
 from headway.training.store.facts import read_facts
 from headway.workflows.verify import resume
 from headway.workflows.verify.check import Check, difference, worst
 from headway.workflows.verify.checkpoints import check_checkpoints
-from headway.workflows.verify.material import ROWS, own_data
+from headway.workflows.verify.material import own_data
 from headway.workflows.verify.replay import replay
 from headway.workflows.verify.samples import Subject
 from headway.workflows.verify.verify import verify

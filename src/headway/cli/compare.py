@@ -48,6 +48,7 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     from headway.reports.comparison import write_comparison
     from headway.reports.plots import MISSING
     from headway.science.compare import Contest, compare
+    from headway.science.recall import LETTERS
     from headway.training.monitor.progress import shown_to
 
     place = Path(out) if out is not None else default_out(inputs or ("recall",))
@@ -75,7 +76,7 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
         progress.close()
     drawn = "report, plots and compare.json"
     try:
-        write_comparison(found, place)
+        write_comparison(found, place, guessing=1 / len(LETTERS))
     except InputError as error:
         if str(error) != MISSING:
             raise

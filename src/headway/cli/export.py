@@ -34,7 +34,7 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
     1,000 lines in many scripts.  When anything differs, nothing is left there and the exit status is 1.
     """
     started = time.monotonic()
-    from headway.workflows.export.door_answers import BOUND
+    from headway.tasks.common.door_answers import BOUND
     from headway.workflows.export.export import export
     from headway.workflows.export.parity import INPUTS, LINES
 

@@ -1,6 +1,7 @@
 """``headway scale``: a grid of language models in the time there is, the law of their losses, and what it foretells."""
 
 import time as clock
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,16 +216,20 @@ def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started
     """The result, with its pictures where it is kept."""
     from headway.io.atomic_write import write_json
     from headway.reports.plots import MISSING
-    from headway.reports.scaling_plots import draw_study
+    from headway.reports.scaling_plots import Lines, draw_study
+    from headway.science.scaling.frontier import best_sizes
+    from headway.science.scaling.law import CONSTANTS, Law
     from headway.science.scaling.study import REPORT
 
     notes = [*notes, *found.pop("notes")]
     found = {"task": "language_modeling", "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
     if out is not None:
+        law = Law(**{name: found["fit"][name] for name in CONSTANTS})
+        lines = Lines(law.loss, partial(best_sizes, law))
         try:
             out.mkdir(parents=True, exist_ok=True)
             try:
-                found["plots"] = [f"{path}.png" for path in draw_study(found, out)]
+                found["plots"] = [f"{path}.png" for path in draw_study(found, lines, out)]
             except InputError as error:
                 if str(error) != MISSING:
                     raise

@@ -1,6 +1,7 @@
 """A comparison as plots and as ``report.html``, one page with the plots inside."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,9 @@ from headway.io.quantities import duration, short_count, size
 from headway.reports.plots import legend_beside, line, logarithmic, plotted, round_ticks
 from headway.reports.style import CSS, POLICY
 from headway.reports.tables import table
-from headway.reports.wording import Html, escape
-from headway.science.recall import LETTERS
+from headway.reports.wording import LOWER_IS_BETTER, METRICS, Html, escape
+from headway.tasks.registry import spec
 
-NAMES = {
-    "bits_per_byte": "bits per byte",
-    "accuracy": "accuracy",
-    "chrf": "chrF",
-}
 WIDE = "figure svg { background: #fff; } main { max-width: 60rem; }"
 PLOTS = {
     "quality": "What each model reaches; the bar is the 95 % interval over seeds.",
@@ -28,9 +24,10 @@ PLOTS = {
 }
 
 
-def write_comparison(found: dict[str, Any], folder: Path) -> None:
+def write_comparison(found: dict[str, Any], folder: Path, guessing: float = 0.0) -> None:
     """Write the plots of a comparison (png and svg) and ``report.html`` into ``folder``.
 
+    ``guessing`` is the share of letters that are recalled by chance.
     Raises InputError where matplotlib is missing.
     """
     rows = [row for row in found["rows"] if "failed" not in row]
@@ -44,7 +41,7 @@ def write_comparison(found: dict[str, Any], folder: Path) -> None:
     if sum(bool(row["lengths"]) for row in rows):
         _lengths(rows, colours, folder / "lengths")
         names.append("lengths")
-    for name, draw in (("longer", _longer), ("recall", _recall)):
+    for name, draw in (("longer", _longer), ("recall", partial(_recall, guessing=guessing))):
         if any(one.get("loss", one.get("accuracy")) is not None for row in rows for one in row.get(name, [])):
             draw(rows, colours, folder / name)
             names.append(name)
@@ -61,13 +58,17 @@ def _quality(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[st
             axes.plot(row["values"], [at] * len(row["values"]), look["marker"], color=look["color"], alpha=0.35)
             axes.plot([row["mean"]], [at], look["marker"], color=look["color"], markersize=8)
         axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
-        better = "less is better" if found["metric"] == "bits_per_byte" else "more is better"
-        axes.set_xlabel(f"{NAMES[found['metric']]} ({better})")
+        better = "less is better" if found["metric"] in LOWER_IS_BETTER else "more is better"
+        axes.set_xlabel(f"{METRICS[found['metric']]} ({better})")
         axes.set_ylim(-0.6, len(rows) - 0.4)
 
 
 def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
-    metric = found["metric"] if found["metric"] != "chrf" else "val_loss"  # measured at the end alone
+    metric = found["metric"]
+    if not any(one.get(metric) is not None for row in rows for curve in row["curves"] for one in curve):
+        metric = "val_loss"  # some metrics are measured at the end alone
+    unit = spec(found["task"]).loss_unit
+    name = METRICS[metric] if metric != "val_loss" else f"loss, {unit}" if unit else "loss"
     with plotted(place, columns=2, width=10.5) as (left, right):
         for row in rows:
             for number, curve in enumerate(row["curves"]):
@@ -81,16 +82,15 @@ def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str
         right.set_xlabel("tokens read in training")
         logarithmic(right)
         for axes in (left, right):
-            axes.set_ylabel(NAMES.get(metric, "loss, nats per token") + ", held-out part")
+            axes.set_ylabel(f"{name}, held-out part")
         legend_beside(right)
 
 
 def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
-    what = {"classification": "texts classified", "language_modeling": "tokens written"}
     with plotted(place, columns=2, width=9.0, height=0.9 + 0.45 * len(rows)) as (left, right):
         for axes, key, label in (
             (left, "tokens_per_second", "tokens trained on a second"),
-            (right, "throughput", f"{what.get(found['task'], 'texts translated')} a second, 32 texts at once"),
+            (right, "throughput", f"{spec(found['task']).answered} a second, 32 at once"),
         ):
             values = [row[key] for row in reversed(rows)]
             bars = axes.barh(
@@ -135,14 +135,14 @@ def _longer(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) ->
         legend_beside(axes)
 
 
-def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
+def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path, guessing: float) -> None:
     with plotted(place) as axes:
         for number, row in enumerate(rows):
             points = row.get("recall", [])
             at, wide = [one["distance"] for one in points], len(rows) - number  # equal lines lie on top of each other
             look = {**colours[row["model"]], "linewidth": 1 + 1.5 * wide, "markersize": 5 + 3 * wide}
             axes.plot(at, [one["accuracy"] for one in points], **look, label=row["model"])
-        axes.axhline(1 / len(LETTERS), color="#595959", linewidth=0.8, linestyle=":")
+        axes.axhline(guessing, color="#595959", linewidth=0.8, linestyle=":")
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_ylim(0, 1.03)
@@ -152,7 +152,7 @@ def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) ->
 
 
 def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], folder: Path) -> str:
-    metric = NAMES[found["metric"]]
+    metric = METRICS[found["metric"]]
     heads = ["model", metric, "interval", "parameters", "trained", "tokens/s", "latency", "answers/s", "memory"]
     cells = []
     for row in rows:

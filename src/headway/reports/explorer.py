@@ -21,7 +21,7 @@ from headway.reports.style import CSS
 from headway.reports.tables import table
 from headway.reports.wording import TITLES as MODELS
 from headway.reports.wording import Html, escape
-from headway.workflows.inside import Inside, Kind
+from headway.tasks.common.inside import Inside, Kind
 
 MOST_BYTES = 1_950_000
 """A page is smaller than this, however long the text and large the model."""

@@ -3,6 +3,8 @@
 They are drawn from what ``headway scale --json`` prints.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,22 @@ import numpy as np
 
 from headway.io.quantities import short_count
 from headway.reports.plots import COLOURS, line, logarithmic, plotted
-from headway.science.scaling.frontier import optimal, published_optima
-from headway.science.scaling.law import CONSTANTS, Law
 
 GREY = "#595959"
 
 
-def draw_study(found: dict[str, Any], folder: Path) -> list[Path]:
+@dataclass(frozen=True)
+class Lines:
+    """What a law says, to be drawn beside what was measured."""
+
+    loss: Callable[[Any, Any], Any]
+    """N and D -> nats per token"""
+    best: Callable[[np.ndarray], dict[str, np.ndarray]]
+    """C -> the best N by each law, by its name; this study's first"""
+
+
+def draw_study(found: dict[str, Any], law: Lines, folder: Path) -> list[Path]:
     """Write the pictures into ``folder``: their paths without endings.  Raises InputError without matplotlib."""
-    law = Law(**{name: found["fit"][name] for name in CONSTANTS})
     drawn = [folder / "loss", folder / "compute", folder / "optimal"]
     _loss(drawn[0], found, law)
     _compute(drawn[1], found, law)
@@ -29,7 +38,7 @@ def draw_study(found: dict[str, Any], folder: Path) -> list[Path]:
     return drawn
 
 
-def _loss(place: Path, found: dict[str, Any], law: Law) -> None:
+def _loss(place: Path, found: dict[str, Any], law: Lines) -> None:
     """The loss against N for each D, and against D for each N."""
     rows = [row for row in found["rows"] if not row["held_out"]]
     last = found["held_out"]
@@ -53,7 +62,7 @@ def _loss(place: Path, found: dict[str, Any], law: Law) -> None:
         axes[0].set_ylabel("loss, nats per token")
 
 
-def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
+def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
     """The loss against C, with the least that the law allows for each C and the run that was left out."""
     rows = [row for row in found["rows"] if not row["held_out"]]
     last = found["held_out"]
@@ -69,9 +78,9 @@ def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
             )
         ends = [row["compute"] for row in found["rows"]]
         budgets = np.geomspace(min(ends), 3 * max(ends), 60)
-        panel.plot(
-            budgets, law.loss(*optimal(law, budgets)), color="#000000", linestyle="--", label="best N and D, by the law"
-        )
+        sizes = next(iter(law.best(budgets).values()))
+        least = law.loss(sizes, budgets / 6 / sizes)
+        panel.plot(budgets, least, color="#000000", linestyle="--", label="best N and D, by the law")
         if last is not None:
             _held_out(panel, last["compute"], last)
             panel.axhline(last["naive"], color=GREY, linewidth=0.8, linestyle=":", label="the largest run of the fit")
@@ -81,14 +90,13 @@ def _compute(place: Path, found: dict[str, Any], law: Law) -> None:
         panel.legend(title="parameters N", fontsize=8, title_fontsize=8, ncols=2)
 
 
-def _optimal(place: Path, found: dict[str, Any], law: Law) -> None:
+def _optimal(place: Path, found: dict[str, Any], law: Lines) -> None:
     """The best N for a budget, by this law and by the published ones, and the tokens for each parameter."""
     ends = [row["compute"] for row in found["rows"]]
     budgets = np.geomspace(min(ends), max(max(ends) * 100, 1e24), 9)
-    lines = {"this study": optimal(law, budgets)[0], **published_optima(budgets)}
     measured = np.array([min(ends), max(ends)])
     with plotted(place, columns=2, width=8.6, height=4.0) as (left, right):
-        for i, (name, sizes) in enumerate(lines.items()):
+        for i, (name, sizes) in enumerate(law.best(budgets).items()):
             style = {"color": COLOURS[i], "linestyle": ("-", "--", "-.", ":")[i], "linewidth": 2.4 if i == 0 else 1.6}
             left.plot(budgets, sizes, **style, label=name)
             right.plot(budgets, budgets / 6 / sizes**2, **style)

@@ -44,6 +44,8 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
             f"{size(1e6 * least['memory_mb'])}."
         )
     said += [*_lengths(rows), *_longer(rows), *_recall(rows)]
+    if result["metric"] == "val_loss" and len({row["size"]["vocab_size"] for row in rows}) > 1:
+        said.append("Their vocabularies differ, so their losses are of other tokens and cannot be held side by side.")
     if result["seeds"] == 1:
         said.append("One seed each: differences of a few points in the last digits mean nothing; see --seeds.")
     if result["trials"] > 1 and result["measured_on"] == HELD_OUT:

@@ -4,11 +4,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, RunFailed
+from headway.tasks.spec import TaskSpec
 from headway.training.options import MODELS, flag
 from headway.training.store.log import read_log
 
@@ -47,6 +48,12 @@ def entrants(names: Sequence[str]) -> list[Entrant]:
     if len(found) < 2 or len(set(folders)) < len(folders):
         raise InputError(f"--models {','.join(names)}: expected two models or more, each named once.")
     return found
+
+
+def fitting(model: Entrant, task: TaskSpec) -> Entrant:
+    """A model as it is named for a task: where there are only Transformers, --model has nothing to say."""
+    only = "model" not in task.options and model.options.get("model") == "transformer"
+    return replace(model, options={}) if only else model
 
 
 def trained(words: Sequence[str], place: Path, say: Callable[[str], None]) -> float | None:

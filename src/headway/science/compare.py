@@ -29,12 +29,13 @@ from headway.io.quantities import duration, parse_seconds, time_text
 from headway.models.baselines import KINDS as BASELINES
 from headway.nn.recurrent import CELLS
 from headway.science.advice import HELD_OUT, advice
-from headway.science.candidate import Entrant, curve, entrants, trained, words_of
+from headway.science.candidate import Entrant, curve, entrants, fitting, trained, words_of
 from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
 from headway.science.variants import VARIED, varied
-from headway.tasks.translation.bleu import MISSING, bleu_scores
+from headway.tasks.registry import room, spec
+from headway.training.evaluation.comparison import LOWER_IS_BETTER
 from headway.training.evaluation.intervals import student
 from headway.training.monitor.progress import Silent
 from headway.training.options import TrainOptions, check_for_task, flag
@@ -44,8 +45,6 @@ from headway.workflows.input import COLUMNS, read_input
 from headway.workflows.load import load
 from headway.workflows.train.run import validation_input
 
-QUALITY = {"language_modeling": ("bits_per_byte", -1), "classification": ("accuracy", 1), "translation": ("chrf", 1)}
-"""By task, the metric that decides, and whether more (1) or less (-1) of it is better."""
 WRITERS = ("transformer", "rnn", "lstm", "gru")
 """The models of running text."""
 OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column", "merge_labels")
@@ -128,20 +127,19 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
         contest = _with_text(contest, out)
     chosen = TrainOptions(**contest.options)
     source, found = read_input(contest.inputs, chosen)
-    if found.task not in QUALITY:
-        raise InputError(f"{source.name}: is for {found.task}; compare knows {', '.join(QUALITY)}.")
+    models = [fitting(model, spec(found.task)) for model in models]
     held_out = validation_input(contest.validation, chosen, found)
     _check(contest, models, chosen, source, found)
     _remember(contest, out)
     progress.say(_duration(contest, len(models)))
-    texts = list(_texts(contest, found, source))[:SAMPLE]
+    inputs = room(found.task).some_inputs(source, found, SAMPLE)
     rows: list[dict[str, Any]] = []
     first: dict[str, Any] | None = None
     for number, model in enumerate(models):
         progress.say(f"{model.name} ({number + 1} of {len(models)}): {duration(contest.share)} for each training")
         try:
             row = _row(contest, model, out, found.task, first, progress.say)
-            if isinstance(source, Corpus):
+            if isinstance(source, Corpus) and spec(found.task).writes:
                 row |= _reading(contest, source, held_out, out / row["run"])
         except RunFailed as error:
             if first is None and (contest.match != "time" or contest.vary is not None):
@@ -153,10 +151,11 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
             first = row
     if all("failed" in row for row in rows):
         raise RunFailed(f"no model could be trained; {rows[0]['model']}: {rows[0]['failed']}")
-    _time(rows, out, texts)
+    _time(rows, out, inputs)
+    metric = next(row["metric"] for row in rows if "failed" not in row)
     result: dict[str, Any] = {
         "task": found.task,
-        "metric": QUALITY[found.task][0],
+        "metric": metric,
         "match": contest.match,
         "vary": contest.vary,
         "budget": contest.time,
@@ -165,7 +164,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
         "measured_on": contest.test or HELD_OUT,
         "rows": rows,
     }
-    result["advice"] = advice(result, better=QUALITY[found.task][1])
+    result["advice"] = advice(result, better=-1 if metric in LOWER_IS_BETTER else 1)
     write_json(out / "compare.json", result)
     return result
 
@@ -179,7 +178,6 @@ def _row(
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """All trainings of one model, and what came of them."""
-    metric, sign = QUALITY[task]
     place, base = out / "runs" / model.folder, _options(contest, model, first)
     peaks: list[float] = []
 
@@ -197,6 +195,7 @@ def _row(
 
     tried: list[tuple[float, dict[str, Any], dict[str, Any], Path]] = []
     rate: float | None = None
+    metric = "" if first is None else first["metric"]
     for number, factor in enumerate(RATES[: contest.trials]):
         options: dict[str, Any] = {"seed": contest.seed}
         if number:
@@ -206,7 +205,9 @@ def _row(
         facts, path = run(f"trial-{number}", options)
         if number == 0 and not facts["plan"]["frozen"]:
             rate = facts["plan"]["learning_rate"]
+        metric = metric or _metric(spec(task).compared, facts["metrics"])
         value = facts["metrics"].get(metric)
+        sign = -1 if metric in LOWER_IS_BETTER else 1
         tried.append((sign * value if value is not None else -math.inf, options, facts, path))
         say(f"{model.name}, trial {number + 1}: {_said(options)}{metric} {_figure(value)}")
     _, options, facts, path = max(tried, key=lambda one: one[0])
@@ -239,14 +240,14 @@ def _row(
     return row
 
 
-def _time(rows: list[dict[str, Any]], out: Path, texts: list[str]) -> None:
+def _time(rows: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
     """How fast each answers and trains, measured in turn, into its row."""
     there = [row for row in rows if "failed" not in row]
     pipes: list[Any] = [load(out / row["run"]) for row in there]
-    for row, found in zip(there, speeds(pipes, texts), strict=True):
+    for row, found in zip(there, speeds(pipes, inputs), strict=True):
         row |= found
     models = [getattr(pipe.model, "members", [pipe.model])[0] for pipe in pipes]
-    stacked = [number for number, model in enumerate(models) if hasattr(model, "stack")]
+    stacked = [number for number, model in enumerate(models) if _reads_tokens(model)]
     plans = [(read_facts(out / there[number]["run"]) or {})["plan"] for number in stacked]
     stacks, reaches = [models[number].stack for number in stacked], [_reach(models[number]) for number in stacked]
     for number, lengths in zip(stacked, token_seconds(stacks, plans, reaches), strict=True):
@@ -294,8 +295,8 @@ def _check(contest: Contest, models: Sequence[Entrant], chosen: TrainOptions, so
     """Raise InputError for what would stop a model or the end of the comparison, before anything is trained."""
     for model in models:
         check_for_task(TrainOptions(**{**_options(contest, model, None), "seed": contest.seed}), found.task)
-    if found.task == "translation" and not bleu_scores(["a"], ["a"]):
-        raise InputError(f"translators are compared by chrF. {MISSING}.")
+    if (needs := room(found.task).metric_needs()) is not None:
+        raise InputError(needs)
     if contest.test:
         columns = {name: getattr(found, name) for name in COLUMNS} if isinstance(source, Table) else {}
         read_input([contest.test], replace(chosen, task=found.task, **columns), chat=found.chat)
@@ -323,18 +324,20 @@ def interval(values: Sequence[float], most: float = math.inf) -> list[float] | N
     return [max(0.0, mean - half), min(most, mean + half)]
 
 
+def _metric(names: Sequence[str], metrics: dict[str, Any]) -> str:
+    """The first of some metrics that was measured, or else the first."""
+    return next((name for name in names if metrics.get(name) is not None), names[0])
+
+
+def _reads_tokens(model: Any) -> bool:
+    """Whether it is a Transformer of texts, whose sequences may be of any length."""
+    return hasattr(model, "stack") and getattr(model, "patches", None) is None
+
+
 def _reach(model: Any) -> int:
     """How long a sequence may be: learned positions end."""
     position = getattr(model.config, "position", None)
     return model.config.max_length if getattr(position, "kind", "") == "learned" else 1 << 20
-
-
-def _texts(contest: Contest, found: Any, source: Any) -> list[str]:
-    """Some texts of the data, with which speed is measured."""
-    if isinstance(source, Table):
-        return [text for text in source.column(found.text_column)[: 4 * SAMPLE] if text.strip()]
-    chunk = next(source.chunks())[0]
-    return [line for line in chunk.splitlines() if len(line.strip()) > 20][: 4 * SAMPLE] or [chunk[:80]]
 
 
 def _duration(contest: Contest, count: int) -> str:

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from headway.nn.recurrent import CELLS
+from headway.tasks.registry import spec
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.baseline_models import baseline_kind
@@ -104,12 +105,14 @@ def search_space(task: str, options: TrainOptions, plan: Plan, *, tokenizer: str
     ``tokenizer`` is the kind that the preset takes.
     """
     space = _fine_tuning(options, plan) if plan.base is not None else _from_scratch(options, plan)
-    if task in ("classification", "image_classification", "translation"):
+    searched = spec(task).searched
+    if "label_smoothing" in searched:
         space["label_smoothing"] = _share(plan.label_smoothing, 0.2)
-    if task == "classification":
+    if "token_dropout" in searched:
         space["token_dropout"] = _share(plan.token_dropout, 0.3)
+    if "r_drop" in searched:
         space["r_drop"] = Choice(plan.r_drop, tuple(sorted({0.0, 1.0, 4.0, plan.r_drop})))
-    if task == "classification" and plan.base is None and tokenizer is not None and options.vocab is None:
+    if "tokenizer" in searched and plan.base is None and tokenizer is not None and options.vocab is None:
         space["tokenizer"] = Choice(tokenizer, tuple(dict.fromkeys((tokenizer, "word", "bpe"))))
     return {name: one for name, one in space.items() if getattr(options, name) is None}
 

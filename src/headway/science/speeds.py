@@ -13,15 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
-from headway.tasks.language_modeling.pipeline import Generator
+from headway.tasks.registry import room
+from headway.tasks.task import Timed
 from headway.training.loop.thread_parallel import Shares
 
 TOGETHER = 32
 """Texts that are answered at once, where throughput is measured."""
 WRITTEN = 64
 """Tokens that a language model writes for each, there and for its latency."""
-PROMPT = 40
-"""Characters of a text that it goes on from."""
 SECONDS = 3.0
 """How long each of the two is measured, for each model, at least ROUNDS times."""
 ROUNDS = 5
@@ -33,33 +32,26 @@ TOKENS = 4096
 def speeds(pipes: Sequence[Any], texts: Sequence[str]) -> list[dict[str, float]]:
     """How fast each of these models, of one task, answers here: ``latency_ms`` and ``throughput``.
 
-    A classifier: milliseconds for one text, and texts a second of TOGETHER at once.  A language model: milliseconds for
-    each token of one text, and tokens a second of TOGETHER texts that are written at once.
+    Milliseconds for one text, and texts a second of TOGETHER at once; of what goes on from a text, milliseconds for
+    each token, and tokens a second.
     """
     if not pipes:
         return []
-    how: dict[str, Any] = {}
-    each = 1
-    if isinstance(pipes[0], Generator):
-        pipes = [Generator(pipe.model, pipe.tokenizer) for pipe in pipes]
-        for pipe in pipes:
-            pipe.ends = frozenset()  # all write as many tokens
-        how, each = {"max_tokens": WRITTEN, "temperature": 1.0, "seed": 0}, WRITTEN
-        texts = [text[:PROMPT] or "a" for text in texts]
-    many = [texts[i % len(texts)] for i in range(TOGETHER)]
+    timed = [room(pipe.task).timed(pipe, texts, WRITTEN) for pipe in pipes]
 
-    def one(pipe: Any) -> Callable[[int], Any]:
-        return lambda number: pipe(texts[number % len(texts)], **how)
+    def one(asked: Timed) -> Callable[[int], Any]:
+        return lambda number: asked.answer(asked.inputs[number % len(asked.inputs)])
 
-    def together(pipe: Any) -> Callable[[int], Any]:
-        return lambda _: pipe(many, **how)
+    def together(asked: Timed) -> Callable[[int], Any]:
+        many = [asked.inputs[i % len(asked.inputs)] for i in range(TOGETHER)]
+        return lambda _: asked.answer(many)
 
     longest = SECONDS * len(pipes)
-    latencies = medians([one(pipe) for pipe in pipes], longest, ROUNDS)
-    times = medians([together(pipe) for pipe in pipes], longest, ROUNDS)
+    latencies = medians([one(asked) for asked in timed], longest, ROUNDS)
+    times = medians([together(asked) for asked in timed], longest, ROUNDS)
     return [
-        {"latency_ms": 1e3 * latency / each, "throughput": each * TOGETHER / seconds}
-        for latency, seconds in zip(latencies, times, strict=True)
+        {"latency_ms": 1e3 * latency / asked.each, "throughput": asked.each * TOGETHER / seconds}
+        for asked, latency, seconds in zip(timed, latencies, times, strict=True)
     ]
 
 

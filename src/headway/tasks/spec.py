@@ -31,6 +31,14 @@ class TaskSpec:
     """the share of its tokens for which logits are computed; 0 where one answer is for a whole text"""
     headline: tuple[str, ...] = ("val_loss",)
     """metrics by which models are compared: the first one that a model has"""
+    answers: str = "answers"
+    """what its model gives for what it reads, as ``verify`` calls it"""
+    writes: str = ""
+    """what it writes token by token: "continuations" of a text, "targets" for one, or nothing"""
+    compared: tuple[str, ...] = ("val_loss",)
+    """metrics by which ``compare`` decides between kinds of model: the first one that they have"""
+    answered: str = "texts answered"
+    """what is counted where the speed of answers is measured"""
     units: str = "loss"
     """what each held-out unit is for the headline metric: class, rank, cosine, text or loss"""
     models: tuple[str, ...] = ()

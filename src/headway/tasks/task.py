@@ -9,13 +9,13 @@ directory -> ``Task.pipeline`` -> answers.  What uses tasks (workflows, science,
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from headway.data.batches import Batch
 from headway.data.corpus import Corpus
@@ -31,6 +31,11 @@ from headway.training.monitor.progress import Silent
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
+
+if TYPE_CHECKING:
+    from headway.tasks.common.doors import Door
+    from headway.tasks.common.inside import Inside
+    from headway.tasks.common.material import Material, MaterialInputs
 
 SHOWN = "shown"
 """The key of what is measured for the report alone, and is no metric."""
@@ -186,6 +191,30 @@ class EvaluationInputs:
         return self.source
 
 
+class Pipeline(Protocol):
+    """What answers with a model."""
+
+    task: str
+    """the name of its task"""
+    model: Any
+    tokenizer: Any
+    """None of a model that reads no text"""
+
+    def __call__(self, given: Any, /, *args: Any, **options: Any) -> Any:
+        """The answer to one input, or those to a list, in order."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """How a pipeline is asked when its speed is measured."""
+
+    answer: Callable[[Any], Any]
+    """answers one input, or a list of them"""
+    inputs: Sequence[Any]
+    each: int = 1
+    """what is counted of each answer: 1, or the tokens that are written"""
+
+
 class Task(ABC):
     """One task: its spec, and what makes its data, its pipeline and its measurements."""
 
@@ -196,7 +225,7 @@ class Task(ABC):
         """The data of a run, made ready.  Raises InputError."""
 
     @abstractmethod
-    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Any | None:
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Pipeline | None:
         """What answers with a model that was loaded from ``directory``; None for a model of another task.
 
         ``facts`` are those of its headway.json, or nothing.  Raises InputError for a model of this task that cannot
@@ -207,6 +236,41 @@ class Task(ABC):
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         """The metrics of a pipeline, with ``examples``: how many texts or tokens were counted.  Raises InputError."""
 
+    def claims(self, model: nn.Module) -> bool:
+        """Whether a model that comes without a word about its task is one of this, by its wiring and its head."""
+        return False
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> "Door | None":
+        """How a user of other programs opens a model and has its answers; None where there is but the bare model.
+
+        ``architecture`` is what its ``config.json`` names.
+        """
+        return None
+
+    def metric_needs(self) -> str | None:
+        """What is to be installed before the metric can be measured that ``compare`` decides by, as a sentence."""
+        return None
+
+    def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
+        """Some inputs of a file, ``count`` of them at most, with which speed is measured."""
+        if isinstance(source, Table):
+            return [text for text in source.column(str(found.text_column))[: 4 * count] if text.strip()][:count]
+        chunk = next(iter(source.chunks()))[0]
+        lines = [line for line in chunk.splitlines() if len(line.strip()) > 20]
+        return lines[:count] or [chunk[:80]]
+
+    def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
+        """How its speed is measured on some inputs; what goes on from a text writes ``tokens`` for each."""
+        return Timed(pipe, inputs)
+
+    def reads_conversations(self, pipe: Any) -> bool:
+        """Whether a file of conversations is data of the model as such, and no table."""
+        return False
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside | None":
+        """What the model attends to in an input (and a target); None where that cannot be shown.  Raises InputError."""
+        return None
+
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch] | None:
         """Objective and batch by which ``verify`` checks that gradients of parts add up; None where they cannot.
 
@@ -214,9 +278,27 @@ class Task(ABC):
         """
         return None
 
-    def made_up(self, facts: dict[str, Any], pipe: Any, number: int, text: str, target: str) -> dict[str, str] | None:
-        """Row ``number`` of a made-up table to train on, by the option that names each column; None for running text.
+    def processor(self, pipe: Any) -> Tokenizer | ImagePreprocessor:
+        """What turns inputs into what the model reads."""
+        found: Tokenizer | ImagePreprocessor = pipe.tokenizer
+        return found
 
-        ``text`` and ``target`` are texts that the model can read and write, ``facts`` those of its headway.json.
+    def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """What a model gives for ids (B, T): logits (B, T, V) of tokens, or (B, C) or (B, D) for each text.
+
+        ``model`` is the pipeline's, or another that was saved from it or as it.
         """
+        found: Tensor = model(ids, mask)
+        return found
+
+    def beginning(
+        self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
+    ) -> "Material | None":
+        """The beginning of a run's own data, as data to train on for a few steps; None where that would take long."""
+        from headway.tasks.common.material import beginning
+
+        return beginning(source, found, given)
+
+    def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
+        """Made-up data to train on for a few steps, of what the model can read and write; None where there are none."""
         return None

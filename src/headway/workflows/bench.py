@@ -28,11 +28,11 @@ from headway.models.config import TransformerConfig
 from headway.models.size import Wiring, forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.recurrent import CELLS
-from headway.tasks.language_modeling.pipeline import Generator
+from headway.tasks.registry import spec
+from headway.tasks.task import Pipeline
 from headway.training.hardware.memory import SIGNS
 from headway.training.monitor.progress import Silent
 from headway.workflows.exponents import power
-from headway.workflows.load import Pipeline
 
 SMALL = TransformerConfig(256, d_model=128, n_layers=2, n_heads=4)
 """What is measured when no model is named: a decoder in Llama's layout with 0.4 million parameters."""
@@ -257,7 +257,7 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None
         for batch in BATCHES:
             rows.append(("read", batch, length, _reading(model, batch, length)))
     written = min(WRITTEN, most - min(LENGTHS[0], most // 2))
-    if isinstance(pipe, Generator) and written > 0:
+    if spec(pipe.task).writes == "continuations" and written > 0:
         rows += [("write", batch, written, _writing(pipe.model, batch, written)) for batch in BATCHES]
     found: list[dict[str, Any]] = []
     each: dict[str, float] = {}  # seconds of a token, of each kind

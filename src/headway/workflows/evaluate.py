@@ -16,7 +16,6 @@ from headway.data.read import input_paths
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
-from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.registry import room
 from headway.tasks.task import EvaluationInputs
 from headway.training.evaluation.comparison import judged
@@ -59,7 +58,7 @@ def evaluate(run: str | Path, inputs: Any = (), *, whole: bool = False, **column
     options = _options(facts, files, pipe.task, named)
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     options = replace(options, **given)
-    chat = isinstance(pipe, Generator) and pipe.tokenizer.chat_template is not None
+    chat = room(pipe.task).reads_conversations(pipe)
     source, found = read_input(files, options, known_columns(facts), chat=chat)
     for line in rows_left_out(source):
         warnings.warn(line, stacklevel=2)

@@ -8,16 +8,9 @@ from headway.hub.directory import load_model
 from headway.hub.download import locate
 from headway.io.forked import check_threads
 from headway.io.regular_file import check_name
-from headway.tasks.classification.pipeline import Classifier
-from headway.tasks.embedding.pipeline import Embedder
-from headway.tasks.image_classification.pipeline import ImageClassifier
-from headway.tasks.language_modeling.pipeline import Generator
-from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.registry import NAMES, room
-from headway.tasks.translation.pipeline import Translator
+from headway.tasks.task import Pipeline
 from headway.training.store.facts import check_files, read_facts
-
-Pipeline = Generator | Classifier | MaskFiller | Embedder | Translator | ImageClassifier
 
 
 def load(path: str | Path) -> Pipeline:

@@ -3,6 +3,7 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from headway.data.batches import Batch, pad
+from headway.data.detected import Detected
 from headway.hub.directory import load_model, model_config
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import ClassificationHead
@@ -17,10 +19,14 @@ from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.common.classes import Classification
+from headway.tasks.common.doors import Door
+from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
+from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
+from headway.training.options import TrainOptions
 from headway.training.store.facts import check_files, read_facts
 
 
@@ -50,12 +56,35 @@ class ClassificationTask(Task):
 
         return measure(pipe, given)
 
+    def claims(self, model: nn.Module) -> bool:
+        return isinstance(getattr(model, "head", None), ClassificationHead) and getattr(model, "patches", None) is None
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
+        from headway.tasks.classification.door import DOOR
+
+        return DOOR
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+        from headway.tasks.common.inspection import of_text
+
+        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
+
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         ids, mask = pad(inputs)
         return Classification(pipe.labels), Batch(ids, mask, torch.arange(len(inputs)) % len(pipe.labels))
 
-    def made_up(self, facts: dict[str, Any], pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
-        return {"text_column": text, "label_column": pipe.labels[number % len(pipe.labels)]}
+    def beginning(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
+        from headway.tasks.classification.material import beginning
+
+        return beginning(source, found, options, given)
+
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.common.material import made_up_table
+
+        labels = pipe.labels
+        return made_up_table(
+            pipe, given.folder, lambda n, text, _: {"text_column": text, "label_column": labels[n % len(labels)]}
+        )
 
 
 def _members(directory: Path, facts: dict[str, Any]) -> list[Path]:

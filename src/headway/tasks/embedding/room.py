@@ -3,14 +3,18 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from headway.hub.directory import model_config
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
+from headway.tasks.common.doors import Door
+from headway.tasks.common.inside import Inside
+from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.embedding.spec import SPEC
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
@@ -39,9 +43,38 @@ class EmbeddingTask(Task):
 
         return measure(pipe, given)
 
-    def made_up(self, facts: dict[str, Any], pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
-        scored = facts.get("data", {}).get("label_column") is not None
-        return {"text_column": text, "second_column": target, **({"label_column": str(number % 5)} if scored else {})}
+    def claims(self, model: nn.Module) -> bool:
+        return (
+            isinstance(model, Encoder)
+            and isinstance(model.head, PoolingHead | None)
+            and getattr(model, "patches", None) is None
+        )
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
+        from headway.tasks.embedding.door import OF_TEXTS, OF_TOKENS
+
+        if isinstance(getattr(model, "head", None), PoolingHead):
+            return OF_TEXTS
+        return None if architecture.endswith("EncoderModel") else OF_TOKENS
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+        from headway.tasks.common.inspection import of_text
+
+        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
+
+    def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None) -> Tensor:
+        return pipe.pooled(ids, mask) if model is pipe.model else model(ids, mask)
+
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.common.material import made_up_table
+
+        scored = given.facts.get("data", {}).get("label_column") is not None
+
+        def row(number: int, text: str, other: str) -> dict[str, str]:
+            score = {"label_column": str(number % 5)} if scored else {}
+            return {"text_column": text, "second_column": other, **score}
+
+        return made_up_table(pipe, given.folder, row)
 
 
 TASK = EmbeddingTask()

@@ -10,16 +10,22 @@ import torch
 from torch import nn
 
 from headway.data.batches import Batch, ImageBatch
+from headway.data.detected import Detected
+from headway.data.pictures import PICTURE
 from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
-from headway.hub.preprocessor import preprocessor_of
+from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Encoder
+from headway.tasks.common.doors import Door
+from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
+from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.image_classification.spec import SPEC
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
 from headway.training.objective import Objective
+from headway.training.options import TrainOptions
 
 
 class ImageClassificationTask(Task):
@@ -55,12 +61,41 @@ class ImageClassificationTask(Task):
 
         return measure(pipe, given)
 
+    def some_inputs(self, source: Any, found: Detected, count: int) -> list[Any]:
+        return source.column(PICTURE)[:count] if source.arrays is None else source.arrays[:count]
+
+    def claims(self, model: nn.Module) -> bool:
+        return getattr(model, "patches", None) is not None and isinstance(
+            getattr(model, "head", None), ClassificationHead
+        )
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
+        from headway.tasks.image_classification.door import DOOR
+
+        return DOOR
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+        from headway.tasks.image_classification.inspect import inspect
+
+        return inspect(pipe, given, target)
+
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.image_classification.objective import ImageClassification
 
         classes = torch.arange(len(inputs)) % len(pipe.labels)
         pixels = ImageBatch(torch.stack(inputs), None, classes, pipe.model.config.max_length)
         return ImageClassification(pipe.labels), pixels
+
+    def processor(self, pipe: ImageClassifier) -> ImagePreprocessor:
+        return pipe.preprocessor
+
+    def beginning(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> None:
+        return None  # what is learnt from pictures in a few steps does not matter
+
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.image_classification.material import made_up
+
+        return made_up(pipe, given.folder)
 
 
 TASK = ImageClassificationTask()

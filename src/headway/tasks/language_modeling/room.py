@@ -3,24 +3,36 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from headway.data.batches import IGNORED, Batch, pad
-from headway.data.dialogues import Dialogues
+from headway.data.corpus import Corpus
+from headway.data.detected import Detected
+from headway.data.dialogues import KEY, Dialogues
 from headway.data.streamed import Streamed
+from headway.data.table import Table
 from headway.hub.directory import model_config
 from headway.hub.generation import warn_of_settings
-from headway.models.heads import TokenHead
+from headway.models.heads import ClassificationHead, TokenHead
 from headway.models.transformer import Decoder
+from headway.tasks.common.doors import Door
+from headway.tasks.common.inside import Inside
+from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
+from headway.training.options import TrainOptions
+
+PROMPT = 40
+"""Characters of a text that it goes on from where its speed is measured."""
 
 
 class LanguageModelingTask(Task):
@@ -49,9 +61,46 @@ class LanguageModelingTask(Task):
 
         return measure(pipe, given)
 
+    def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
+        endless = Generator(pipe.model, pipe.tokenizer)
+        endless.ends = frozenset()  # all write as many tokens
+        answer = partial(endless, max_tokens=tokens, temperature=1.0, seed=0)
+        return Timed(answer, [text[:PROMPT] or "a" for text in inputs], tokens)
+
+    def reads_conversations(self, pipe: Any) -> bool:
+        return pipe.tokenizer.chat_template is not None
+
+    def claims(self, model: nn.Module) -> bool:
+        return isinstance(model, Decoder) and not isinstance(model.head, ClassificationHead)
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
+        from headway.tasks.language_modeling.door import DOOR
+
+        return DOOR
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+        from headway.tasks.common.inspection import of_text
+
+        return of_text(pipe, given, target, pipe.tokenizer.encode, following=True)
+
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         ids, mask = pad(inputs)
         return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in inputs], IGNORED)[0])
+
+    def beginning(
+        self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs
+    ) -> Material:
+        from headway.tasks.common.material import ROWS, beginning, json_lines
+
+        if not isinstance(source, Dialogues):
+            return beginning(source, found, given)
+        talks = ({KEY: talk} for talk in source.conversations[:ROWS])
+        return Material(json_lines(talks, given.folder / "beginning.jsonl"))
+
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.common.material import made_up_text
+
+        return made_up_text(pipe, given.length, given.folder)
 
 
 TASK = LanguageModelingTask()

@@ -3,6 +3,7 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from headway.data.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
+from headway.tasks.common.doors import Door
+from headway.tasks.common.inside import Inside
+from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
@@ -41,11 +45,32 @@ class MaskedLMTask(Task):
 
         return measure(pipe, given)
 
+    def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
+        return Timed(pipe, [f"{text} [MASK]" for text in inputs])
+
+    def claims(self, model: nn.Module) -> bool:
+        return isinstance(getattr(model, "head", None), MaskedTokenHead)
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
+        from headway.tasks.masked_lm.door import DOOR
+
+        return DOOR
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+        from headway.tasks.common.inspection import of_text
+
+        return of_text(pipe, given, target, pipe.ids_of)
+
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.masked_lm.objective import SameHidden
 
         ids, mask = pad(inputs)
         return SameHidden(pipe.mask, pipe.tokenizer.special_ids, pipe.tokenizer.vocab_size), Batch(ids, mask, ids)
+
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.common.material import made_up_text
+
+        return made_up_text(pipe, given.length, given.folder)
 
 
 TASK = MaskedLMTask()

@@ -3,6 +3,7 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from headway.hub.directory import model_config
 from headway.hub.generation import TargetRules, target_rules, warn_of_settings
 from headway.models.heads import TokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.tasks.common.doors import Door
+from headway.tasks.common.inside import Inside
+from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
 from headway.tasks.translation.objective import Translation
@@ -51,6 +55,24 @@ class TranslationTask(Task):
 
         return measure(pipe, given)
 
+    def metric_needs(self) -> str | None:
+        from headway.tasks.translation.bleu import MISSING, bleu_scores
+
+        return None if bleu_scores(["a"], ["a"]) else f"translators are compared by chrF. {MISSING}."
+
+    def claims(self, model: nn.Module) -> bool:
+        return isinstance(model, EncoderDecoder)
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
+        from headway.tasks.translation.door import DOOR, OF_A_DECODER
+
+        return OF_A_DECODER if isinstance(model, Decoder) else DOOR
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+        from headway.tasks.translation.inspect import inspect
+
+        return inspect(pipe, given, target)
+
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         ids, mask = pad(inputs)
         if isinstance(pipe.model, EncoderDecoder):
@@ -58,8 +80,13 @@ class TranslationTask(Task):
         wanted = [[IGNORED if i < len(text) // 2 else token for i, token in enumerate(text)] for text in inputs]
         return LanguageModeling(), Batch(ids, mask, pad([[*row[1:], row[0]] for row in wanted], IGNORED)[0])
 
-    def made_up(self, facts: dict[str, Any], pipe: Any, number: int, text: str, target: str) -> dict[str, str]:
-        return {"text_column": text, "second_column": target}
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.common.material import made_up_table
+
+        made = made_up_table(pipe, given.folder, lambda _, text, target: {"text_column": text, "second_column": target})
+        if not pipe.tokenizer.lacks_target_language:
+            return made
+        return replace(made, options={**made.options, "target_language": min(pipe.tokenizer.languages)})
 
 
 TASK = TranslationTask()

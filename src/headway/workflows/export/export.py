@@ -20,13 +20,13 @@ from headway.io.atomic_write import flush, write_json
 from headway.io.digest import sha256
 from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead
-from headway.models.transformer import Decoder, EncoderDecoder
+from headway.tasks.registry import NAMES, room
+from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.store.facts import check_files, read_facts
 from headway.training.store.run_directory import best_member
 from headway.workflows.export.parity import Parity, compare
-from headway.workflows.load import Pipeline, pipeline_of
+from headway.workflows.load import pipeline_of
 
 RECORD = "headway_export.json"
 """What was written, from what, and how it was checked.  By it an earlier export is known, which may be replaced."""
@@ -107,17 +107,8 @@ def check_free(out: Path, source: Path) -> None:
 
 
 def task_of(model: nn.Module) -> str:
-    """What a model does, by its wiring and its head."""
-    if isinstance(model, EncoderDecoder):
-        return "translation"
-    head = getattr(model, "head", None)
-    if getattr(model, "patches", None) is not None:
-        return "image_classification" if isinstance(head, ClassificationHead) else "images"
-    if isinstance(head, ClassificationHead):
-        return "classification"
-    if isinstance(model, Decoder):
-        return "language_modeling"
-    return "masked_lm" if isinstance(head, MaskedTokenHead) else "embedding"
+    """What a model does, by its wiring and its head; of one that answers no task, what it reads."""
+    return next((name for name in NAMES if room(name).claims(model)), "images")
 
 
 def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:

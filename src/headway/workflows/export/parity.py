@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from headway.hub.directory import read_json
 from headway.hub.sentence_transformers import without_modules
 from headway.models.transformer import EncoderDecoder
+from headway.tasks.common.door_answers import BOUND, NEW, Asked
 from headway.text.tokenizer import Tokenizer
-from headway.workflows.export.door_answers import BOUND, NEW, Asked
 from headway.workflows.export.doors import door_of, other_reader
 
 INPUTS, BATCH, LONGEST = 32, 8, 48

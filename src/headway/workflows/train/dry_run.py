@@ -12,6 +12,7 @@ from headway.errors import InputError
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.tasks.registry import spec
 from headway.training.distributed.memory_plan import Work
 from headway.training.hardware.device import device_of
 from headway.training.hardware.precision import training_rate
@@ -150,6 +151,5 @@ def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float
 
 def _logits(plan: Plan, task: str) -> float:
     """The share of the positions that go through the vocabulary."""
-    shares: dict[str, Any] = {"masked_lm": plan.mask_share, "classification": 0.0, "embedding": 0.0}
-    shares["image_classification"] = 0.0
-    return float(shares.get(task, 1.0))
+    share = spec(task).logits
+    return plan.mask_share if 0 < share < 1 else share

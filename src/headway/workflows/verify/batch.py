@@ -9,6 +9,7 @@ from headway.generation.conditional import Conditional
 from headway.generation.decode import decode
 from headway.generation.sampling import Sampling
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.tasks.registry import spec
 from headway.workflows.verify.cache import beams
 from headway.workflows.verify.check import Check, bound_of, difference, worst
 from headway.workflows.verify.samples import Subject, different_lengths, read
@@ -17,14 +18,6 @@ from headway.workflows.verify.uncached import Anew
 NAME = "batch"
 NEW, LONGEST = 8, 32
 """Tokens that are written at most, and that are read before: without a cache, all of them for each new one."""
-ANSWERS = {
-    "classification": "logits of the classes",
-    "image_classification": "logits of the classes",
-    "embedding": "vectors",
-    "masked_lm": "logits of every token",
-    "language_modeling": "logits of every token, and what is written greedily",
-    "translation": "logits of every token, and what is written greedily",
-}
 
 
 def check_batch(subject: Subject) -> Check:
@@ -42,7 +35,8 @@ def check_batch(subject: Subject) -> Check:
             value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
     asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
     asked = "pictures" if subject.pipe.tokenizer is None else asked
-    what = f"{ANSWERS[subject.pipe.task]}: {len(texts)} {asked} together"
+    answers = spec(subject.pipe.task).answers + (", and what is written greedily" if subject.writes else "")
+    what = f"{answers}: {len(texts)} {asked} together"
     problem, more = None, {}
     if subject.writes:
         texts = subject.texts(different_lengths(min(LONGEST, subject.longest)))

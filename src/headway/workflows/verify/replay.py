@@ -4,12 +4,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.detect import IMAGES
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
-from headway.tasks.classification.pipeline import Classifier
-from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.common.material import Material
+from headway.tasks.registry import spec
 from headway.text.tokenizer import Tokenizer
 from headway.training.options import TrainOptions, flag
 from headway.training.plan import Plan
@@ -18,7 +17,7 @@ from headway.training.store.run_directory import best_member
 from headway.workflows.input import read_input
 from headway.workflows.train.resume import recorded
 from headway.workflows.verify.check import DoesNotApply
-from headway.workflows.verify.material import Material, made_up, own_data
+from headway.workflows.verify.material import made_up, own_data
 from headway.workflows.verify.samples import Subject
 
 STEPS, EVALUATIONS = 8, 2
@@ -59,7 +58,7 @@ class Size:
 
     def options(self) -> dict[str, Any]:
         """Options of every replay."""
-        evaluations = 1 if self.large or self.task == "translation" else EVALUATIONS
+        evaluations = 1 if self.large or spec(self.task).writes == "targets" else EVALUATIONS
         return {"steps": self.steps, "evaluations": evaluations, "log_every": 1, "on_save_error": "stop"}
 
 
@@ -101,7 +100,7 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
     that no run left, begin from the model itself.  Raises DoesNotApply for what is not trained in steps, and InputError
     for a run whose records cannot be followed.
     """
-    if isinstance(subject.pipe, Classifier | ImageClassifier) and len(subject.pipe.labels) < 2:
+    if len(getattr(subject.pipe, "labels", (None, None))) < 2:
         raise DoesNotApply("it has one class, of which nothing can be learnt")
     member = best_member(directory)
     directory = (directory if member is None else directory / member).absolute()
@@ -116,7 +115,8 @@ def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Re
     length = max(1, min(subject.longest, tokens))
     material = made_up(subject, {}, length, folder)
     options = {**material.options, **size.options(), "from_model": str(directory), "batch_tokens": tokens}
-    if subject.pipe.task not in ("translation", IMAGES):
+    said = spec(subject.pipe.task)
+    if "length" in said.options and said.writes != "targets":
         options["length"] = length
     return Replay(material, subject.processor, options, None, 6.0 * size.weights * tokens * size.steps)
 

@@ -18,10 +18,10 @@ from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.windows import frame
-from headway.tasks.embedding.pipeline import Embedder
-from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.common.material import ordinary, token_vectors
+from headway.tasks.registry import room, spec
+from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
-from headway.workflows.load import Pipeline
 
 LONGEST = 160
 """Tokens: longer than the windows of most models that have them, and read in a moment."""
@@ -46,7 +46,7 @@ class Subject:
     @property
     def processor(self) -> Tokenizer | ImagePreprocessor:
         """What turns inputs into what the model reads."""
-        return self.pipe.preprocessor if isinstance(self.pipe, ImageClassifier) else self.pipe.tokenizer
+        return room(self.pipe.task).processor(self.pipe)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -58,13 +58,12 @@ class Subject:
     @property
     def writes(self) -> bool:
         """Whether it writes text, token by token."""
-        return self.pipe.task in ("language_modeling", "translation")
+        return bool(spec(self.pipe.task).writes)
 
     @property
     def rows(self) -> int:
         """How many token vectors there are for what is read."""
-        config = self.model.encoder_config if isinstance(self.model, EncoderDecoder) else model_config(self.model)
-        return config.vocab_size
+        return token_vectors(self.model)
 
     @property
     def longest(self) -> int:
@@ -83,7 +82,7 @@ class Subject:
     def texts(self, lengths: Sequence[int], seed: int = 0) -> list[list[int]]:
         """Ids of so many tokens, with what the tokenizer puts around a text where this is no running text."""
         tokenizer = self.tokenizer
-        running = isinstance(self.model, Decoder) and self.pipe.task == "language_modeling"
+        running = isinstance(self.model, Decoder) and spec(self.pipe.task).writes == "continuations"
         front, back = ([], []) if running else frame(tokenizer)
         draw = random.Random(seed)
         known = ordinary(tokenizer, self.rows)
@@ -106,12 +105,6 @@ def different_lengths(longest: int) -> list[int]:
     return [longest, 1, max(1, longest // 3), min(2, longest), max(1, 3 * longest // 4)]
 
 
-def ordinary(tokenizer: Tokenizer, rows: int) -> list[int]:
-    """The ids of tokens that are no special ones and that a model with so many rows knows."""
-    tokens = tokenizer.tokens[:rows]
-    return [number for number, token in enumerate(tokens) if token and number not in tokenizer.special_ids] or [0]
-
-
 @torch.no_grad()
 def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool = False) -> list[Tensor]:
     """What a model answers to texts (or pictures) that are read together, for each by itself, without padding.
@@ -131,8 +124,7 @@ def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool
         ]
         answers = model(ids, pad(targets)[0], mask)
         return [answer[: len(target)].float() for answer, target in zip(answers, targets, strict=True)]
-    pooled = isinstance(subject.pipe, Embedder) and model is subject.pipe.model
-    answers = subject.pipe.pooled(ids, mask) if pooled else model(ids, mask)  # type: ignore[union-attr]
+    answers = room(subject.pipe.task).read(subject.pipe, model, ids, mask)
     if answers.dim() == 2:
         return list(answers.float())
     return [

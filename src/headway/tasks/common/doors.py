@@ -1,0 +1,88 @@
+"""How a user opens a saved model elsewhere.
+
+door = room.door(pipe, model, architecture)
+opened = door.open(transformers, directory)
+opened.answers, opened.model                # what the user calls, and the bare model inside
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.tasks.common.door_answers import Asked
+
+REPORTED = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
+"""What ``from_pretrained`` reports of weights, less the names that the class itself declares as ignorable."""
+
+
+class Unread(Exception):
+    """The door opens another model, or not all of it is in the files; what is wrong."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a user gets."""
+
+    answers: Any
+    """the pipeline, the SentenceTransformer, or the model itself"""
+    model: Any
+    """the model of ``transformers`` inside"""
+
+
+@dataclass(frozen=True)
+class Door:
+    """One way to open a directory, and how its answers are compared with ours."""
+
+    words: str
+    """as a user writes it"""
+    open_with: Callable[[Any, Path], Any]
+    """``transformers`` and the directory -> what a user gets"""
+    inside: Callable[[Any], Any]
+    """-> the model of ``transformers`` in that"""
+    compare: Callable[[Asked, Any], tuple[float, str | None]] | None = None
+    """(the largest difference of scores, other differences); None: there are no answers but the model's own"""
+    texts: int = 32
+    """how many texts are answered"""
+
+    def open(self, transformers: Any, directory: Path, architecture: str | None = None) -> Opened:
+        """Open a directory.  Raises Unread unless every weight is read from it and none is left over."""
+        answers = self.open_with(transformers, directory)
+        model = self.inside(answers)
+        check_whole(type(model), directory)
+        if architecture is not None and type(model).__name__ != architecture:
+            raise Unread(f"it makes a {type(model).__name__} of it, expected {architecture}")
+        return Opened(answers, model.float().eval())
+
+
+def check_whole(cls: Any, directory: Path) -> None:
+    """Raise Unread, naming weights, unless a class of ``transformers`` finds in a directory all of its own and no more.
+
+    A weight that is missing there is one that the class draws at random.
+    """
+    _, report = cls.from_pretrained(directory, local_files_only=True, output_loading_info=True)
+    problems = []
+    for kind in REPORTED:
+        if names := sorted(map(str, report.get(kind) or ())):
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            problems.append(f"{kind.replace('_', ' ')}: {', '.join(names[:3])}{more}")
+    if problems:
+        raise Unread("; ".join(problems))
+
+
+def pipeline_door(task: str, compare: Callable[[Asked, Any], tuple[float, str | None]], texts: int = 32) -> Door:
+    """``pipeline(task, DIR)`` of ``transformers``."""
+
+    def open_with(transformers: Any, directory: Path) -> Any:
+        return transformers.pipeline(task, str(directory), device="cpu")
+
+    return Door(f'pipeline("{task}", DIR)', open_with, lambda pipe: pipe.model, compare, texts)
+
+
+def class_door(name: str, compare: Callable[[Asked, Any], tuple[float, str | None]] | None = None) -> Door:
+    """``NAME.from_pretrained(DIR)`` of ``transformers``."""
+
+    def open_with(transformers: Any, directory: Path) -> Any:
+        return getattr(transformers, name).from_pretrained(directory, local_files_only=True).eval()
+
+    return Door(f"{name}.from_pretrained(DIR)", open_with, lambda model: model, compare, texts=8)

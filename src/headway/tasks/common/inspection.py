@@ -1,0 +1,154 @@
+"""What a model attends to when it reads: maps, statistics and the names of its tokens, for the rooms to say of what.
+
+Letters: L layers, H heads, T queries, S keys.
+"""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.errors import InputError
+from headway.models.analysis.maps import attention_maps, fused_difference
+from headway.models.analysis.statistics import head_statistics, induction_scores, patch_distance
+from headway.models.baselines import BaselineConfig
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.tasks.common.inside import Inside, Kind
+from headway.tasks.task import Pipeline
+from headway.text.tokenizer import Tokenizer
+
+MOST_WEIGHTS = 200_000_000
+"""Weights of all maps together: 0.8 GB of them."""
+VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
+"""What stands for white space in the name of a token."""
+
+
+def of_text(
+    pipe: Pipeline, text: Any, target: str | None, ids_of: Callable[[str], list[int]], *, following: bool = False
+) -> Inside:
+    """The attention of an encoder or a decoder on a text, whose ids ``ids_of`` gives.
+
+    ``following``: each token is there to foretell the next.  Of models that answer together the first is looked at.
+    Raises InputError for a text without tokens or longer than the model reads, for what is no text, and for a target.
+    """
+    check_no_target(pipe, target)
+    check_text(pipe, text)
+    members = getattr(pipe.model, "members", [pipe.model])
+    ids = ids_of(text)
+    check_length("text", ids, getattr(pipe, "max_length", members[0].config.max_length))
+    names = token_names(pipe.tokenizer, ids)
+    after = [*names[1:], ""] if following else []
+    return look(pipe.task, members[0], rows(members[0], ids), {"text": names}, following=after, members=len(members))
+
+
+def check_no_target(pipe: Pipeline, target: str | None) -> None:
+    """Raise InputError for a target that is given to a model that writes none."""
+    if target is not None:
+        raise InputError(f"a target is for models that translate; this one is for {pipe.task.replace('_', ' ')}.")
+
+
+def check_text(pipe: Pipeline, text: Any) -> None:
+    """Raise InputError for what is no text, and for a model without attention."""
+    if not isinstance(text, str):
+        raise InputError(f"expected a text; this model is for {pipe.task.replace('_', ' ')}, not for pictures.")
+    if isinstance(pipe.model.config, BaselineConfig):
+        raise InputError(f"this is a baseline ({pipe.model.config.kind}): it has no attention heads to be shown.")
+
+
+def rows(model: torch.nn.Module, *sequences: Sequence[int]) -> list[Tensor]:
+    """Ids as a model reads them, (1, T) each."""
+    return [torch.tensor([ids], device=next(model.parameters()).device) for ids in sequences]
+
+
+def look(
+    task: str,
+    model: Encoder | Decoder | EncoderDecoder,
+    inputs: list[Tensor],
+    tokens: dict[str, list[str]],
+    *,
+    following: Sequence[str] = (),
+    members: int = 1,
+    target: str | None = None,
+    patches: np.ndarray | None = None,
+) -> Inside:
+    """What a model attends to in ``inputs``, whose ``tokens`` have names by axis; all else as ``Inside`` has it.
+
+    Raises InputError for maps that would take too much memory.
+    """
+    _check_memory(model, tokens)
+    alone = next(iter(tokens))
+    axes = {"self": (alone, alone), "encoder": ("source", "source"), "decoder": ("target", "target")}
+    kinds = {}
+    for name, maps in attention_maps(model, *inputs).items():
+        queries, keys = axes.get(name, ("target", "source"))
+        in_a_row = name != "cross" and patches is None
+        found = {key: _plain(values[:, 0]) for key, values in head_statistics(maps, self_attention=in_a_row).items()}
+        if patches is not None:
+            found["patch_distance"] = np.stack([_plain(patch_distance(layer, patches.shape[:2])[0]) for layer in maps])
+        if isinstance(model, Decoder):
+            found |= _induction(model)
+        causal = name == "decoder" or isinstance(model, Decoder)
+        kinds[name] = Kind(queries, keys, causal, np.stack([_plain(layer[0]) for layer in maps]), found)
+    wiring = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}[type(model)]
+    difference = fused_difference(model, *inputs)
+    return Inside(task, wiring, members, tokens, list(following), kinds, difference, target, patches)
+
+
+def token_names(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Tokens as a person can read each by itself: white space and what has no shape is made visible."""
+    return [visible(_name(tokenizer, number)) for number in ids]
+
+
+def visible(text: str) -> str:
+    """The same with signs for white space, and with the numbers of characters that have no shape (U+200B)."""
+    shown = "".join(VISIBLE.get(c) or (f"U+{ord(c):04X}" if unicodedata.category(c)[0] in "CZ" else c) for c in text)
+    return f"◌{shown}" if shown and unicodedata.combining(shown[0]) else shown
+
+
+def _name(tokenizer: Tokenizer, number: int) -> str:
+    written = tokenizer.tokens[number] if number < len(tokenizer.tokens) else ""
+    if number in tokenizer.special_ids or tokenizer.kind in ("word", "char", "wordpiece"):
+        return written or f"id {number}"
+    if written.startswith("▁"):
+        return written.replace("▁", " ")
+    text = tokenizer.decode([number], skip_special=False)
+    return text if text and "\ufffd" not in text else written or f"id {number}"
+
+
+def _induction(model: Decoder) -> dict[str, np.ndarray]:
+    """The induction scores of a decoder, where its context and vocabulary have room for a repetition."""
+    try:
+        return {"induction": _plain(induction_scores(model))}
+    except ValueError:
+        return {}
+
+
+def _plain(values: Tensor) -> np.ndarray:
+    return values.detach().float().cpu().numpy()
+
+
+def check_length(what: str, ids: Sequence[int], longest: int) -> None:
+    """Raise InputError for no tokens and for more than a model reads."""
+    if not ids:
+        raise InputError(f"the {what} has no tokens, so nothing attends; give some words.")
+    if len(ids) > longest:
+        raise InputError(f"the {what} has {len(ids):,} tokens, and the model reads {longest:,}; give less of it.")
+
+
+def _check_memory(model: Any, tokens: dict[str, list[str]]) -> None:
+    """Raise InputError for what has maps that would take too much memory."""
+    axis, lengths = next(iter(tokens)), [len(names) for names in tokens.values()]
+    if isinstance(model, EncoderDecoder):
+        source, target = lengths
+        pairs = model.encoder_config.n_layers * model.encoder_config.n_heads * source**2
+        pairs += model.config.n_layers * model.config.n_heads * (target**2 + source * target)
+    else:
+        pairs = model.config.n_layers * model.config.n_heads * lengths[0] ** 2
+    if pairs > MOST_WEIGHTS:
+        raise InputError(
+            f"the {axis} has {lengths[0]:,} tokens, whose maps have {pairs:,} weights; at most {MOST_WEIGHTS:,} are "
+            "shown. Give less of it."
+        )

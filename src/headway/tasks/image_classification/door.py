@@ -1,0 +1,27 @@
+"""Another program that classifies pictures gives the same labels with the same probabilities."""
+
+from typing import Any
+
+import numpy as np
+
+from headway.tasks.common.door_answers import Asked, Found, labels_differ
+from headway.tasks.common.doors import pipeline_door
+
+
+def pictures(asked: Asked, theirs: Any) -> Found:
+    """The label of each picture and the probability of every label.
+
+    Pictures are random here, in the size that the model reads and in others.
+    """
+    from PIL import Image
+
+    height, width = asked.pipe.preprocessor.size
+    draw = np.random.default_rng(0)
+    sizes = [(height, width)] + ([(height + 7, 2 * width + 3)] if asked.pipe.preprocessor.do_resize else [])
+    made = [draw.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes for _ in range(8)]
+    found = theirs([Image.fromarray(array) for array in made], top_k=len(asked.pipe.labels))
+    names = [f"picture {number}" for number in range(len(made))]
+    return labels_differ(asked, asked.pipe.probabilities(made), found, names)
+
+
+DOOR = pipeline_door("image-classification", pictures)
