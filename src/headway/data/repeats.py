@@ -32,16 +32,11 @@ def text_hashes(texts: Sequence[str]) -> np.ndarray:
         return np.fromiter(map(hash, map(text_key, texts)), dtype=np.int64, count=len(texts))
     whole = _folded(whole)
     keys = whole.split("\0")
-    if _has_blank_to_collapse(whole):
+    if any(blank in whole for blank in (ASCII_BLANK if whole.isascii() else BLANK)):
         keys = [" ".join(key.split()) for key in keys]
+    else:
+        keys = [" ".join(key.split()) if "  " in key else key.strip() for key in keys]
     return np.fromiter(map(hash, keys), dtype=np.int64, count=len(texts))
-
-
-def _has_blank_to_collapse(whole: str) -> bool:
-    """Whether texts joined by NUL have blank space other than single spaces between words."""
-    if whole.startswith(" ") or whole.endswith(" ") or any(pair in whole for pair in ("  ", "\0 ", " \0")):
-        return True
-    return any(blank in whole for blank in (ASCII_BLANK if whole.isascii() else BLANK))
 
 
 def group_numbers(hashes: np.ndarray) -> tuple[np.ndarray, int]:

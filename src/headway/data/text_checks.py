@@ -24,15 +24,18 @@ UNSEEN = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u20
 HIDDEN = re.compile(f"[{UNSEEN}]")
 """Zero-width characters and those that turn the direction of writing; not joiners, which emoji and scripts need."""
 
+CONTROL = "".join(map(chr, [*range(1, 9), *range(14, 28), 127]))
+"""Characters that command a terminal, other than blank space."""
+
 CHECKS = (
     (MOJIBAKE, "'Ã©'-style text: probably decoded twice", "ÃâÂ"),
     (re.compile("\ufffd"), "U+FFFD, a sign of letters lost in an earlier conversion", "\ufffd"),
-    (re.compile("[\x01-\x08\x0e-\x1b\x7f]"), "control characters", ""),
+    (re.compile(f"[{CONTROL}]"), "control characters", CONTROL),
     (SPECIAL, "text that looks like special tokens, such as <|endoftext|>; it is read as plain text", "<["),
     (ENTITY, "HTML entities such as &amp;, read as they stand; html.unescape of Python makes letters of them", "&"),
     (HIDDEN, "zero-width or direction-turning characters", UNSEEN),
 )
-"""What is looked for, in words, and a character that every match has, where there are few such."""
+"""What is looked for, in words, and characters of which every match has one."""
 
 
 @dataclass
@@ -55,7 +58,7 @@ class TextChecks:
         whole = "\n".join(texts)  # no match goes over the end of a line
         starts: list[int] = []
         for (pattern, _, needed), found in zip(CHECKS, self.found, strict=True):
-            if needed and not any(letter in whole for letter in needed):
+            if not any(letter in whole for letter in needed):
                 continue
             seen = -1
             for match in pattern.finditer(whole):
