@@ -8,7 +8,6 @@ from pathlib import Path
 
 import headway
 from headway.data.toy_pairs import TOYS
-from headway.tasks.translation.alignment import picture
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("task", nargs="?", default="reverse", choices=sorted(TOYS))
@@ -34,4 +33,4 @@ texts = {"copy": ["headway"], "reverse": ["headway"], "dates": ["Friday, 3 Mar 1
 for text in texts:
     answer = translate.hypotheses([text], beam=1, alignment=True)[0][0]
     print(f"\n{text} -> {answer['text']}")
-    print("\n".join(picture(**answer["alignment"].plain())))
+    print("\n".join(answer["alignment"].picture()))

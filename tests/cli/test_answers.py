@@ -22,11 +22,8 @@ from headway.errors import InputError, RunFailed
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "old", "dogs", "great", "awful", "fine"]
 KILLED = """
 import os, signal
-from headway.cli import answers, output_file
-answers.piece_size = lambda tokens: 300
-for name in ("classify", "translate", "embed", "fill"):
-    __import__("headway.cli." + name)
-    __import__("sys").modules["headway.cli." + name].piece_size = lambda tokens: 300 * {larger}
+from headway.cli import answer, output_file
+answer.piece_size = lambda tokens: 300
 """
 AT_PIECE = """
 write, calls = output_file._write, []
@@ -112,7 +109,7 @@ def test_a_command_that_is_killed_continues_and_ends_as_one_left_alone(
     verb, run, data, to, *more = COMMANDS[name]
     places = {"classifier": classifier_run, "translator": translator, "encoder": encoder, "texts": texts}
     places["masked"] = masked
-    script = KILLED.format(larger=4 if verb == "translate" else 1)
+    script = KILLED
     words = [verb, places[run], places[data], *more, "--threads", "1", "--to"]
     (tmp_path / "alone").mkdir()
     alone = forker(*words, tmp_path / "alone" / to, script=script)
@@ -135,11 +132,11 @@ def test_a_command_that_is_killed_continues_and_ends_as_one_left_alone(
 def test_answers_do_not_depend_on_the_pieces(
     classifier_run: Path, texts: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    from headway.cli import classify
+    from headway.cli import answer
 
     found = []
     for most in (1, 500, 10**9):
-        monkeypatch.setattr(classify, "piece_size", lambda tokens, most=most: most)
+        monkeypatch.setattr(answer, "piece_size", lambda tokens, most=most: most)
         to = tmp_path / f"{most}.jsonl"
         assert in_process("classify", classifier_run, texts, "--to", to)[0] == 0
         rows = [json.loads(line) for line in to.read_text().splitlines()]
@@ -151,7 +148,7 @@ def test_answers_do_not_depend_on_the_pieces(
 def test_what_is_of_other_texts_or_another_model_is_not_continued(
     classifier_run: Path, texts: Path, tmp_path: Path, forker: Any
 ):
-    script = KILLED.format(larger=1)
+    script = KILLED
     kill = script + AT_PIECE.format(call=12, part=0)
     other = tmp_path / "other.csv"
     other.write_text(texts.read_text().replace("two\nlines", "one\nline"), encoding="utf-8")
@@ -248,7 +245,7 @@ def test_a_full_disk_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_ctrl_c_says_what_is_kept(classifier_run: Path, texts: Path, tmp_path: Path):
-    script = KILLED.format(larger=1) + AT_PIECE.format(call=12, part=3).replace("SIGKILL", "SIGINT")
+    script = KILLED + AT_PIECE.format(call=12, part=3).replace("SIGKILL", "SIGINT")
     code = f"{script}\nfrom headway.cli.main import main\nmain()"
     words = [sys.executable, "-c", code, "classify", classifier_run, texts, "--to", tmp_path / "out.csv"]
     found = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=900, env={**os.environ})

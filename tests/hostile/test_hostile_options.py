@@ -1,12 +1,13 @@
 """Senseless values of every option of every verb: one message, exit status 2, at once, and nothing is made."""
 
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
-from headway.cli.main import NAMES_OF_FILES, VERBS
+from headway.cli.common import NAMES_OF_FILES
+from headway.cli.main import VERBS
+from headway.cli.main import headway as group
 
 WHOLE = ["-1", "1000000000000", "9" * 31, "-" + "9" * 31, "1.5", "nan", "x"]
 REAL = ["-1", "1e12", "1e300", "1e400", "-1e300", "nan", "inf", "-inf", "9" * 400, "x"]
@@ -33,7 +34,7 @@ TEXTS = ["K", "-5G", "1e40", "nan", "inf", "", "9" * 400]
 def numbers_of(verb: str) -> dict[str, list[str]]:
     """The options of a verb that take a number, each with values that mean nothing."""
     found = {}
-    for option in import_module(f"headway.cli.{verb}").command.params:
+    for option in group.get_command(click.Context(group), verb).params:
         if not isinstance(option, click.Option):
             continue
         name = option.opts[0].removeprefix("--")
@@ -61,6 +62,7 @@ def arguments(lm_run, classifier_run, masked_run, translator_run, corpus, rows, 
         "generate": [lm_run, "the cat"],
         "classify": [classifier_run, "the cat"],
         "translate": [translator_run, "the cat"],
+        "predict": [classifier_run, "the cat"],
         "fill": [masked_run, "the [MASK]"],
         "embed": [masked_run, rows, "--nearest", "cat"],
         "explain": [lm_run],
@@ -132,7 +134,7 @@ def test_names_that_are_none(verb, name, arguments, in_process, tmp_path):
     """As an input, as RUN, as --out, as --to and so on."""
     base, folder = arguments[0][verb], arguments[1]
     before, problems = sorted(folder.rglob("*")), []
-    command = import_module(f"headway.cli.{verb}").command
+    command = group.get_command(click.Context(group), verb)
     for option in command.params:
         if option.name not in NAMES_OF_FILES:
             continue

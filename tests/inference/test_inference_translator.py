@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import headway
-from headway.cli import answers, translate
+from headway.cli import answer, answers
 from headway.errors import InputError
 from headway.generation import targets
 from headway.generation.beam import Hypothesis
@@ -221,7 +221,7 @@ def test_each_text_of_several_has_one_line_and_blocks_follow_each_other(
     directory: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(Translator, "hypotheses", lambda self, texts, *a, **b: [[{"text": f"{t}\nx"}] for t in texts])
-    monkeypatch.setattr(translate, "piece_size", lambda tokens: 20 * translate.SMALLER)
+    monkeypatch.setattr(answer, "piece_size", lambda tokens: 20)
     monkeypatch.setattr(answers, "EVERY", 0.0)
     lines = tmp_path / "lines.txt"
     lines.write_text("a\nb\nc\nd\ne\n")

@@ -2,15 +2,17 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from headway.cli.common import interruptible
+from headway.cli.common import Texts, interruptible
 from headway.cli.output_file import OutputFile
+from headway.cli.results import ResultsFile
 from headway.errors import printable
 from headway.io.quantities import duration
+from headway.tasks.command import Command
 
 BATCHES = 16
 """Batches for each thread in a piece.  With fewer, more of them are filled in part; with more, a kill loses more."""
@@ -42,22 +44,14 @@ def pieces(inputs: Iterable[Any], most: int) -> Iterator[tuple[int, list[Any]]]:
 
 
 def give_answers(
-    inputs: Collection[Any],
-    answer: Callable[[Sequence[Any]], Any],
-    *,
-    most: int,
-    output: OutputFile | None,
-    as_json: bool,
-    progress: Any,
-    written: Callable[[int, Sequence[Any]], bytes],
-    shown: Callable[[int, Sequence[Any]], Iterable[str]],
+    use: Command, *, most: int, output: OutputFile | None, file: ResultsFile | None, as_json: bool, progress: Any
 ) -> list[Any]:
-    """Answer the inputs in their order, and write or show each piece when it is answered.
+    """Answer the inputs of a command in their order, and write or show each piece when it is answered.
 
-    ``answer`` gives an answer for each of some inputs; ``written`` and ``shown`` are given the number of the first
-    input, from 0, and the answers, and make of them what the file holds, or lines.  With ``as_json`` all answers come
-    back, those that ``output`` has from an earlier command too; otherwise none.
+    ``most`` is the size of a piece in characters.  With ``as_json`` all answers come back, those that ``output`` has
+    from an earlier command too; otherwise none.
     """
+    inputs = use.inputs.values
     started, said = time.monotonic(), time.monotonic()
     results: list[Any] = []
     before = 0
@@ -71,14 +65,15 @@ def give_answers(
                 stop = start + len(part)
                 if stop <= before:
                     continue
-                found = answer(part)
-                if output is not None:
-                    output.add(written(start, found), stop, list(found) if as_json else None)
+                if isinstance(inputs, Texts):
+                    inputs.hold(start, part)
+                found = use.answer(part)
+                if output is not None and file is not None:
+                    output.add(file.content(start, found), stop, use.results(found) if as_json else None)
                 elif as_json:
-                    results += found
+                    results += use.results(found)
                 else:
-                    for line in shown(start, found):
-                        print(printable(line, keep="\t\n"))
+                    show_lines(use.lines(start, found))
                 if stop < len(inputs) and time.monotonic() - said >= EVERY:
                     said = time.monotonic()
                     left = (said - started) / (stop - before) * (len(inputs) - stop)
@@ -91,9 +86,13 @@ def give_answers(
     return results
 
 
-def asked_for(
-    verb: str, run: str, to: str, inputs: Iterable[Any], rows: Iterable[Mapping[str, str]] | None, **options: Any
-) -> str:
+def show_lines(lines: Iterable[str]) -> None:
+    """Lines for a person."""
+    for line in lines:
+        print(printable(line, keep="\t\n"))
+
+
+def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
     """A name for all that the answers of a command depend on."""
     import torch
 
@@ -102,7 +101,8 @@ def asked_for(
     from headway.hub.download import locate
     from headway.hub.fingerprint import full_fingerprint
 
-    model = full_fingerprint(locate(run).path)
-    tables = (str(list(row.items())) for row in rows or ())
-    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), sorted(options.items()))
-    return key_of(chain(kind, inputs, ["rows"], tables))
+    model = full_fingerprint(locate(use.inputs.run).path)
+    tables = (str(list(row.items())) for row in (use.inputs.rows or () if use.keeps_columns else ()))
+    options = sorted({**use.depends_on, **more}.items())
+    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), options)
+    return key_of(chain(kind, use.inputs.known_by or use.inputs.values, ["rows"], tables))

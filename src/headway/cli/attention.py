@@ -44,20 +44,20 @@ def command(
     started = time.monotonic()
     _check_out(out)
     from headway.reports.explorer import attention_page
-    from headway.tasks.translation.pipeline import Translator
+    from headway.tasks.registry import spec
     from headway.training.monitor.progress import shown_to
     from headway.workflows.inside import look_inside
     from headway.workflows.load import load
 
     progress = shown_to(quiet)
-    pipe = load(run)
+    pipe: Any = load(run)
     if source_language is not None or target_language is not None:
-        if not isinstance(pipe, Translator):
+        if not hasattr(pipe, "between"):
             raise InputError(
                 f"{run}: holds a model for {pipe.task.replace('_', ' ')}; only translators have languages."
             )
         pipe = pipe.between(source_language, target_language)
-    pictures = pipe.task == "image_classification"
+    pictures = spec(pipe.task).reads == "picture"
     if pictures and encoding is not None:
         raise InputError("--encoding is for texts, and this model reads pictures.")
     inside = look_inside(pipe, text if pictures else _text(text, encoding), target)

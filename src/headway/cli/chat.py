@@ -1,16 +1,13 @@
-"""A conversation in the terminal, or over standard input: what ``headway generate --chat`` does."""
+"""A conversation with a model in the terminal, or over standard input."""
 
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from headway.cli.common import CLOSED, interruptible
 from headway.errors import InputError, printable
-
-if TYPE_CHECKING:
-    from headway.tasks.language_modeling.pipeline import Generator
 
 EXIT, RESET, HELP = "/exit", "/reset", "/help"
 COMMANDS = {
@@ -22,20 +19,14 @@ COMMANDS = {
 
 
 def converse(
-    pipe: "Generator",
-    first: Sequence[str],
-    system: str | None,
-    *,
-    as_json: bool,
-    quiet: bool,
-    options: dict[str, Any],
+    begin: Callable[[Callable[[str], None]], Any], first: Sequence[str], *, as_json: bool, quiet: bool
 ) -> tuple[list[dict[str, Any]], bool]:
     """(the messages of the conversation since it was begun or reset, whether Ctrl-C ended it).
 
+    ``begin`` gives what it is held with (``tasks.command.Command.conversation``) from what is told when it forgets.
     What is said is ``first``, then every line of the input.  A line that cannot be said ends a conversation over a
     pipe with InputError; at a terminal it is shown, and another can be tried.
     """
-    from headway.tasks.language_modeling.chat import Conversation
 
     def tell(message: str) -> None:
         if not quiet:
@@ -44,7 +35,7 @@ def converse(
     if sys.stdin is None and not first:
         raise InputError(CLOSED)
     terminal = sys.stdin is not None and sys.stdin.isatty()
-    conversation = Conversation(pipe, system, tell)
+    conversation = begin(tell)
     if terminal:
         tell(f"{HELP} lists the commands, {EXIT} or Ctrl-D leaves")
     with interruptible():
@@ -60,7 +51,7 @@ def converse(
                         print(f"  {name:8}{what}", file=sys.stderr)
                 elif line.strip():
                     try:
-                        pieces = conversation.say(_said(line), **options)
+                        pieces = conversation.say(_said(line))
                         _reply(pieces, sys.stderr if as_json else sys.stdout, as_json and quiet)
                     except InputError as error:
                         if not terminal:

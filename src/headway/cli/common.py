@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,31 @@ from headway.errors import InputError, printable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
 """What a file of texts is called."""
+
+NAMES_OF_FILES = {"inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points"}
+"""What the arguments and options are called that name a file, a folder or a model."""
+
+
+class FileName(click.ParamType):
+    """The name of a file, a folder or a model: not empty, and a text that can be printed and kept in JSON."""
+
+    name = "text"
+
+    def __init__(self, kind: click.ParamType):
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from headway.io.regular_file import check_name
+
+        what = "" if param is None else param.opts[0] if isinstance(param, click.Option) else param.opts[0].upper()
+        return self.kind.convert(check_name(value, what) if isinstance(value, str) else value, param, ctx)
+
+
+def check_names_of_files(command: click.Command) -> None:
+    """Have a command refuse what can be no name of a file, a folder or a model, where it takes one."""
+    for parameter in command.params:
+        if parameter.name in NAMES_OF_FILES and not isinstance(parameter.type, click.Choice):
+            parameter.type = FileName(parameter.type)
 
 
 CLOSED = "standard input is closed; expected text from a file or a pipe."
@@ -132,12 +158,13 @@ def _lines_in(pieces: Iterable[str]) -> Iterator[str]:
         yield begun.removesuffix("\r")
 
 
-class Texts:
-    """The texts of a file, which are read each time they are gone through."""
+class Texts(Sequence[str]):
+    """The texts of a file, which are read each time they are gone through; the piece that is answered is at hand."""
 
     def __init__(self, read: Callable[[], Iterable[str]]):
         self._read = read
         self._count: int | None = None
+        self._start, self._piece = 0, list[str]()
 
     def __len__(self) -> int:
         if self._count is None:
@@ -146,6 +173,18 @@ class Texts:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read())
+
+    def hold(self, start: int, piece: list[str]) -> None:
+        """Keep a piece, whose first text has number ``start``, so that its texts are not looked for in the file."""
+        self._start, self._piece = start, piece
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return list(self)[index]
+        at = range(len(self))[index]  # negative too, and IndexError beyond
+        if self._start <= at < self._start + len(self._piece):
+            return self._piece[at - self._start]
+        return next(islice(self, at, None))
 
 
 def is_file(argument: str) -> bool:
@@ -173,15 +212,12 @@ def several_texts(words: Sequence[str]) -> bool:
     return len(words) > 1 or words[0] == "-" or is_file(words[0])
 
 
-def texts_of(run: str, words: Sequence[str], text_column: str | None, encoding: str | None) -> list[str]:
-    """The texts that words stand for: themselves, or one a file (by its text column or line by line), or "-"."""
-    return list(rows_of(run, words, text_column, encoding)[0])
-
-
 def rows_of(
     run: str, words: Sequence[str], text_column: str | None, encoding: str | None
-) -> tuple[list[str] | Texts, Sequence[dict[str, str]] | None]:
-    """``texts_of``, of a file as they are read, and where they stand in a table its rows.
+) -> tuple[Sequence[str], Sequence[dict[str, str]] | None]:
+    """The texts that words stand for (themselves, or one a file or "-"), and where they stand in a table its rows.
+
+    The texts of a file are read as they are needed.
 
     A file is read by the column and in the encoding that the model was trained on, where no other is named: the
     column where the file has it, the encoding where the file is not UTF-8.

@@ -131,8 +131,8 @@ def demo(
         say(f"\n{number}/{len(PARTS)}  {part.says}")
         result = _run(part, place, whole, seed, quiet, folder)
         path = place / part.name
-        samples = _samples(part, path, seed)
-        for line in _shown(part, path, samples):
+        samples, lines = _samples(part, path, seed)
+        for line in lines:
             say(line)
         found.append({**result, "samples": samples, "report": str(path / "report.html")})
     _mark(place, {**asked, "finished": True})
@@ -234,38 +234,30 @@ def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
         csv.writer(file, delimiter=separator, lineterminator="\n").writerows(rows)
 
 
-def _samples(part: Part, path: Path, seed: int) -> list[dict[str, Any]]:
-    """What the finished model says to the part's prompts."""
-    from headway.tasks.classification.pipeline import Classifier
-    from headway.tasks.translation.pipeline import Translator
+def _samples(part: Part, path: Path, seed: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the finished model says to the part's prompts, and the same for a person under the command that gives it."""
     from headway.workflows.load import load
 
     pipe: Any = load(path)
-    if isinstance(pipe, Translator):
-        found = zip(part.prompts, pipe.hypotheses(part.prompts, alignment=True), strict=True)
-        return [{"source": text, "text": one["text"], "alignment": one["alignment"].plain()} for text, (one,) in found]
-    if isinstance(pipe, Classifier):
-        return [{"text": text, **found} for text, found in zip(part.prompts, pipe(list(part.prompts)), strict=True)]
-    return [{"prompt": prompt, "text": pipe(prompt, seed=seed, **part.use)} for prompt in part.prompts]
-
-
-def _shown(part: Part, path: Path, samples: list[dict[str, Any]]) -> list[str]:
-    """The samples for a person, under the commands that give the like."""
-    if "label" in samples[0]:
-        lines = ["", f'headway classify {shlex.quote(str(path))} "..." says of {len(samples)} lines:', ""]
-        return lines + [f"  {found['label']}  {found['score']:4.0%}   {found['text']}" for found in samples]
-    if "source" in samples[0]:
-        from headway.tasks.translation.alignment import picture
-
-        lines = ["", f'headway translate {shlex.quote(str(path))} "..." writes for {len(samples)} dates:', ""]
-        lines += [f"  {found['source']:20} {found['text']}" for found in samples]
-        return [*lines, "", *(f"  {line}" for line in picture(**samples[0]["alignment"]))]
+    use = f"headway {{}} {shlex.quote(str(path))}"
+    if hasattr(pipe, "hypotheses"):
+        answers = [one for (one,) in pipe.hypotheses(part.prompts, alignment=True)]
+        lines = ["", f'{use.format("translate")} "..." writes for {len(answers)} dates:', ""]
+        lines += [f"  {text:20} {one['text']}" for text, one in zip(part.prompts, answers, strict=True)]
+        lines += ["", *(f"  {line}" for line in answers[0]["alignment"].picture())]
+        pairs = zip(part.prompts, answers, strict=True)
+        return [{"source": t, "text": one["text"], "alignment": one["alignment"].plain()} for t, one in pairs], lines
+    if hasattr(pipe, "labels"):
+        found = [{"text": text, **one} for text, one in zip(part.prompts, pipe(list(part.prompts)), strict=True)]
+        lines = ["", f'{use.format("classify")} "..." says of {len(found)} lines:', ""]
+        return found, lines + [f"  {one['label']}  {one['score']:4.0%}   {one['text']}" for one in found]
+    found = [{"prompt": prompt, "text": pipe(prompt, seed=seed, **part.use)} for prompt in part.prompts]
     lines = []
-    for found in samples:
+    for one in found:
         how = f"--temperature {part.use['temperature']}"
-        lines += ["", f"headway generate {shlex.quote(str(path))} {shlex.quote(found['prompt'])} {how}", ""]
-        lines += [f"  {line[:96]}".rstrip() for line in (found["prompt"] + found["text"]).rstrip().split("\n")]
-    return lines
+        lines += ["", f"{use.format('generate')} {shlex.quote(one['prompt'])} {how}", ""]
+        lines += [f"  {line[:96]}".rstrip() for line in (one["prompt"] + one["text"]).rstrip().split("\n")]
+    return found, lines
 
 
 def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:

@@ -45,12 +45,9 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     from headway.models.adapt.ensemble import Ensemble
     from headway.models.baselines import BaselineConfig
     from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
-    from headway.tasks.classification.pipeline import Classifier
 
     members = len(pipe.model.members) if isinstance(pipe.model, Ensemble) else 1
-    if members > 1:
-        pipe = Classifier(pipe.model.members[0], pipe.tokenizer, pipe.labels)
-    model = pipe.model
+    model = pipe.model.members[0] if members > 1 else pipe.model
     if isinstance(model.config, BaselineConfig):
         raise InputError(f"this is a baseline ({model.config.kind}): it has no blocks of a Transformer to be shown.")
     length = model.config.max_length
@@ -72,7 +69,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
         "length": length,
         "flops_per_token": flops / length,
         "blocks": blocks,
-        **_path(pipe, text if pipe.tokenizer is not None else PICTURE),
+        **_path(model, pipe.tokenizer, text if pipe.tokenizer is not None else PICTURE),
     }
 
 
@@ -163,19 +160,18 @@ def _scores(config: Any, window: int | None, length: int, causal: bool) -> float
     return 4 * width * window_scores(length, None if by_mask else window, causal) / length
 
 
-def _path(pipe: Any, text: str) -> dict[str, Any]:
+def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     """The shape of what each part hands on when the model reads ``text``, its tokens, and its attention's shapes."""
     import torch
 
     from headway.models.analysis.maps import attention_maps
 
-    model = pipe.model
     path: list[Row] = []
     hooks = [part.register_forward_hook(_noting(path, name)) for name, _, part, _ in _parts(model)]
     if getattr(model, "patches", None) is None:
         decodes = hasattr(model, "stack") and model.stack.causal
-        ids = pipe.tokenizer.encode(text, special=not decodes)[: model.config.max_length] or [0]
-        read, tokens = torch.tensor([ids]), [pipe.tokenizer.decode([i], skip_special=False) for i in ids]
+        ids = tokenizer.encode(text, special=not decodes)[: model.config.max_length] or [0]
+        read, tokens = torch.tensor([ids]), [tokenizer.decode([i], skip_special=False) for i in ids]
     else:
         read = torch.zeros(1, model.patches.channels, *model.patches.image_size)
         tokens = ["class", *(f"patch {number + 1}" for number in range(model.patches.tokens - 1))]

@@ -15,7 +15,9 @@ from typing import Any
 import click
 
 from headway.cli.aliases import in_our_words
+from headway.cli.common import check_names_of_files
 from headway.io.standard_streams import OutputLost, guard_standard_streams
+from headway.tasks import registry
 
 STARTED = time.monotonic()
 """When the command began: what ``--time`` is counted from."""
@@ -27,15 +29,16 @@ training several times, since the threads then wait for one that is not running;
 SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM)
 """What the system says where a disk is full or broken, or a place is not the user's: no fault of ours."""
 
+PREDICT = "predict"
+OF_TASKS = {spec.verb: spec.help for spec in map(registry.spec, registry.NAMES)}
+"""The verbs that answer with the models of a task; tasks that share one say the same of it."""
+
 VERBS = {
     "train": "Train a model on your file.",
     "tune": "Search the options of training, and keep the best model.",
     "evaluate": "Measure a saved model on a file.",
-    "generate": "Continue a text with a language model.",
-    "classify": "Name the label of a text, or of every text in a file.",
-    "translate": "Turn a text, or every text in a file, into another.",
-    "fill": "Fill in what a text leaves open.",
-    "embed": "Turn texts into vectors, compare them, or find the nearest.",
+    PREDICT: "Use a saved model, whatever its task.",
+    **OF_TASKS,
     "explain": "Show a saved model block by block.",
     "attention": "Show who attends to whom in a saved model, as one page.",
     "verify": "Check that a saved model keeps its promises, on this machine.",
@@ -48,25 +51,6 @@ VERBS = {
 }
 
 
-NAMES_OF_FILES = {"inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points"}
-"""What the arguments and options are called that name a file, a folder or a model."""
-
-
-class FileName(click.ParamType):
-    """The name of a file, a folder or a model: not empty, and a text that can be printed and kept in JSON."""
-
-    name = "text"
-
-    def __init__(self, kind: click.ParamType):
-        self.kind = kind
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from headway.io.regular_file import check_name
-
-        what = "" if param is None else param.opts[0] if isinstance(param, click.Option) else param.opts[0].upper()
-        return self.kind.convert(check_name(value, what) if isinstance(value, str) else value, param, ctx)
-
-
 class Verbs(click.Group):
     """The verbs; a verb's module is imported when it is asked for, so that help does not wait for torch."""
 
@@ -76,10 +60,12 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
+        if cmd_name in OF_TASKS or cmd_name == PREDICT:
+            from headway.cli import answer
+
+            return answer.command(cmd_name) if cmd_name in OF_TASKS else answer.predict()
         command: click.Command = import_module(f"headway.cli.{cmd_name}").command
-        for parameter in command.params:
-            if parameter.name in NAMES_OF_FILES and not isinstance(parameter.type, click.Choice):
-                parameter.type = FileName(parameter.type)
+        check_names_of_files(command)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

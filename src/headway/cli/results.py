@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.cli.common import is_file
 from headway.errors import InputError
+from headway.tasks.command import Command
 
 
 def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
@@ -70,3 +71,30 @@ class Beside:
     def of(self, number: int) -> dict[str, str]:
         """The other columns of a text, by its number from 0."""
         return {} if self.rows is None else {name: self.rows[number][column] for column, name in self.names.items()}
+
+
+class ResultsFile:
+    """What a file of answers holds, by its ending: .csv, .jsonl, .txt, or one that is the command's own."""
+
+    def __init__(self, use: Command, to: str):
+        self.use, self.ending = use, Path(to).suffix
+        self.more = Beside(use.inputs.rows if use.keeps_columns else None, use.inputs.values, [*use.taken])
+
+    def header(self) -> bytes:
+        """What comes before the first answer."""
+        if self.ending == ".csv":
+            return as_bytes(as_csv([[*self.use.columns, *self.more.header]]))
+        return b"" if self.ending in (".jsonl", ".txt") else self.use.header()
+
+    def content(self, start: int, found: Sequence[Any]) -> bytes:
+        """Some answers, from input number ``start`` on."""
+        use, numbered = self.use, enumerate(found, start)
+        if self.ending == ".csv":
+            rows = ([*row, *self.more.of(at).values()] for at, one in numbered for row in use.rows(at, one))
+            return as_bytes(as_csv(rows))
+        if self.ending == ".jsonl":
+            objects = ({**each, **self.more.of(at)} for at, one in numbered for each in use.objects(at, one))
+            return as_bytes(as_jsonl(objects))
+        if self.ending == ".txt":
+            return as_bytes("".join(f"{use.line(one)}\n" for one in found))
+        return use.content(found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headway.tasks.spec import TaskSpec
 
 if TYPE_CHECKING:  # the protocol needs torch, and what is said of a task does not
+    from headway.tasks.command import Command
     from headway.tasks.task import Task
 
 NAMES = (*("image_classification", "translation", "classification", "language_modeling", "masked_lm", "embedding"),)
@@ -19,6 +20,15 @@ def spec(name: str) -> TaskSpec:
     if name not in NAMES:
         raise KeyError(name)
     found: TaskSpec = import_module(f"headway.tasks.{name}.spec").SPEC
+    return found
+
+
+@cache
+def command(name: str) -> "type[Command]":
+    """The command that answers with a task's models, without torch.  Raises KeyError for a task that does not exist."""
+    if name not in NAMES:
+        raise KeyError(name)
+    found: type[Command] = import_module(f"headway.tasks.{name}.command").COMMAND
     return found
 
 

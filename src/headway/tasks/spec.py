@@ -20,7 +20,11 @@ class TaskSpec:
     title: str
     """what was trained, as a report's heading says it"""
     verb: str
-    """the command that answers with it"""
+    """the command that answers with it; two tasks may share one"""
+    help: str
+    """what that command does, in a line"""
+    answers: str
+    """what an answer is: text, labels, spans, vectors, ranking or number"""
     argument: str
     """what stands for an input in a command line that is suggested"""
     counted: str
@@ -29,9 +33,11 @@ class TaskSpec:
     """the unit of its loss"""
     logits: float
     """the share of its tokens for which logits are computed; 0 where one answer is for a whole text"""
+    reads: str = "text"
+    """what an input is: text or picture"""
     headline: tuple[str, ...] = ("val_loss",)
     """metrics by which models are compared: the first one that a model has"""
-    answers: str = "answers"
+    outputs: str = "outputs"
     """what its model gives for what it reads, as ``verify`` calls it"""
     writes: str = ""
     """what it writes token by token: "continuations" of a text, "targets" for one, or nothing"""

@@ -1,6 +1,7 @@
 """What a task is: everything that is particular to it, behind one protocol.
 
     spec(name)      plain data about a task, without torch         headway.tasks.NAME.spec.SPEC
+    command(name)   the command that answers with its models       headway.tasks.NAME.command.COMMAND
     room(name)      the task itself                                headway.tasks.NAME.room.TASK
 
 The way of the data: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run

@@ -25,8 +25,15 @@ class Conversation:
     for, the system message and the newest turns.  ``notice`` is told when it forgets the others.
     """
 
-    def __init__(self, pipe: "Generator", system: str | None = None, notice: Callable[[str], None] | None = None):
-        self.pipe, self.notice = pipe, notice
+    def __init__(
+        self,
+        pipe: "Generator",
+        system: str | None = None,
+        notice: Callable[[str], None] | None = None,
+        options: dict[str, Any] | None = None,
+    ):
+        """``options`` are those of all replies, as for ``Generator.stream``."""
+        self.pipe, self.notice, self.options = pipe, notice, options or {}
         self._system: list[Message] = [] if system is None else [{"role": "system", "content": system}]
         chat_tokenizer(pipe.tokenizer)  # raises what is wrong with the model before anybody says a word
         self.reset()
@@ -39,7 +46,7 @@ class Conversation:
     def say(self, text: str, **options: Any) -> Iterator[str]:
         """The reply to a text; options as for ``Generator.stream``.  Raises InputError, and then nothing was said."""
         message = {"role": "user", "content": text}
-        pieces, kept = self.pipe.reply_to([*self._read, message], **options)
+        pieces, kept = self.pipe.reply_to([*self._read, message], **{**self.options, **options})
         forgotten = len(self._read) + 1 - len(kept)
         if forgotten and self.notice is not None:
             self.notice(forgetting(forgotten))

@@ -40,6 +40,12 @@ class Alignment:
         """As JSON holds it."""
         return {"source": self.source, "target": self.target, "weights": self.weights.round(4).tolist()}
 
+    def picture(self) -> list[str]:
+        """It in lines: a row for each word written, darker where it attends more."""
+        rows = [" ".join(SHADES[min(9, int(10 * weight))] for weight in row) for row in self.plain()["weights"]]
+        written = (f"{word} {row}".rstrip() for word, row in zip(self.target, rows, strict=True))
+        return ["  " + " ".join(self.source), *written]
+
 
 def align(
     model: EncoderDecoder, tokenizer: Tokenizer, source: Sequence[int], target: Sequence[int], start: Sequence[int]
@@ -76,9 +82,3 @@ def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, list[i
         found[-1][1].append(place)
     named = [(tokenizer.decode([ids[place] for place in places]).strip(), places) for _, places in found]
     return [(word or UNKNOWN, places) for word, places in named if word or ids[places[0]] == tokenizer.unknown]
-
-
-def picture(source: list[str], target: list[str], weights: list[list[float]]) -> list[str]:
-    """An alignment, as ``plain`` gives it, in lines: a row for each word written, darker where it attends more."""
-    rows = [" ".join(SHADES[min(9, int(10 * weight))] for weight in row) for row in weights]
-    return ["  " + " ".join(source), *(f"{word} {row}".rstrip() for word, row in zip(target, rows, strict=True))]

@@ -35,7 +35,7 @@ def check_batch(subject: Subject) -> Check:
             value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
     asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
     asked = "pictures" if subject.pipe.tokenizer is None else asked
-    answers = spec(subject.pipe.task).answers + (", and what is written greedily" if subject.writes else "")
+    answers = spec(subject.pipe.task).outputs + (", and what is written greedily" if subject.writes else "")
     what = f"{answers}: {len(texts)} {asked} together"
     problem, more = None, {}
     if subject.writes:

@@ -1,0 +1,263 @@
+"""The verbs that answer: made of what the rooms of tasks say of their commands, and ``headway predict`` for any run."""
+
+import contextlib
+import functools
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from headway.cli.aliases import in_our_words
+from headway.cli.answers import asked_for, give_answers, piece_size, show_lines
+from headway.cli.common import check_names_of_files, emit, output_options, show, text_options, threads_option
+from headway.cli.inputs import ALSO, SENTENCES, check_inputs, read_inputs
+from headway.cli.output_file import OutputFile
+from headway.cli.results import ResultsFile, check_output, write_output
+from headway.errors import InputError
+from headway.io.regular_file import check_name
+from headway.tasks import registry
+from headway.tasks.command import Command, Option
+
+Rooms = Sequence[type[Command]]
+PREDICT = "predict"
+ANY = (
+    "Use the model in RUN, whatever its task: as the task's own verb does, and with the options that it has; "
+    "`headway predict RUN --help` shows them."
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of a verb, besides the options of its own."""
+
+    verb: str
+    run: str
+    words: Sequence[str]
+    _: KW_ONLY
+    one: bool
+    """whether a single text is read"""
+    as_json: bool
+    quiet: bool
+    to: str | None = None
+    text_column: str | None = None
+    encoding: str | None = None
+
+
+def command(verb: str) -> click.Command:
+    """The command of a verb; of the tasks that share it, that of the model is meant."""
+    rooms = [registry.command(name) for name in registry.NAMES if registry.spec(name).verb == verb]
+    rooms.sort(key=lambda room: room.spec.reads != "text")
+    return _built(verb, rooms, one=bool(rooms[0].one_input))
+
+
+def predict() -> click.Command:
+    """The command for any run, whose options are known when the run is."""
+    return _built(PREDICT, [], kind=_Predict)
+
+
+class _Predict(click.Command):
+    """Has the options of the run's own task."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Load the run that the arguments name, if they do, and read them by its task."""
+        if (run := _first_word(self, args)) is not None:
+            from headway.workflows.load import load
+
+            ctx.obj = load(check_name(run, "RUN"))
+            known = _built(PREDICT, [registry.command(ctx.obj.task)])
+            self.params, self.callback, self.help = known.params, known.callback, known.help
+            args = in_our_words(self, args)
+        return super().parse_args(ctx, args)
+
+
+def _first_word(command: click.Command, args: Sequence[str]) -> str | None:
+    """The first of the arguments that is neither an option nor an option's value, whatever the task."""
+    options = (option for name in registry.NAMES for option in registry.command(name).options)
+    flags = {f"--{option.name.replace('_', '-')}" for option in options if option.type is bool}
+    flags |= {name for option in command.params if getattr(option, "is_flag", False) for name in option.opts}
+    words = iter(args)
+    for word in words:
+        if word in ("-h", "--help"):
+            continue
+        if not word.startswith("-") or word == "-":
+            return word
+        if word not in flags and "=" not in word and word != "--":
+            next(words, None)
+    return None
+
+
+def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Command] = click.Command) -> click.Command:
+    """A command with the options of some rooms, and those that all commands have."""
+    own = {option.name: option for room in rooms for option in room.options}
+    interactive = any(room.interactive for room in rooms)
+
+    @click.pass_context
+    def callback(context: click.Context, /, run: str, words: Any, **given: Any) -> None:
+        options = {name: given.pop(name) for name in own}
+        texts = () if words is None else (words,) if one else words
+        if not texts and not any(options.get(room.interactive) for room in rooms):
+            raise click.MissingParameter(ctx=context, param_hint=f"'{what}'", param_type="argument")
+        _check_together(own, options)
+        _answer(context, Asked(verb, run, texts, one=one, **given), rooms, options)
+
+    what = rooms[0].one_input if one else "TEXT..."
+    ways: list[Callable[..., Any]] = [click.argument("run")]
+    ways += [
+        click.argument(
+            "words", metavar=f"[{what}]" if interactive else what, nargs=1 if one else -1, required=not interactive
+        )
+    ]
+    ways += [_option(option) for option in own.values()]
+    if not one:
+        ways += [text_options, click.option("--to", help=f"Write results here: {_endings(rooms)}.")]
+    function: Callable[..., Any] = callback
+    for way in reversed([*ways, threads_option, output_options]):
+        function = way(function)
+    short = rooms[0].spec.help if rooms else "Use a saved model, whatever its task."
+    found = click.command(verb, cls=kind, help=_help(rooms, one), short_help=short)(function)
+    check_names_of_files(found)
+    return found
+
+
+def _option(option: Option) -> Callable[..., Any]:
+    """An option as click has it."""
+    more: dict[str, Any] = (
+        {"is_flag": True} if option.type is bool else {"type": option.type, "metavar": option.metavar}
+    )
+    if option.several:
+        more["multiple"] = True
+    elif option.type is not bool:
+        more |= {"default": option.default, "show_default": option.show_default and option.default is not None}
+    return click.option(f"--{option.name.replace('_', '-')}", help=option.help, **more)
+
+
+def _endings(rooms: Rooms) -> str:
+    """The endings of the files that results can be written to, without any option."""
+    names = [*_all_endings(rooms, None)] or [".csv", ".jsonl"]
+    names = [f"{name} (the answers alone)" if name == ".txt" else name for name in names]
+    return " or ".join([", ".join(names[:-1]), names[-1]])
+
+
+def _all_endings(rooms: Rooms, options: dict[str, Any] | None) -> tuple[str, ...]:
+    """The endings that the rooms write with some options, or with those that they have by themselves."""
+    found: dict[str, None] = {}
+    for room in rooms:
+        found |= dict.fromkeys(room.endings(options or {one.name: one.default for one in room.options}))
+    return tuple(found)
+
+
+def _help(rooms: Rooms, one: bool) -> str:
+    """What a command does, and what TEXT can be."""
+    kinds = list(dict.fromkeys(room.spec.reads for room in rooms)) or ["text", "picture"]
+    text = f"TEXT is {'; '.join([SENTENCES[kinds[0]], *(ALSO[kind] for kind in kinds[1:])])}."
+    if not rooms:
+        return f"{ANY}\n\n{text}"
+    notes = next((room.notes for room in rooms if room.notes), "")
+    return f"{rooms[0].does}\n\n{notes if one else f'{text}  {notes}'}"
+
+
+def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
+    """Raise click.UsageError for an option without the flag that it goes with."""
+    for name, option in own.items():
+        if option.goes_with is not None and options[name] is not None and not options[option.goes_with]:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --{option.goes_with.replace('_', '-')}.")
+
+
+def _answer(context: click.Context, asked: Asked, rooms: Rooms, options: dict[str, Any]) -> None:
+    """Load the model, read the inputs, and answer them."""
+    started = time.monotonic()
+    for room in rooms:
+        room.check(options, asked.to)
+    check_output(asked.to, (*asked.words, "")[0], _all_endings(rooms, options))
+    room, pipe, own = _room(context, asked, rooms, options)
+    found: dict[str, Any] = {"task": pipe.task}
+    if room.interactive and own[room.interactive]:
+        from headway.cli.chat import converse
+
+        first = [word for word in asked.words if word != "-"]
+        begin = functools.partial(room.conversation, pipe, own)
+        results, interrupted = converse(begin, first, as_json=asked.as_json, quiet=asked.quiet)
+        emit({**found, "seconds": time.monotonic() - started, "results": results}, asked.as_json, [])
+        if interrupted:
+            raise KeyboardInterrupt
+        return
+    inputs = read_inputs(room, asked.run, asked.words, asked.text_column, asked.encoding, one=asked.one)
+    use = room(pipe, inputs, own)
+    check_inputs(use, asked.words)
+    if (notice := use.notice()) and not asked.quiet:
+        warnings.warn(notice, stacklevel=2)
+    if asked.to is None and not asked.as_json and _streamed(use):
+        return
+    use, results = _results(asked, use)
+    lines = [f"{use.count()} in {asked.to}"] if asked.to else []
+    emit({**found, "seconds": time.monotonic() - started, "results": results}, asked.as_json, lines)
+
+
+def _room(
+    context: click.Context, asked: Asked, rooms: Rooms, options: dict[str, Any]
+) -> tuple[type[Command], Any, dict[str, Any]]:
+    """The room of the model's task, its pipeline, and the options that it reads.  Raises InputError for another's."""
+    from headway.workflows.load import load
+
+    loaded = context.obj if context.obj is not None else load(asked.run)
+    for room in rooms:
+        own = {option.name: options[option.name] for option in room.options}
+        if (pipe := room.takes(loaded, own)) is not None:
+            for name in options.keys() - own.keys():
+                if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                    raise InputError(f"--{name.replace('_', '-')} means nothing for a model of {pipe.task}.")
+            return room, pipe, own
+    raise InputError(f"{asked.run}: holds a model for {loaded.task}; {asked.verb} needs {rooms[0].needs}.")
+
+
+def _streamed(use: Command) -> bool:
+    """Show the answer to a single text as it comes, behind the text, where it is one that goes on; whether it is."""
+    if len(use.inputs.values) > 1 or use.inputs.several:
+        return False
+    pieces = use.stream(use.inputs.values[0])  # raises what is wrong before anything is shown
+    if pieces is None:
+        return False
+    show(use.inputs.values[0])
+    for piece in pieces:
+        show(piece)
+    show("\n")
+    return True
+
+
+def _results(asked: Asked, use: Command) -> tuple[Command, list[Any]]:
+    """Answer the inputs: to a file, to standard output or, for JSON, as they are; and what counts the results."""
+    from headway.training.monitor.progress import shown_to
+
+    as_json, most = asked.as_json and not use.gathers, piece_size(use.tokens)
+    with contextlib.ExitStack() as stack:
+        output = file = None
+        if asked.to is not None:  # what is made of all answers waits for the last: until then they are kept
+            to = f"{asked.to}.vectors" if use.gathers else asked.to
+            file, name = ResultsFile(use, to), asked_for(asked.verb, use, to, most=most, as_json=as_json)
+            output = stack.enter_context(OutputFile(to, name, b"" if use.gathers else file.header()))
+        if use.gathers and output is None:
+            return _gathered(asked, use, use.answer(use.inputs.values))
+        results = give_answers(
+            use, most=most, output=output, file=file, as_json=as_json, progress=shown_to(asked.quiet)
+        )
+        if output is not None and use.gathers:
+            use, results = _gathered(asked, use, use.restored(output.read()))
+            output.discard()
+        elif output is not None:
+            output.finish()
+    return use, results
+
+
+def _gathered(asked: Asked, use: Command, found: Any) -> tuple[Command, list[Any]]:
+    """What is made of all answers: written, shown, or for JSON."""
+    use, found = use.gathered(found)
+    if asked.to is not None:
+        file = ResultsFile(use, asked.to)
+        write_output(asked.to, file.header() + file.content(0, found))
+    elif not asked.as_json:
+        show_lines(use.lines(0, found))
+    return use, use.results(found) if asked.as_json else []

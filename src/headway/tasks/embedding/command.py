@@ -1,0 +1,126 @@
+"""``headway embed``: texts as vectors, their similarity, and the nearest of them."""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headway.errors import InputError, field
+from headway.tasks.command import Command, Inputs, Option
+from headway.tasks.embedding.spec import SPEC
+
+
+class Numbers(Command):
+    """A row of as many numbers for each text: the embedder's, or the cosines with all texts."""
+
+    spec = SPEC
+    places = 6
+    """how many digits a person sees of each"""
+
+    def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any], width: int):
+        super().__init__(pipe, inputs, options)
+        self.width = width
+        self.columns = ["text", *range(width)]
+
+    def answer(self, part: Sequence[str]) -> Any:
+        return self.pipe(part)
+
+    def results(self, found: Any) -> list[Any]:
+        return list(found.tolist())
+
+    def lines(self, start: int, found: Any) -> Iterator[str]:
+        return ("\t".join(f"{value:.{self.places}f}" for value in row) for row in found)
+
+    def objects(self, number: int, one: Any) -> Iterator[dict[str, Any]]:
+        yield {"text": self.inputs.values[number], "vector": one.tolist()}
+
+    def rows(self, number: int, one: Any) -> Iterator[list[str]]:
+        yield [self.inputs.values[number], *(f"{value:.8g}" for value in one)]
+
+    def header(self) -> bytes:
+        from numpy.lib import format as npy
+
+        file, shape = io.BytesIO(), (len(self.inputs.values), self.width)
+        npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        return file.getvalue()
+
+    def content(self, found: Any) -> bytes:
+        import numpy as np
+
+        return np.asarray(found, dtype="<f4").tobytes()
+
+
+class Embed(Numbers):
+    """The vectors of texts, or what is made of them."""
+
+    needs = "an encoder without classes"
+    does = "Turn TEXT into vectors with the model in RUN; a row of numbers for each, in order."
+    options = (
+        Option("similarity", "Give the cosine of every text with every other instead.", bool),
+        Option("nearest", "Rank the texts by their nearness to this one instead.", metavar="TEXT"),
+        Option("k", "With --nearest: how many to name.", int, 5),
+    )
+    blank_means_nothing = True
+
+    def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
+        super().__init__(pipe, inputs, options, pipe.width)
+        self.nearest: str | None = options["nearest"]
+        self.gathers = options["similarity"] or self.nearest is not None
+
+    @classmethod
+    def endings(cls, options: dict[str, Any]) -> tuple[str, ...]:
+        return (".jsonl", ".csv") if options["nearest"] is not None else (".npy", ".jsonl", ".csv")
+
+    @classmethod
+    def check(cls, options: dict[str, Any], to: str | None) -> None:
+        if options["similarity"] and options["nearest"] is not None:
+            raise InputError("--similarity and --nearest were both given; ask for one of them.")
+
+    @classmethod
+    def takes(cls, pipe: Any, options: dict[str, Any]) -> Any | None:
+        from headway.generation.sampling import check_number
+        from headway.tasks.embedding.pipeline import as_embedder
+
+        if options["nearest"] is not None:
+            check_number("k", options["k"], 1, 1 << 31, "a whole number, 1 or more", whole=True)
+        return as_embedder(pipe)
+
+    @property
+    def depends_on(self) -> dict[str, Any]:
+        return {}  # what is made of the vectors is made again
+
+    def restored(self, content: bytes) -> Any:
+        import numpy as np
+
+        return np.frombuffer(content, dtype="<f4").reshape(len(self.inputs.values), self.width)
+
+    def gathered(self, found: Any) -> tuple[Command, Any]:
+        if self.nearest is not None:
+            ranked = self.pipe.nearest(self.nearest, self.inputs.values, self.given["k"], vectors=found)
+            inputs = replace(self.inputs, values=[one["text"] for one in ranked])
+            return Ranking(self.pipe, inputs, self.given), ranked
+        cosines = Numbers(self.pipe, self.inputs, self.given, len(self.inputs.values))
+        cosines.places = 3
+        return cosines, self.pipe.similarity(found)
+
+
+class Ranking(Command):
+    """The texts that are nearest to one, best first."""
+
+    spec = SPEC
+
+    def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
+        super().__init__(pipe, inputs, options)
+        self.columns = ["text", "score", "index"]
+
+    def answer(self, part: Sequence[str]) -> Sequence[Any]:
+        raise NotImplementedError("a ranking is of all texts together")
+
+    def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
+        return (f"{one['score']:.3f}\t{field(one['text'])}" for one in found)
+
+    def objects(self, number: int, one: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield one
+
+
+COMMAND = Embed

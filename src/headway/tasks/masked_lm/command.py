@@ -1,0 +1,65 @@
+"""``headway fill``: the words that fit an open place."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headway.errors import InputError, field, shown
+from headway.tasks.command import Command, Inputs, Option
+from headway.tasks.masked_lm.spec import SPEC
+
+Place = list[dict[str, Any]]
+"""The tokens for an open place."""
+
+
+class Fill(Command):
+    """The likeliest tokens for each open place of each text; none for a blank one of several."""
+
+    spec = SPEC
+    needs = "a masked language model"
+    does = "Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN."
+    notes = "Blank lines stay blank."
+    options = (Option("k", "How many tokens to name for each open place.", int, 5),)
+
+    def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
+        super().__init__(pipe, inputs, options)
+        self.columns = ["text", "place", "token", "score"]
+        self.several_places = sum(map(pipe.count_open, inputs.values)) > 1
+        pipe([], **options)  # says what is wrong with the numbers
+
+    def check_input(self, value: str) -> None:
+        from headway.tasks.masked_lm.pipeline import NOTHING_OPEN
+
+        if value.strip() and not self.pipe.is_open(value):
+            raise InputError(f"{shown(value)}: {NOTHING_OPEN}")
+
+    def answer(self, part: Sequence[str]) -> Sequence[Any]:
+        filled = [bool(one.strip()) or not self.inputs.several for one in part]
+        answers = iter(self.pipe([one for one, is_filled in zip(part, filled, strict=True) if is_filled], **self.given))
+        return [next(answers) if is_filled else [] for is_filled in filled]
+
+    def lines(self, start: int, found: Sequence[Any]) -> Iterator[str]:
+        for number, places in enumerate(map(_places, found), start):
+            text = self.inputs.values[number]
+            if not places:
+                yield ""
+            for number, place in enumerate(places, start=1):
+                if self.several_places:
+                    yield f"{field(text)}  (place {number} of {len(places)})" if len(places) > 1 else field(text)
+                for one in place:
+                    yield f"{one['score']:.3f}\t{field(one['token'])}"
+
+    def objects(self, number: int, one: Any) -> Iterator[dict[str, Any]]:
+        yield {"text": self.inputs.values[number], "result": one}
+
+    def rows(self, number: int, one: Any) -> Iterator[list[Any]]:
+        for at, place in enumerate(_places(one), start=1):
+            for each in place:
+                yield [self.inputs.values[number], at, each["token"], f"{each['score']:.6f}"]
+
+
+def _places(result: list[Any]) -> list[Place]:
+    """The answers for each open place of a text; none for a blank one."""
+    return [result] if result and isinstance(result[0], dict) else result
+
+
+COMMAND = Fill

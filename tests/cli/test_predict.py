@@ -1,0 +1,118 @@
+"""``headway predict``: any run, by its task, with the options of that; a task that is made up here too."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+import headway
+from headway.tasks import registry
+from headway.tasks.command import Command, Option
+from headway.tasks.spec import TaskSpec
+
+SPEC = TaskSpec(
+    "length", "Measure of lengths", "measure", "Say how long a text is.", "number",
+    argument='"..."', counted="text", loss_unit="", logits=0.0,
+)  # fmt: skip
+
+
+class Measure(Command):
+    """How many characters a text has."""
+
+    spec = SPEC
+    needs = "a measure"
+    does = "Say how long TEXT is."
+    options = (Option("times", "Multiply by this.", int, 1),)
+    tokens = 2
+
+    def __init__(self, pipe, inputs, options):
+        super().__init__(pipe, inputs, options)
+        self.columns = ["text", "length"]
+
+    def answer(self, part):
+        return [self.pipe(text) * self.given["times"] for text in part]
+
+    def lines(self, start, found):
+        return map(str, found)
+
+    def objects(self, number, one):
+        yield {"text": self.inputs.values[number], "length": one}
+
+
+class Pipe:
+    task, model, tokenizer = "length", SimpleNamespace(), None
+
+    def __call__(self, text):
+        return len(text)
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A model of a task that no file of the command line knows."""
+    for name, values in {"spec": {"SPEC": SPEC}, "command": {"COMMAND": Measure}}.items():
+        module = ModuleType(f"headway.tasks.length.{name}")
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(registry, "NAMES", (*registry.NAMES, "length"))
+    monkeypatch.setattr("headway.workflows.load.load", lambda path: Pipe())
+    (tmp_path / "config.json").write_text("{}")
+    return tmp_path
+
+
+def test_a_task_that_is_made_up_has_a_working_verb(made_up: Path, in_process: Callable):
+    status, out, err = in_process("predict", made_up, "the cat", "old", "--times", "2")
+    assert (status, out) == (0, "14\n6\n"), err
+    found = json.loads(in_process("predict", "--json", made_up, "the cat")[1])
+    assert found["task"] == "length" and found["results"] == [7]
+    lines = made_up / "lines.txt"
+    lines.write_text("a\n\nab\n")
+    assert in_process("predict", made_up, lines, "--to", made_up / "out.csv", "--times=3")[0] == 0
+    with (made_up / "out.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["text", "length"], ["a", "3"], ["", "0"], ["ab", "6"]]
+    assert in_process("predict", made_up, lines, "--to", made_up / "out.jsonl")[0] == 0
+    assert json.loads((made_up / "out.jsonl").read_text().splitlines()[2]) == {"text": "ab", "length": 2}
+    status, out, _ = in_process("predict", made_up, "--help")
+    assert status == 0 and "--times" in out and "Say how long TEXT is." in out
+    status, _, err = in_process("predict", made_up, "a", "--beam", "3")
+    assert status == 2 and "--beam" in err
+    status, _, err = in_process("classify", made_up, "a")
+    assert status == 2 and "holds a model for length; classify needs a classifier" in err
+
+
+def test_predict_is_the_verb_of_the_task(classifier_run: Path, lm_run: Path, tmp_path: Path, in_process: Callable):
+    for verb, run, words in (
+        ("classify", classifier_run, ["the cat", "old dogs"]),
+        ("generate", lm_run, ["the cat", "--max-tokens", "5", "--temperature", "0"]),
+    ):
+        assert in_process("predict", run, *words)[:2] == in_process(verb, run, *words)[:2]
+        one, other = (json.loads(in_process(name, run, *words, "--json")[1]) for name in ("predict", verb))
+        assert one["results"] == other["results"] and one["task"] == other["task"]
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("the cat\nold dogs\n")
+    ways = ["--temperature", "0", "--max-new-tokens", "5"]  # as other tools call it
+    to = tmp_path / "out.jsonl"
+    status, out, err = in_process("predict", *ways, lm_run, prompts, "--to", to)
+    assert status == 0 and out == f"2 results in {to}\n", err
+    expected = headway.load(lm_run)(["the cat", "old dogs"], temperature=0, max_tokens=5)
+    assert [json.loads(line)["continuation"] for line in to.read_text().splitlines()] == expected
+    status, out, _ = in_process("predict", lm_run, prompts, *ways)
+    assert status == 0 and out.splitlines() == ["the cat" + expected[0], "old dogs" + expected[1]]
+
+
+def test_what_predict_refuses(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    for words, said in (
+        ([], "Missing argument 'RUN'"),
+        (["--json"], "Missing argument 'RUN'"),
+        ([classifier_run], "Missing argument 'TEXT...'"),
+        ([tmp_path / "none", "a"], "no such model directory"),
+        (["", "a"], "RUN"),
+        ([classifier_run, "a", "--beam", "2"], "No such option"),
+        ([classifier_run, "a", "--to", tmp_path / "x.txt"], ".csv or .jsonl"),
+    ):
+        status, out, err = in_process("predict", *words)
+        assert status == 2 and out == "" and said in err and "Traceback" not in err, (words, err)
+    assert in_process("predict", "--help")[0] == 0
