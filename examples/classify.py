@@ -1,4 +1,4 @@
-"""Train a classifier on a table of texts and labels, and look at what it gets wrong.
+"""Train a classifier on a table of texts and labels, and print its scores for each class and for new texts.
 
 python examples/classify.py reviews.csv --steps 200
 """
@@ -9,7 +9,7 @@ import headway
 from headway.workflows.evaluate import evaluate
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-parser.add_argument("table", help="a .csv, .tsv or .jsonl file with a column of texts and one of labels")
+parser.add_argument("table", help="a .csv, .tsv or .jsonl file with a column of texts and a column of labels")
 parser.add_argument("--steps", type=int, default=200)
 parser.add_argument("--out", default="runs/example-table")
 given = parser.parse_args()

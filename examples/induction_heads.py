@@ -1,4 +1,4 @@
-"""Teach a decoder of two layers to go on with what it has read before, and watch its induction heads appear.
+"""Train a decoder of two layers to repeat a sequence, and watch its induction heads appear.
 
 python examples/induction_heads.py
 """
@@ -28,13 +28,13 @@ def rows(heads: torch.Tensor) -> str:
 for step in range(given.steps):
     length = int(torch.randint(8, 25, ()))
     once = torch.stack([torch.randperm(32)[:length] for _ in range(32)])
-    ids = torch.cat([once, once], dim=1)  # (B, T): whoever finds the first time knows the second
+    ids = torch.cat([once, once], dim=1)  # (B, T): the first half predicts the second
     loss = F.cross_entropy(model(ids)[:, length:-1].flatten(0, 1), ids[:, length + 1 :].flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     if (step + 1) % 100 == 0 or step + 1 == given.steps:
         before = head_statistics(attention_maps(model, ids)["self"])["previous_token"].mean(dim=1)  # (L, H)
-        print(f"step {step + 1}: loss {loss.item():.3f} nats; layer 1 | layer 2, a number for each head")
-        print(f"  weight on the token before:         {rows(before)}")
-        print(f"  weight on what came next last time: {rows(induction_scores(model))}")
+        print(f"step {step + 1}: loss {loss.item():.3f} nats; layer 1 | layer 2, one number for each head")
+        print(f"  weight on the previous token:                {rows(before)}")
+        print(f"  weight on the token that followed last time: {rows(induction_scores(model))}")

@@ -1,4 +1,4 @@
-"""Teach an encoder of one layer to turn a word round, and print what its heads attend to.
+"""Train an encoder of one layer to reverse a word, and print its attention weights.
 
 python examples/look_at_attention.py
 """
@@ -32,11 +32,11 @@ print(f"loss after {given.steps} steps: {loss.item():.4f} nats per letter")
 word = "notebook"
 letters = sorted(set(word))
 ids = torch.tensor([[letters.index(letter) for letter in word]])
-print("written:", "".join(letters[min(i, len(letters) - 1)] for i in model(ids)[0].argmax(-1).tolist()))
+print("output:", "".join(letters[min(i, len(letters) - 1)] for i in model(ids)[0].argmax(-1).tolist()))
 
 maps = attention_maps(model, ids)["self"]  # one (B, H, T, S) for each layer
 for head, weights in enumerate(maps[0][0]):
-    print(f"head {head + 1}: each row is a letter to be written, each column a letter attended to, in per cent")
+    print(f"head {head + 1}: rows are output letters, columns are the letters they attend to, in per cent")
     print("     " + "    ".join(word))
     for letter, row in zip(reversed(word), weights.tolist(), strict=True):
         print(letter, " ".join(f"{100 * weight:4.0f}" for weight in row))

@@ -1,4 +1,4 @@
-"""The same small decoder with each of the six ways to tell positions, trained on the same text in the same order.
+"""Train the same small decoder with each of the six position encodings, on the same text in the same order.
 
 python examples/swap_positions.py notes.txt --steps 200
 """

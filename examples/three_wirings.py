@@ -13,8 +13,8 @@ source = torch.randint(500, (3, 11))  # 3 sequences of 11 tokens
 target = torch.randint(500, (3, 7))
 
 vectors = Encoder(config)(source)  # every token sees every token
-logits = Decoder(config)(target)  # every token sees itself and those before
-conditional = EncoderDecoder(config)(source, target)  # ... and all of the source
+logits = Decoder(config)(target)  # every token sees itself and earlier tokens
+conditional = EncoderDecoder(config)(source, target)  # and the whole source
 
 for name, wiring, output in (
     ("Encoder", "encoder", vectors),

@@ -1,4 +1,4 @@
-"""Watch cross-attention find its way: copy a word, reverse it, or write a date as ISO does.
+"""Watch cross-attention learn an alignment: copy a word, reverse it, or write a date in ISO form.
 
 python examples/toy_translation.py reverse
 """
@@ -26,7 +26,7 @@ run = headway.train(
     table, task="translation", tokenizer="char", d_model=64, layers=2, dropout=0.0, time=given.time,
     out=folder / given.task, quiet=True,
 )  # fmt: skip
-print(f"{run['steps']:,} steps: the next character is right in {run['accuracy']:.1%} of the held-out places")
+print(f"{run['steps']:,} steps: {run['accuracy']:.1%} of the next characters in the held-out pairs are right")
 
 translate = headway.load(folder / given.task)
 texts = {"copy": ["headway"], "reverse": ["headway"], "dates": ["Friday, 3 Mar 1911", "March 3, 2011"]}[given.task]

@@ -1,4 +1,4 @@
-"""Train a small language model on a text file, and let it go on with a line.
+"""Train a small language model on a text file, and continue a line with it.
 
 python examples/train_and_generate.py notes.txt --steps 300
 """

@@ -1,6 +1,6 @@
-"""Formulas that some texts give where the papers give others, so that the effect of each can be measured.
+"""The formulas of some texts that differ from those of the papers, to measure the effect of each.
 
-No model has any of them.  The pages in this folder say who writes which, and what follows.
+No model of Headway uses them.  The pages in this folder name the sources and the consequences.
 
 Letters: B batch, H heads, T length, K head width, D width.
 """
@@ -25,16 +25,16 @@ def layer_norm_outside(x: Tensor, eps: float, *, unbiased: bool = False) -> Tens
 
 
 class NormalisedResidual(Residual):
-    """norm(x) + dropout(layer(norm(x))): the shortcut is taken behind the norm, not before it."""
+    """norm(x) + dropout(layer(norm(x))): the residual connection starts after the norm, not before it."""
 
     def forward(self, x: Tensor, **given: Any) -> Tensor:
-        """(B, T, D) -> (B, T, D); what else is given goes to the layer."""
+        """(B, T, D) -> (B, T, D); keyword arguments go to the layer."""
         x = self.norm(x)
         return x + self.dropout(self.layer(x, **given))
 
 
 def with_normalised_residuals(model: nn.Module) -> nn.Module:
-    """A model whose residuals add to the normalised stream, in place; it keeps all its weights."""
+    """Change a model in place so that its residuals add to the normalised stream; all weights stay."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is Residual:
@@ -43,10 +43,10 @@ def with_normalised_residuals(model: nn.Module) -> nn.Module:
 
 
 def along_depth(model: Any, ids: Tensor) -> list[dict[str, float]]:
-    """The stream behind the embedding and behind each block of an encoder or decoder.
+    """Statistics of the stream after the embedding and after each block of an encoder or decoder.
 
-    ``size`` is the standard deviation of its entries, ``cosine`` the mean cosine with what the embedding gave, and
-    ``gradient`` the length of the gradient of a random weighted sum of what the model returns.
+    ``size`` is the standard deviation of its entries, ``cosine`` the mean cosine with the output of the
+    embedding, and ``gradient`` the norm of the gradient of a random weighted sum of the model's outputs.
     """
     streams: list[Tensor] = []
 
@@ -74,7 +74,7 @@ def along_depth(model: Any, ids: Tensor) -> list[dict[str, float]]:
 def sinusoids_shifted(positions: Tensor, width: int, shift: int = 1) -> Tensor:
     """sin(p / 10000^(2i/D)) at 2i and cos(p / 10000^((2i + shift)/D)) at 2i + 1: (T,) -> (T, D) float64, D even.
 
-    With ``shift`` 0 it is the paper's table; with 1 the cosine has the exponent of its own place, and with 2 that of
+    ``shift`` 0 gives the paper's table.  With 1 the cosine has the exponent of its own place, with 2 the exponent of
     the next pair.
     """
     at = positions.double()[:, None]
@@ -86,9 +86,9 @@ def sinusoids_shifted(positions: Tensor, width: int, shift: int = 1) -> Tensor:
 
 
 def left_by_best_matrix(table: Tensor, distance: int) -> Tensor:
-    """What no matrix explains when each row is to give the row ``distance`` later: (T, D) -> (D,).
+    """The error of the best matrix that maps each row to the row ``distance`` later: (T, D) -> (D,).
 
-    For each entry the root mean square of the error of the matrix with the least squares.
+    It is the root mean square error of each entry for the least-squares matrix.
     """
     before, after = table[:-distance], table[distance:]
     matrix = torch.linalg.lstsq(before, after, driver="gelsd").solution  # (D, D)
@@ -96,7 +96,7 @@ def left_by_best_matrix(table: Tensor, distance: int) -> Tensor:
 
 
 def spread_of_products(table: Tensor, distance: int) -> float:
-    """The greatest less the least product of two rows that are ``distance`` apart."""
+    """The largest minus the smallest product of two rows that are ``distance`` apart."""
     products = (table[:-distance] * table[distance:]).sum(dim=-1)
     return float(products.max() - products.min())
 
@@ -112,9 +112,8 @@ def output_matrix_of_mean(matrix: Tensor, n_heads: int) -> Tensor:
 
 
 def with_averaged_heads(layer: Attention) -> Attention:
-    """An attention that averages its heads, in place: its output matrix becomes its own blocks' mean, repeated.
-
-    Of all matrices of that form it is the nearest to the one that was there.
+    """Change an attention layer in place so that it averages its heads: its output matrix becomes the repeated mean of
+    its blocks, which is the nearest matrix of that form.
     """
     blocks = layer.out.weight.detach().unflatten(1, (layer.n_heads, -1))  # (D, H, K)
     with torch.no_grad():
@@ -123,6 +122,6 @@ def with_averaged_heads(layer: Attention) -> Attention:
 
 
 def rank(outputs: Tensor, tolerance: float = 1e-6) -> int:
-    """In how many directions vectors (N, D) spread, down to ``tolerance`` of the widest."""
+    """The numerical rank of vectors (N, D): singular values above ``tolerance`` times the largest."""
     sizes = torch.linalg.svdvals(outputs.double())
     return int((sizes > tolerance * sizes[0]).sum())
