@@ -290,13 +290,14 @@ def test_help_is_status_zero(words: list[str], in_process: Callable):
 
 
 def test_every_option_of_train_has_help(in_process: Callable):
-    from dataclasses import fields
+    from headway.training.option_fields import flag
+    from headway.training.options import OPTIONS
 
-    from headway.training.options import TrainOptions, flag
-
-    out = in_process("train", "--help")[1]
-    for field in fields(TrainOptions):
-        assert f"--{flag(field.name)} " in out and field.metadata["help"]
+    short, out = (in_process("train", word)[1] for word in ("--help", "--help-all"))
+    for name, field in OPTIONS.items():
+        assert f"--{flag(name)} " in out and field.metadata["help"]
+        assert (f"--{flag(name)} " in short) == field.metadata["common"]
+    assert short.count("\n  --") == 15 + len(["--json", "--quiet", "--help-all"])
 
 
 def test_an_output_that_is_not_utf8_still_shows_the_text(lm_run: Path):

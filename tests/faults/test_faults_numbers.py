@@ -124,7 +124,14 @@ def spike(model: nn.Module, total: torch.Tensor) -> torch.Tensor:
 def test_a_spike_is_reported_or_left_out(
     policy: str, rows: Path, tmp_path: Path, tiny: dict[str, Any], at_steps: Callable, capfd: pytest.CaptureFixture
 ):
-    options = {**tiny, "steps": LEAST + 12, "log_every": 1, "on_spike": policy, "learning_rate": 1e-4, "clip": 0.0}
+    options = {
+        **tiny,
+        "steps": LEAST + 12,
+        "log_every": 1,
+        "on_spike": policy,
+        "learning_rate": 1e-4,
+        "max_grad_norm": 0.0,
+    }
     at_steps({LEAST + 5: spike})
     headway.train(rows, out=tmp_path / "run", quiet=True, **options)
     (line,) = [line for line in lines_of(tmp_path / "run") if line["event"] == "spike"]

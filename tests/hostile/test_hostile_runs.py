@@ -28,7 +28,7 @@ def words_of(run):
     return [
         word
         for name, value in said.items()
-        if value != getattr(defaults, name)
+        if value != defaults.value(name)
         for word in (f"--{name.replace('_', '-')}", *([] if value is True else [value]))
     ]
 

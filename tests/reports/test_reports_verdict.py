@@ -7,6 +7,7 @@ import pytest
 
 from headway.reports.record import Record
 from headway.reports.verdict import cross_validation_in_words, kept_in_words, verdict, verdict_of
+from headway.tasks.registry import spec
 from headway.training.evaluation.comparison import BEFORE, judged
 
 
@@ -20,7 +21,7 @@ def losses(*values: float) -> np.ndarray:
 
 
 def said(task: str, metrics: dict[str, Any], *baselines: dict[str, Any], info: Any = None, **units: Any) -> str:
-    found = judged(task, metrics, baselines, **units)
+    found = judged(spec(task).headline, metrics, baselines, **units)
     given = {"task": task, "metrics": metrics, "baselines": list(baselines), "verdict": found}
     return verdict(Record({**given, **(info or {})}))
 
@@ -87,8 +88,8 @@ def test_pairing_decides_what_the_spread_of_the_windows_would_hide():
     hard = np.linspace(1.0, 5.0, 20)
     metrics, rival = {"val_loss": 2.95}, {"name": "bigram", "val_loss": 3.0}
     units = {"units": losses(*(hard - 0.05 + 0.01 * np.cos(hard))), "of_baselines": {"bigram": losses(*hard)}}
-    assert judged("language_modeling", metrics, [rival], **units)["result"] == "better"
-    low, high = judged("language_modeling", metrics, [rival], **units)["interval"]
+    assert judged(spec("language_modeling").headline, metrics, [rival], **units)["result"] == "better"
+    low, high = judged(spec("language_modeling").headline, metrics, [rival], **units)["interval"]
     assert high - low > 1.0
 
 
@@ -108,9 +109,9 @@ def test_rank_correlations_by_the_paired_bootstrap():
     scores = draw.normal(size=97)
     good, bad = (np.stack([scores + noise * draw.normal(size=97), scores], axis=1) for noise in (0.1, 3.0))
     metrics, rival = {"spearman": 0.97}, {"name": "words", "spearman": 0.3}
-    found = judged("embedding", metrics, [rival], units=good, of_baselines={"words": bad})
+    found = judged(spec("embedding").headline, metrics, [rival], units=good, of_baselines={"words": bad})
     assert found["result"] == "better" and found["difference_interval"][0] > 0.3 and found["interval"][0] > 0.9
-    few = judged("embedding", metrics, [rival], units=good[:20], of_baselines={"words": bad[:20]})
+    few = judged(spec("embedding").headline, metrics, [rival], units=good[:20], of_baselines={"words": bad[:20]})
     assert few["result"] == "too few"
 
 

@@ -97,9 +97,9 @@ class Clock:
         self.time += (self.slow if len(self.trained) < 3 else self.later) * self.expected[out.name]
         run = RunDirectory(out)
         run.create()
-        tokens = options.steps * options.batch_tokens
+        tokens = options.run.steps * options.optimisation.batch_tokens
         run.log("evaluation", step=1, val_loss=1.0)
-        run.log("evaluation", step=options.steps, val_loss=2.0)
+        run.log("evaluation", step=options.run.steps, val_loss=2.0)
         run.update(
             task="language_modeling",
             finished=True,
@@ -163,7 +163,7 @@ def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Pat
 def test_runs_share_all_but_sizes_tokens_and_rate():
     grid = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0])
     given = TrainOptions(seed=7, tokenizer="char")
-    *every, last = [vars(options_of(cell, grid, given)) for cell in grid.cells]
+    *every, last = [options_of(cell, grid, given).flat() for cell in grid.cells]
     differing = {name for name in every[0] if len({one[name] for one in every}) > 1}
     sizes = {"steps", "d_model", "layers", "heads", "learning_rate"}
     assert {"steps", "d_model", "learning_rate"} <= differing <= sizes

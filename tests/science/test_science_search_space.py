@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +66,13 @@ def space_of(options: TrainOptions, prepared: Prepared) -> Any:
 def test_the_preset_is_one_of_its_points(case: str, planned: Any):
     options, files, first = planned(case)
     space = space_of(options, first)
-    again = decided(
-        files, replace(options, **{name: one.preset for name, one in space.items()}), started=time.monotonic()
-    )
+    again = decided(files, options.but(**{name: one.preset for name, one in space.items()}), started=time.monotonic())
     # a number of passes that is given is gone through to its end
-    plans = [replace(prepared.plan, decisions=[], shares=1, patience_passes=0.0) for prepared in (first, again)]
+    plans = [prepared.plan.but(decisions=[], shares=1, patience_passes=0.0) for prepared in (first, again)]
     assert plans[0] == plans[1]
     assert "learning_rate" in space and "dropout" in space and "batch_tokens" in space
-    assert ("d_model" in space) is (options.from_model is None)
-    assert ("layers" in space) is (options.from_model is None and case != "cnn")
+    assert ("d_model" in space) is (options.fine_tuning.from_model is None)
+    assert ("layers" in space) is (options.fine_tuning.from_model is None and case != "cnn")
     for name, one in space.items():
         if isinstance(one, Choice):
             assert one.preset in one.values and len(set(one.values)) == len(one.values) >= 2, name
@@ -105,7 +102,7 @@ class Corner:
 def test_the_corners_can_be_trained(case: str, greatest: bool, planned: Any):
     options, files, first = planned(case)
     chosen = {name: one.suggest(Corner(greatest), name) for name, one in space_of(options, first).items()}
-    plan = decided(files, replace(options, **chosen)).plan
+    plan = decided(files, options.but(**chosen)).plan
     assert (plan.learning_rate, plan.batch_tokens) == (chosen["learning_rate"], chosen["batch_tokens"])
     assert plan.config.dropout == chosen["dropout"]
     if "d_model" in chosen:
@@ -118,12 +115,12 @@ def test_what_is_given_is_not_searched(planned: Any):
         *("learning_rate", "d_model", "layers", "dropout", "batch_tokens", "epochs"),
         *("label_smoothing", "token_dropout", "r_drop", "tokenizer"),
     }
-    given = replace(options, learning_rate=0.002, dropout=0.0, preset="tiny", vocab=101)
+    given = options.but(learning_rate=0.002, dropout=0.0, preset="tiny", vocab=101)
     left = set(space_of(given, first))
     assert left == {"batch_tokens", "epochs", "label_smoothing", "token_dropout", "r_drop"}
-    alone = space_of(replace(options, d_model=48), first)
+    alone = space_of(options.but(d_model=48), first)
     assert "d_model" not in alone and "layers" in alone
-    assert "epochs" not in space_of(replace(options, epochs=5), first)
+    assert "epochs" not in space_of(options.but(epochs=5), first)
 
 
 def test_ranges_follow_the_preset(planned: Any):
@@ -132,7 +129,7 @@ def test_ranges_follow_the_preset(planned: Any):
     assert space["learning_rate"] == Range(1e-3, 1.25e-4, 8e-3, log=True)
     assert space["d_model"] == Choice(128, (64, 96, 128, 192, 256))
     assert space["layers"] == Range(2, 1, 4, whole=True)
-    widths = space_of(replace(options, heads=3), replace(first))["d_model"].values
+    widths = space_of(options.but(heads=3), first)["d_model"].values
     assert widths == (96, 128, 192), "but for the preset's, those that six divides"
     text = space_of(*(planned("language model")[i] for i in (0, 2)))
     assert all(size >= planned("language model")[2].plan.length for size in text["batch_tokens"].values)

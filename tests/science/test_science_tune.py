@@ -5,7 +5,6 @@ import random
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,15 +56,15 @@ class Stub:
         self.plan, self.tried = plan or {}, []
 
     def loss(self, options: TrainOptions) -> float:
-        assert options.learning_rate and options.dropout is not None
-        return abs(options.learning_rate - 2e-3) * 100 + abs(options.dropout - 0.2) + 0.1
+        assert options.optimisation.learning_rate and options.optimisation.dropout is not None
+        return abs(options.optimisation.learning_rate - 2e-3) * 100 + abs(options.optimisation.dropout - 0.2) + 0.1
 
     def __call__(self, inputs: Any, options: TrainOptions, *, out: Path, progress: Silent, **given: Any) -> Any:
         self.tried.append(options)
         run = RunDirectory(out)
         run.create()
         (out / "checkpoints").mkdir()
-        facts = {"task": "classification", "options": asdict(options), "plan": {}, "data": {}, "finished": False}
+        facts = {"task": "classification", "options": options.flat(), "plan": {}, "data": {}, "finished": False}
         run.update(**facts, parameters=7, baselines=[])
         value = self.loss(options)
         for quarter in range(1, 5):
@@ -109,12 +108,13 @@ def test_the_first_is_the_preset_and_the_best_is_kept(rows: Path, tmp_path: Path
     assert json.loads(json.dumps(found)) == found
     assert len(found["trials"]) == len(made.tried) == 7 and found["measure"] == "val_loss"
     first, preset = made.tried[0], found["trials"][0]
-    assert (first.learning_rate, first.dropout, first.d_model, first.layers) == (1e-3, 0.3, 128, 1)
+    assert (first.optimisation.learning_rate, first.optimisation.dropout) == (1e-3, 0.3)
+    assert (first.architecture.d_model, first.architecture.layers) == (128, 1)
     assert (
         preset["preset"] and preset["options"]["learning_rate"] == 1e-3 and found["preset"]["value"] == preset["value"]
     )
-    assert {options.seed for options in made.tried} == {0} and {options.steps for options in made.tried} == {6}
-    assert len({options.learning_rate for options in made.tried}) == 7, "every trial is another one"
+    assert {options.run.seed for options in made.tried} == {0} and {options.run.steps for options in made.tried} == {6}
+    assert len({options.optimisation.learning_rate for options in made.tried}) == 7, "every trial is another one"
     complete = {one["number"]: one["value"] for one in found["trials"] if one["state"] == "complete"}
     best, second = sorted(complete, key=complete.__getitem__)[:2]
     assert (found["best"]["trial"], found["best"]["value"]) == (best, complete[best]) and found["out"] == str(tmp_path)
@@ -285,13 +285,13 @@ def test_time_is_shared_and_trials_that_do_not_fit_are_not_begun(
 
     made.loss = slow  # type: ignore[method-assign]
     found = searched(rows, tmp_path, trials=5, **given)
-    assert {options.time for options in made.tried} == {"19.000s"}, "95 % of 110 - 10 s, in five"
+    assert {options.run.time for options in made.tried} == {"19.000s"}, "95 % of 110 - 10 s, in five"
     assert len(made.tried) == 4 and any("the time is over after 4 of 5 trials" in line for line in said.lines)
     assert found["seconds"] == pytest.approx(96.0)
     again = searched(rows, tmp_path, trials=5, **given)
     assert len(made.tried) == 4 and len(again["trials"]) == 4, "what earlier commands took counts"
     assert len(searched(rows, tmp_path, trials=5, **{**given, "time": "140s"})["trials"]) == 5
-    assert {options.time for options in made.tried} == {"19.000s"}, "all trials of a search are alike"
+    assert {options.run.time for options in made.tried} == {"19.000s"}, "all trials of a search are alike"
 
 
 def test_short_times_have_fewer_trials_or_are_refused(monkeypatch: pytest.MonkeyPatch):

@@ -1,7 +1,6 @@
 """``--config-overrides``: Transformers of other parts, trained, saved in their family's format or our own, used."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +157,7 @@ def test_positions_begin_where_they_favour_nothing_and_weigh_as_tokens_do():
     options = TrainOptions(steps=4, d_model=64, config_overrides="positions=relative")
     for vocab, std in ((90, 1.0), (2000, 0.02)):  # untied and tied
         for kind in ("relative", "learned", "sinusoidal"):
-            chosen = replace(options, config_overrides=f"positions={kind}")
+            chosen = options.but(config_overrides=f"positions={kind}")
             plan = architecture(decoder_plan(chosen, vocab, 9000, None, 4), chosen, "decoder")
             stack: Any = built(plan, "decoder").stack
             tables = [p for name, p in stack.named_parameters() if name.endswith("table.weight")]

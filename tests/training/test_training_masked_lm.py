@@ -79,7 +79,7 @@ def test_it_fills_in_words_with_both_spellings(masked_run: Path):
 
 @pytest.mark.parametrize("tokenizer", ["bpe", "wordpiece", "word"])
 def test_whole_words_and_other_shares(tokenizer: str, corpus: Path, tmp_path: Path, tiny: dict):
-    options = {**tiny, "steps": 2, "tokenizer": tokenizer, "mask_share": 0.2, "whole_words": True}
+    options = {**tiny, "steps": 2, "tokenizer": tokenizer, "mlm_probability": 0.2, "whole_words": True}
     headway.train(corpus, task="masked_lm", out=tmp_path / "run", quiet=True, **options)
     plan = facts(tmp_path / "run")["plan"]
     assert plan["mask_share"] == 0.2 and plan["whole_words"]
@@ -232,8 +232,8 @@ def test_options_of_other_tasks(corpus: Path, rows: Path, tmp_path: Path, tiny: 
         headway.train(corpus, task="embedding", out=tmp_path / "run", quiet=True, **tiny)
     with pytest.raises(InputError, match="--task embedding"):
         headway.train(rows, second_column="label", out=tmp_path / "run", quiet=True, **tiny)
-    with pytest.raises(InputError, match="mask-share"):
-        headway.train(corpus, task="masked_lm", mask_share=0.9, out=tmp_path / "run", quiet=True, **tiny)
+    with pytest.raises(InputError, match="mlm-probability"):
+        headway.train(corpus, task="masked_lm", mlm_probability=0.9, out=tmp_path / "run", quiet=True, **tiny)
     with pytest.raises(InputError, match="whole-words"):
         options = {**tiny, "tokenizer": "char", "whole_words": True}
         headway.train(corpus, task="masked_lm", out=tmp_path / "run", quiet=True, **options)

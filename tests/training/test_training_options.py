@@ -35,8 +35,8 @@ def test_a_time_may_be_a_number_of_seconds():
         *((name, 0, "1 or more") for name in ("steps", "vocab", "length", "d_model", "layers", "heads", "threads")),
         *((name, 0, "1 or more") for name in ("batch_tokens", "accumulate", "grow_batch", "evaluations")),
         *((name, 0, "1 or more") for name in ("lora", "extend_vocab")),
-        *((name, -1, "0 or more") for name in ("clip", "patience", "seed", "weight_decay")),
-        *((name, math.nan, "0 or more") for name in ("clip", "weight_decay")),
+        *((name, -1, "0 or more") for name in ("max_grad_norm", "patience", "seed", "weight_decay")),
+        *((name, math.nan, "0 or more") for name in ("max_grad_norm", "weight_decay")),
         *((name, 1.0, "0 to below 1") for name in ("dropout", "token_dropout", "label_smoothing", "average", "warmup")),
         ("dropout", math.nan, "0 to below 1"),
         ("learning_rate", 0.0, "above 0"),
@@ -48,7 +48,7 @@ def test_a_time_may_be_a_number_of_seconds():
         ("seed", None, "a whole number"),
         ("seed", 1 << 63, "at most 9,223,372,036,854,775,807"),
         ("balance", 1, "true or false"),
-        ("clip", math.inf, "0 or more"),
+        ("max_grad_norm", math.inf, "0 or more"),
     ],
 )
 def test_bad_values(name: str, value: object, allowed: str):
@@ -64,7 +64,7 @@ def test_bad_values(name: str, value: object, allowed: str):
 def test_what_is_for_fine_tuning_needs_a_base(name: str):
     with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is for fine-tuning; say from which model"):
         TrainOptions(**{name: 1})
-    assert getattr(TrainOptions(**{name: 1, "from_model": "runs/a"}), name) == 1
+    assert TrainOptions(**{name: 1, "from_model": "runs/a"}).value(name) == 1
 
 
 def test_low_rank_updates_go_with_adam_and_a_model_that_is_trained():
@@ -81,7 +81,7 @@ def test_time_and_steps_exclude_each_other():
 
 
 def test_whole_numbers_serve_where_numbers_are_asked_for():
-    assert TrainOptions(dropout=0, clip=1, learning_rate=1).dropout == 0
+    assert TrainOptions(dropout=0, max_grad_norm=1, learning_rate=1).optimisation.dropout == 0
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_a_fine_tuned_classifier_is_steadied_where_rows_are_few_and_time_is_ther
 ):
     config = TransformerConfig(vocab_size=97, d_model=24, n_layers=2, n_heads=3)
     plan = fine_tune_classifier_plan(TrainOptions(**options), config, [20] * rows, 64, seconds)
-    assert (plan.epochs, plan.r_drop, plan.average) == expected
+    assert (plan.epochs, plan.objective.r_drop, plan.average) == expected
     assert any(decision["what"] == "R-Drop" for decision in plan.decisions) == (
-        "r_drop" not in options and plan.r_drop > 0
+        "r_drop" not in options and plan.objective.r_drop > 0
     )
     assert any(decision["what"] == "passes" for decision in plan.decisions) == (not {"epochs", "steps"} & set(options))
 

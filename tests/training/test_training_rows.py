@@ -223,7 +223,9 @@ def test_balanced_classes_count_the_same_in_a_fitted_classifier(base: Path):
     assert rare[1] > rare[0] + 0.1
 
 
-@pytest.mark.parametrize("name, value", [("average", 0.9), ("optimizer", "muon"), ("clip", 3.0), ("patience", 2)])
+@pytest.mark.parametrize(
+    "name, value", [("average", 0.9), ("optimizer", "muon"), ("max_grad_norm", 3.0), ("patience", 2)]
+)
 def test_options_of_the_loop_are_refused_with_frozen_and_train_the_whole_model_else(
     name: str, value: object, base: Path, rows: Path, tmp_path: Path
 ):
@@ -335,7 +337,7 @@ NOT_FOR = {
     "adapt": {"adapt": True},
     "balance": {"balance": True},
     "token-dropout": {"token_dropout": 0.1},
-    "mask-share": {"mask_share": 0.2},
+    "mlm-probability": {"mlm_probability": 0.2},
 }
 
 

@@ -21,7 +21,7 @@ VALUES: dict[str, Any] = {
     **{"r_drop": 0.5, "lora": 2, "learning_rate": 0.001, "weight_decay": 0.01, "frozen": True, "contrastive": True},
     **{"task": None, "match_parameters": 20_000, "model": "transformer", "config_overrides": "positions=alibi"},
     "augment": "none",
-    **{"image_size": 8, "patch_size": 2, "mask_share": 0.2, "whole_words": True, "extend_vocab": 3},
+    **{"image_size": 8, "patch_size": 2, "mlm_probability": 0.2, "whole_words": True, "extend_vocab": 3},
 }
 """What is given for an option that is suggested; columns and tasks are those of the case."""
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,8 +1,11 @@
 """Names that other tools have for options: accepted where they mean the same, answered with ours where they do not."""
 
+import warnings
 from collections.abc import Sequence
 
 import click
+
+from headway.training.option_fields import RENAMED
 
 NAMES = {
     "learning-rate": ("lr", "learningrate"),
@@ -20,12 +23,12 @@ NAMES = {
     "layers": ("num-layers", "n-layers", "n-layer", "num-hidden-layers", "depth"),
     "heads": ("num-heads", "n-heads", "n-head", "num-attention-heads"),
     "weight-decay": ("wd",),
-    "clip": ("max-grad-norm", "grad-clip", "clip-grad", "gradient-clip-val"),
+    "max-grad-norm": ("clip", "grad-clip", "clip-grad", "gradient-clip-val"),
     "warmup": ("warmup-ratio",),
     "optimizer": ("optim",),
     "schedule": ("lr-scheduler", "lr-scheduler-type", "scheduler"),
     "vocab": ("vocab-size",),
-    "mask-share": ("mlm-probability",),
+    "mlm-probability": ("mask-share",),
     "label-smoothing": ("label-smoothing-factor",),
     "lora": ("lora-rank", "lora-r"),
     "workers": ("num-workers", "dataloader-num-workers"),
@@ -77,6 +80,8 @@ def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
             spelled = next((f"--{one}" for one in _meant(plain) if f"--{one}" in ours), None)
             if spelled is None and plain in HINTS and any(f"--{one}" in ours for one in _words(HINTS[plain])):
                 raise click.UsageError(f"no such option: {name} ({HINTS[plain]}).")
+            if plain.replace("-", "_") in RENAMED and spelled is not None:
+                warnings.warn(f"{name} is now called {spelled}", stacklevel=2)
             word = f"{spelled}{equals}{value}" if spelled is not None else word
         found.append(word)
     return found
@@ -85,7 +90,10 @@ def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
 def our_name(name: str) -> str:
     """A keyword of Python for an option, in our words: lr -> learning_rate."""
     plain = name.replace("_", "-")
-    return ELSEWHERE.get(plain, plain).replace("-", "_")
+    ours = ELSEWHERE.get(plain, plain).replace("-", "_")
+    if name in RENAMED:
+        warnings.warn(f"{name} is now called {ours}", stacklevel=4)
+    return ours
 
 
 def _meant(plain: str) -> list[str]:

@@ -179,7 +179,7 @@ def _mark(place: Path, facts: dict[str, Any]) -> None:
 def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: Path | None) -> dict[str, Any]:
     """Write the part's text and train on it; the result of a part that is complete is read, not made again."""
     from headway.cli.train import _train
-    from headway.training.options import flag
+    from headway.training.option_fields import flag
 
     started = clock.monotonic()
     done = _complete(place / part.name)

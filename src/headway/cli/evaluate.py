@@ -8,12 +8,8 @@ import click
 from headway.cli.common import emit, output_options, threads_option
 from headway.errors import field
 from headway.io import quantities
+from headway.tasks.registry import spec
 
-UNITS = {
-    **{"classification": "row", "image_classification": "picture", "embedding": "pair", "translation": "pair"},
-    **{"language_modeling": "token", "masked_lm": "masked token"},
-}
-"""What is counted as an example of each task."""
 MORE = ("bleu_lowercase", "signatures")
 """What is reported of a translator alone."""
 
@@ -52,7 +48,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
     verdict = found["verdict"]
     own = interval(verdict.get("interval"))
-    lines = [f"{field(found['on'])}: {counted(found['examples'], UNITS[found['task']])}", ", ".join(numbers)]
+    lines = [f"{field(found['on'])}: {counted(found['examples'], spec(found['task']).counted)}", ", ".join(numbers)]
     if own:
         lines.append(f"{verdict['metric']}: {own}")
     if verdict.get("against") is not None:

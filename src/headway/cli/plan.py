@@ -9,10 +9,13 @@ from typing import Any
 
 import click
 
+from headway.cli.headed_help import Headed
 from headway.errors import InputError
 from headway.io.memory import total_bytes
 from headway.io.quantities import count, counted, short_duration, size_unit
-from headway.training.options import TrainOptions, flag
+from headway.tasks.registry import supporting
+from headway.training.option_fields import flag
+from headway.training.options import OPTIONS, TrainOptions
 
 H100 = {"gpu_memory": "80G", "gpu_flops": "989T"}
 """Memory and dense bfloat16 FLOP/s of the GPU that is taken where one is not told: NVIDIA H100 SXM, by its data
@@ -25,6 +28,7 @@ LAID_OUT = ("batch_tokens", "accumulate", "precision", "shard", "checkpoint_acti
 """Options that a layout decides; they stand at the end of its command."""
 EXAMPLES = {"parameters": "1B", "tokens": "20B", "gpu_memory": "80G", "gpu_flops": "989T", "gpu_link": "400G"}
 
+HEADING = "Planning"
 PLANNED = {
     "parameters": "with --plan and without INPUT: plan a language model of about this size, such as 1B",
     "tokens": "with --plan: how many tokens to train on, such as 20B",
@@ -41,9 +45,13 @@ def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--plan, and what it may be told of a model without data and of other hardware."""
     kinds: dict[str, Any] = {"gpus": int, "gpu_share": float}
     for name, text in reversed(PLANNED.items()):
-        function = click.option(f"--{flag(name)}", type=kinds.get(name, str), help=text)(function)
+        function = click.option(
+            f"--{flag(name)}", type=kinds.get(name, str), help=text, cls=Headed, heading=HEADING, common=False
+        )(function)
     text = "print what would be decided, and what it takes, and train nothing"
-    return click.option("--plan", "planning", is_flag=True, help=text)(function)
+    return click.option("--plan", "planning", is_flag=True, help=text, cls=Headed, heading=HEADING, common=False)(
+        function
+    )
 
 
 def plan(
@@ -81,17 +89,17 @@ def plan(
             progress.close()
         task, decisions, wiring = prepared.objective.name, prepared.plan.decisions, wiring_of(prepared.model)
         if gpus is not None:
-            work = replace(work, precision=chosen.precision or "bfloat16", shares=1)
+            work = replace(work, precision=chosen.runtime.precision or "bfloat16", shares=1)
             decisions = [one for one in decisions if one["what"] != "precision"]  # that was measured for here
     else:
         work = work_without_data(numbers["parameters"], numbers.get("tokens"), chosen)
-        task, decisions, wiring = "language_modeling", [], {}
+        task, decisions, wiring = supporting("planning")[0], [], {}
         if gpus is None:
-            precision = chosen.precision or faster_precision(work.config.d_model)[0]
+            precision = chosen.runtime.precision or faster_precision(work.config.d_model)[0]
             work = replace(work, precision=precision, shares=min(MOST_SHARES, torch.get_num_threads()))
     hardware = gpus or _this_machine(work.precision)
     ways = {"sharded": "shard", "checkpointed": "checkpoint_activations"}
-    layout = lay_out(work, hardware, **{way: vars(chosen).get(name) or None for way, name in ways.items()}, **wiring)
+    layout = lay_out(work, hardware, **{way: chosen.value(name) or None for way, name in ways.items()}, **wiring)
     sizes = ("vocab_size", "d_model", "n_layers", "n_heads")
     return {
         "task": task,
@@ -206,7 +214,7 @@ def _command(inputs: Sequence[str], chosen: TrainOptions, work: Any, layout: Any
         machines = hardware.processes // each
         several = ["--nnodes", str(machines), "--rdzv_backend", "c10d", "--rdzv_endpoint", "HOST:29500"]
         words[:1] = ["torchrun", *(several if machines > 1 else []), "--nproc_per_node", str(each), "-m", "headway"]
-    given: dict[str, Any] = {name: getattr(chosen, name) for name in chosen.given(list(vars(chosen)))}
+    given: dict[str, Any] = {name: chosen.value(name) for name in chosen.given(OPTIONS)}
     if not inputs:
         config = work.config
         given |= {"vocab": config.vocab_size, "length": work.length, "steps": layout.steps, "optimizer": work.optimizer}

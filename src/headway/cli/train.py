@@ -13,12 +13,15 @@ import click
 
 from headway.cli.aliases import our_name
 from headway.cli.common import emit, output_options
+from headway.cli.headed_help import Headed, HeadedCommand
 from headway.cli.plan import PLANNED, lines, plan, plan_options
-from headway.data.detect import IMAGES
 from headway.errors import InputError, RunFailed
 from headway.io.quantities import duration, metric
 from headway.io.regular_file import check_name
-from headway.training.options import TrainOptions, flag
+from headway.tasks.registry import spec
+from headway.training.grouped import groups
+from headway.training.option_fields import flag, kind_of
+from headway.training.options import OPTIONS, TrainOptions
 
 
 def train(
@@ -54,7 +57,7 @@ def _train(
     started: float,
     command_line: list[str],
 ) -> dict[str, Any]:
-    known = [field.name for field in fields(TrainOptions)]
+    known = list(OPTIONS)
     options = {name if name in known else our_name(name): value for name, value in options.items()}
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -79,7 +82,7 @@ def _train(
     try:
         given: dict[str, Any] = {"out": place, "validation": held_out, "progress": progress, "command": command_line}
         with out_of_memory("before training or after it"):
-            if chosen.seeds > 1:
+            if chosen.run.seeds > 1:
                 run = run_seeds(list(inputs), chosen, **given)
             else:
                 run = run_training(list(inputs), chosen, started=started, **given)
@@ -127,16 +130,6 @@ def default_out(inputs: Sequence[Any]) -> Path:
     return Path("runs") / (name or "run")
 
 
-USES = {
-    "classification": "classify",
-    "image_classification": "classify",
-    "masked_lm": "fill",
-    "embedding": "embed",
-    "translation": "translate",
-}
-"""The verb that uses a model, by its task; for a language model, generate."""
-
-
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
     """What a person is told at the end; ``info`` is headway.json."""
     from headway.reports.verdict import interval, kept_in_words
@@ -149,8 +142,8 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
         for name in names
         if result.get(name) is not None
     )
-    use = USES.get(result["task"], "generate")
-    asked = "PICTURE" if result["task"] == IMAGES else "--chat" if "conversations" in data else '"..."'
+    task = spec(result["task"])
+    asked = "--chat" if "conversations" in data else task.argument
     written = result.get("written")  # of the held-out pairs, as many as there was time for
     numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""
     return [
@@ -158,7 +151,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
         verdict,
         *kept_in_words(info.get("kept")),
         *_disk(Path(result["out"])),
-        f"saved in {result['out']}: report.html shows it; headway {use} {result['out']} {asked} uses it",
+        f"saved in {result['out']}: report.html shows it; headway {task.verb} {result['out']} {asked} uses it",
     ]
 
 
@@ -177,27 +170,57 @@ def _disk(run: Path) -> list[str]:
     ]
 
 
+HEADINGS = {
+    "data": "Data",
+    "run": "Run",
+    "architecture": "Model",
+    "optimisation": "Training",
+    "fine_tuning": "Fine-tuning",
+    "for_tasks": "Of some tasks",
+    "runtime": "Computation",
+}
+"""The heading of each group of options."""
+MOST_CHOICES = 5
+"""Choices that stand beside an option's name; of one with more, its help lists them."""
+
+
 def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType({})) -> Any:
     """One option of the command for each field of TrainOptions, in its order; ``texts`` are other words for some."""
-    for field in reversed(fields(TrainOptions)):
-        text, choices = texts.get(field.name, field.metadata["help"]), field.metadata["choices"]
-        name = (f"--{flag(field.name)}", field.name)
-        if field.type is bool or field.type == "bool":
-            function = click.option(*name, is_flag=True, help=text)(function)
+    headed = [(entry, HEADINGS[name]) for name, group in groups(TrainOptions).items() for entry in fields(group)]
+    for entry, heading in reversed(headed):
+        text, choices = texts.get(entry.name, entry.metadata["help"]), entry.metadata["choices"]
+        name = (f"--{flag(entry.name)}", entry.name)
+        text = text[0].upper() + text[1:]
+        if len(choices) > MOST_CHOICES:
+            text += f": {', '.join(choices)}"
+        told: dict[str, Any] = {"cls": Headed, "heading": heading, "common": entry.metadata["common"], "help": text}
+        if kind_of(entry)[0] == "bool":
+            function = click.option(*name, is_flag=True, **told)(function)
             continue
-        kind: Any = click.Choice(choices) if choices else {"int": int, "float": float}.get(_plain(field.type), str)
-        shown = field.default not in (None, "")
-        function = click.option(*name, type=kind, default=field.default, help=text, show_default=shown)(function)
+        kind: Any = click.Choice(choices) if choices else {"int": int, "float": float}.get(kind_of(entry)[0], str)
+        if len(choices) > MOST_CHOICES:
+            told["metavar"] = flag(entry.name).upper()
+        shown = entry.default not in (None, "")
+        function = click.option(*name, type=kind, default=entry.default, show_default=shown, **told)(function)
     return function
 
 
-def _plain(kind: Any) -> str:
-    """The name of an option's type without "or None"."""
-    name = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
-    return name.removesuffix(" | None")
+def out_option(text: str) -> Any:
+    """--out, with its help."""
+    return click.option("--out", cls=Headed, heading=HEADINGS["run"], help=text)
 
 
-class Train(click.Command):
+validation_option: Any = click.option(
+    "--validation",
+    multiple=True,
+    metavar="INPUT...",
+    cls=Headed,
+    heading=HEADINGS["data"],
+    help="What to validate on, not a part of the data.",
+)
+
+
+class Train(HeadedCommand):
     """A command whose ``--validation`` takes every word up to the next option: ``train A B --validation C D``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -238,8 +261,8 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
 
 @click.command(cls=Train, short_help="Train a model on your file.")
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
-@click.option("--out", help="Where the run is kept. [default: runs/ and the input's name, of two sides both]")
-@click.option("--validation", multiple=True, metavar="INPUT...", help="What to validate on, not a part of the data.")
+@out_option("Where the run is kept. [default: runs/ and the input's name, of two sides both]")
+@validation_option
 @training_options
 @plan_options
 @output_options

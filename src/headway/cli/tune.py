@@ -9,10 +9,13 @@ from typing import Any
 import click
 
 from headway.cli.common import emit, output_options
-from headway.cli.train import USES, Train, default_out, report_of, training_options
+from headway.cli.headed_help import Headed
+from headway.cli.train import HEADINGS, Train, default_out, out_option, report_of, training_options, validation_option
 from headway.errors import InputError
 from headway.io import quantities
-from headway.training.options import TrainOptions, flag
+from headway.tasks.registry import spec
+from headway.training.option_fields import flag
+from headway.training.options import TrainOptions
 
 TEXTS = {
     "time": "time for the whole search, such as 30m or 2h [default: 30m]",
@@ -26,10 +29,16 @@ SHOWN = 5
 @click.command(cls=Train, short_help="Search the options of training, and keep the best model.")
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option(
-    "--trials", type=int, default=20, show_default=True, help="How many runs to try; the first is the preset."
+    "--trials",
+    type=int,
+    default=20,
+    show_default=True,
+    cls=Headed,
+    heading=HEADINGS["run"],
+    help="How many runs to try; the first is the preset.",
 )
-@click.option("--out", help="Where it is kept. [default: runs/ and the input's name, -tuned]")
-@click.option("--validation", multiple=True, metavar="INPUT...", help="What to validate on, not a part of the data.")
+@out_option("Where it is kept. [default: runs/ and the input's name, -tuned]")
+@validation_option
 @(lambda function: training_options(function, TEXTS))
 @output_options
 def command(
@@ -113,10 +122,9 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
     if found["importance"]:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in list(found["importance"].items())[:4])
         said.append(f"what made the difference (fANOVA, from few trials): {shares}")
-    use = USES.get(found["task"], "generate")
-    said.append(
-        f'saved in {found["out"]}, the model of trial {best["trial"]}: headway {use} {found["out"]} "..." uses it'
-    )
+    task = spec(found["task"])
+    use = f"headway {task.verb} {found['out']} {task.argument}"
+    said.append(f"saved in {found['out']}, the model of trial {best['trial']}: {use} uses it")
     return [*said, f"to train it again: headway train {shlex.join(inputs)} {options}"]
 
 

@@ -10,8 +10,8 @@ from headway.io.quantities import duration, short_count, size
 from headway.reports.plots import legend_beside, line, logarithmic, plotted, round_ticks
 from headway.reports.style import CSS, POLICY
 from headway.reports.tables import table
-from headway.reports.wording import LOWER_IS_BETTER, METRICS, Html, escape
-from headway.tasks.registry import spec
+from headway.reports.wording import LOWER_IS_BETTER, Html, escape, metric_name
+from headway.tasks.registry import known
 
 WIDE = "figure svg { background: #fff; } main { max-width: 60rem; }"
 PLOTS = {
@@ -59,16 +59,13 @@ def _quality(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[st
             axes.plot([row["mean"]], [at], look["marker"], color=look["color"], markersize=8)
         axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
         better = "less is better" if found["metric"] in LOWER_IS_BETTER else "more is better"
-        axes.set_xlabel(f"{METRICS[found['metric']]} ({better})")
+        axes.set_xlabel(f"{metric_name(found['metric'])} ({better})")
         axes.set_ylim(-0.6, len(rows) - 0.4)
 
 
 def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
-    metric = found["metric"]
-    if not any(one.get(metric) is not None for row in rows for curve in row["curves"] for one in curve):
-        metric = "val_loss"  # some metrics are measured at the end alone
-    unit = spec(found["task"]).loss_unit
-    name = METRICS[metric] if metric != "val_loss" else f"loss, {unit}" if unit else "loss"
+    metric = found["metric"] if found["metric"] != "chrf" else "val_loss"  # measured at the end alone
+    what = f"loss, {known(found['task']).loss_unit}" if metric == "val_loss" else metric_name(metric)
     with plotted(place, columns=2, width=10.5) as (left, right):
         for row in rows:
             for number, curve in enumerate(row["curves"]):
@@ -82,7 +79,7 @@ def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str
         right.set_xlabel("tokens read in training")
         logarithmic(right)
         for axes in (left, right):
-            axes.set_ylabel(f"{name}, held-out part")
+            axes.set_ylabel(f"{what}, held-out part")
         legend_beside(right)
 
 
@@ -90,7 +87,7 @@ def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str,
     with plotted(place, columns=2, width=9.0, height=0.9 + 0.45 * len(rows)) as (left, right):
         for axes, key, label in (
             (left, "tokens_per_second", "tokens trained on a second"),
-            (right, "throughput", f"{spec(found['task']).answered} a second, 32 at once"),
+            (right, "throughput", f"{known(found['task']).answered} a second, 32 texts at once"),
         ):
             values = [row[key] for row in reversed(rows)]
             bars = axes.barh(
@@ -152,7 +149,7 @@ def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path, gu
 
 
 def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], folder: Path) -> str:
-    metric = METRICS[found["metric"]]
+    metric = metric_name(found["metric"])
     heads = ["model", metric, "interval", "parameters", "trained", "tokens/s", "latency", "answers/s", "memory"]
     cells = []
     for row in rows:

@@ -19,9 +19,9 @@ from headway.errors import InputError
 from headway.reports.attention_store import FINENESS, Stored, largest_error, store
 from headway.reports.style import CSS
 from headway.reports.tables import table
-from headway.reports.wording import TITLES as MODELS
 from headway.reports.wording import Html, escape
 from headway.tasks.common.inside import Inside, Kind
+from headway.tasks.registry import known
 
 MOST_BYTES = 1_950_000
 """A page is smaller than this, however long the text and large the model."""
@@ -153,7 +153,7 @@ def _head(inside: Inside, title: str) -> Html:
 def _kind_of_model(inside: Inside) -> str:
     """ "Text classifier: an encoder"."""
     article = "a" if inside.wiring.startswith("d") else "an"
-    return f"{MODELS.get(inside.task) or inside.task}: {article} {inside.wiring}"
+    return f"{known(inside.task).title}: {article} {inside.wiring}"
 
 
 def _numbers(inside: Inside) -> Html:

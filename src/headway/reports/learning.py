@@ -5,7 +5,8 @@ import itertools
 from headway.reports.axes import MOST_POINTS
 from headway.reports.curves import Chart, Line, draw
 from headway.reports.record import Point, Record, not_numbers, series
-from headway.reports.wording import LOSS_UNITS, Html, decimal, escape, mapping, number
+from headway.reports.wording import Html, decimal, escape, mapping, number
+from headway.tasks.registry import known
 
 RISE = 1.02
 """Validation loss over its best from which the page speaks of memorising."""
@@ -35,7 +36,7 @@ def times(record: Record) -> list[Point]:
 
 
 def _loss(record: Record) -> Chart:
-    unit = LOSS_UNITS.get(record.task, "nats")
+    unit = known(record.task).loss_unit or "nats"
     training = Line("training", series(record.steps, "loss"), "training")
     validation = Line("validation", series(record.evaluations, "val_loss"), "validation", marks=True)
     return Chart(

@@ -10,7 +10,6 @@ from headway.reports.tables import comparison, confusion, facts, per_class, rows
 from headway.reports.verdict import kept_in_words, verdict
 from headway.reports.wording import (
     METRICS,
-    TITLES,
     Html,
     count,
     decimal,
@@ -22,6 +21,7 @@ from headway.reports.wording import (
     show,
     words,
 )
+from headway.tasks.registry import known
 
 MOST_SAMPLES = 5
 LONGEST_SAMPLE = 900
@@ -33,7 +33,7 @@ BYTES_PER_PARAMETER = 4
 
 def title(record: Record) -> str:
     """What was trained, and on what."""
-    kind = TITLES.get(record.task) or (f"Model for {words(record.task)}" if record.task else "Training run")
+    kind = known(record.task).title
     inputs = [_input_name(item) for item in listing(mapping(record.info.get("data")).get("inputs"))]
     if not inputs:
         return kind

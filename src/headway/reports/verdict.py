@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.reports.record import Record, not_numbers
-from headway.reports.wording import LOSS_UNITS, decimal, listing, mapping, metric_name, number, short_name
+from headway.reports.wording import decimal, listing, mapping, metric_name, number, short_name
+from headway.tasks.registry import known as known_task
 from headway.training.evaluation.comparison import BEFORE, judged
 
 HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
@@ -32,14 +33,14 @@ def verdict_of(record: Record) -> dict[str, Any]:
     known = mapping(record.info.get("verdict"))
     if isinstance(known.get("metric"), str) and number(known.get("value")) is not None:
         return known
-    return judged(record.task, record.metrics, record.baselines)
+    return judged(known_task(record.task).headline, record.metrics, record.baselines)
 
 
 def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
     """The sentences about a model and its best baseline, without advice."""
     key, value, result = str(found["metric"]), number(found["value"]) or 0.0, found.get("result")
     figure = "a validation loss of" if key == "val_loss" else metric_name(key)
-    unit = f" {LOSS_UNITS[task]}" if key == "val_loss" and task in LOSS_UNITS else ""
+    unit = f" {known_task(task).loss_unit}".rstrip() if key == "val_loss" else ""
     own, other = interval(found.get("interval")), number(found.get("against_value"))
     if found.get("against") is None or other is None:
         known = f" ({own})" if own else ""
@@ -206,10 +207,5 @@ def _advice(record: Record, found: Mapping[str, Any]) -> str:
     """What to do where a baseline is better."""
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
-    if record.task == "translation":  # its baseline is to write nothing new
-        return "Train longer, on more pairs, or start from a pretrained model."
-    if record.info.get("base"):
-        return "For this data use that baseline, or try another pretrained model."
-    if record.task in {"language_modeling", "masked_lm"}:
-        return "For this data use that baseline, train longer, or start from a pretrained model."
-    return "For this data use that baseline, or start from a pretrained model."
+    spec = known_task(record.task)
+    return spec.behind_from_base if record.info.get("base") else spec.behind

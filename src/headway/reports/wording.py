@@ -30,23 +30,6 @@ METRICS = {
 
 LOWER_IS_BETTER = frozenset({"val_loss", "perplexity", "bits_per_byte"})
 
-TITLES = {
-    "language_modeling": "Language model",
-    "masked_lm": "Masked language model",
-    "classification": "Text classifier",
-    "translation": "Translator",
-    "embedding": "Text embedder",
-    "image_classification": "Image classifier",
-}
-
-LOSS_UNITS = {
-    "language_modeling": "nats per token",
-    "masked_lm": "nats per masked token",
-    "translation": "nats per token",
-    "classification": "nats per example",
-    "image_classification": "nats per example",
-}
-
 
 class Html(str):
     """Text that is already HTML: it goes into the page as it is. Any other value is escaped."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from headway.errors import InputError, RunFailed
 from headway.tasks.spec import TaskSpec
-from headway.training.options import MODELS, flag
+from headway.training.option_fields import flag
+from headway.training.option_groups import MODELS
 from headway.training.store.log import read_log
 
 LOOK_EVERY = 0.1

@@ -38,11 +38,13 @@ from headway.tasks.registry import room, spec
 from headway.training.evaluation.comparison import LOWER_IS_BETTER
 from headway.training.evaluation.intervals import student
 from headway.training.monitor.progress import Silent
-from headway.training.options import TrainOptions, check_for_task, flag
+from headway.training.option_fields import flag
+from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.workflows.evaluate import evaluate
 from headway.workflows.input import COLUMNS, read_input
 from headway.workflows.load import load
+from headway.workflows.train.check import check_for_task
 from headway.workflows.train.run import validation_input
 
 WRITERS = ("transformer", "rnn", "lstm", "gru")
@@ -299,7 +301,7 @@ def _check(contest: Contest, models: Sequence[Entrant], chosen: TrainOptions, so
         raise InputError(needs)
     if contest.test:
         columns = {name: getattr(found, name) for name in COLUMNS} if isinstance(source, Table) else {}
-        read_input([contest.test], replace(chosen, task=found.task, **columns), chat=found.chat)
+        read_input([contest.test], chosen.but(task=found.task, **columns), chat=found.chat)
 
 
 def _size(facts: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from headway.io.quantities import parse_seconds
 from headway.science.search_space import Space, plain_space, read_space, search_space
 from headway.text.tokenizer import Tokenizer
 from headway.training.monitor.progress import Silent
-from headway.training.options import TrainOptions, flag
+from headway.training.option_fields import flag
+from headway.training.options import TrainOptions
 from headway.workflows.train.setup import Prepared
 
 ENDING = 10.0
@@ -124,9 +125,9 @@ def decide(
     Raises InputError where nothing is left to search.
     """
     centre = first = decided(options, progress)
-    if first.plan.frozen:  # a linear classifier; beside it the training of the whole model is searched
-        centre = decided(replace(options, learning_rate=first.plan.learning_rate), Silent())
-        options = replace(options, learning_rate=None)
+    if first.plan.fine_tuning.frozen:  # a linear classifier; beside it the training of the whole model is searched
+        centre = decided(options.but(learning_rate=first.plan.learning_rate), Silent())
+        options = options.but(learning_rate=None)
     reader = centre.data.processor
     tokenizer = reader.kind if isinstance(reader, Tokenizer) else None
     space = search_space(centre.objective.name, options, centre.plan, tokenizer=tokenizer)
@@ -139,10 +140,14 @@ def decide(
     progress.say(f"searched: {', '.join(f'--{flag(name)}' for name in space)}")
     return Search(
         asked=asked,
-        pinned={"time": options.time, "precision": centre.plan.precision, "evaluations": centre.plan.evaluations},
+        pinned={
+            "time": options.run.time,
+            "precision": centre.plan.precision,
+            "evaluations": centre.plan.evaluating.evaluations,
+        },
         space=space,
-        preset={} if first.plan.frozen else {name: one.preset for name, one in space.items()},
+        preset={} if first.plan.fine_tuning.frozen else {name: one.preset for name, one in space.items()},
         measure="error" if getattr(centre.objective, "by_accuracy", False) else "val_loss",
         held_out=str(centre.data.facts["validation"]),
-        every=centre.plan.validation_every,
+        every=centre.plan.evaluating.validation_every,
     )

@@ -10,8 +10,8 @@
     epochs            half to three times, log           half to twice, log  (where the preset bounds them)
     layer_decay       -                                  0.7 to 1
 
-    classification    token_dropout 0 to 0.3, label_smoothing 0 to 0.2, r_drop 0, 1 or 4; from scratch the tokenizer too
-    translation       label_smoothing 0 to 0.2
+    of those that a task searches (``TaskSpec.searched``): label_smoothing 0 to 0.2, token_dropout 0 to 0.3, r_drop 0, 1
+    or 4; from scratch the tokenizer too
 
 An option that the user gave is not searched.  Neither is one that changes what the loss counts, such as --length or
 --vocab of a text, or the share of masked tokens: trials are compared by their loss on the same held-out targets.
@@ -104,24 +104,24 @@ def search_space(task: str, options: TrainOptions, plan: Plan, *, tokenizer: str
 
     ``tokenizer`` is the kind that the preset takes.
     """
-    space = _fine_tuning(options, plan) if plan.base is not None else _from_scratch(options, plan)
+    space = _fine_tuning(options, plan) if plan.fine_tuning.base is not None else _from_scratch(options, plan)
+    own: Space = {
+        "label_smoothing": _share(plan.objective.label_smoothing, 0.2),
+        "token_dropout": _share(plan.objective.token_dropout, 0.3),
+        "r_drop": Choice(plan.objective.r_drop, tuple(sorted({0.0, 1.0, 4.0, plan.objective.r_drop}))),
+    }
+    if plan.fine_tuning.base is None and tokenizer is not None and options.data.vocab is None:
+        own["tokenizer"] = Choice(tokenizer, tuple(dict.fromkeys((tokenizer, "word", "bpe"))))
     searched = spec(task).searched
-    if "label_smoothing" in searched:
-        space["label_smoothing"] = _share(plan.label_smoothing, 0.2)
-    if "token_dropout" in searched:
-        space["token_dropout"] = _share(plan.token_dropout, 0.3)
-    if "r_drop" in searched:
-        space["r_drop"] = Choice(plan.r_drop, tuple(sorted({0.0, 1.0, 4.0, plan.r_drop})))
-    if "tokenizer" in searched and plan.base is None and tokenizer is not None and options.vocab is None:
-        space["tokenizer"] = Choice(tokenizer, tuple(dict.fromkeys((tokenizer, "word", "bpe"))))
-    return {name: one for name, one in space.items() if getattr(options, name) is None}
+    space |= {name: one for name, one in own.items() if name in searched}
+    return {name: one for name, one in space.items() if options.value(name) is None}
 
 
 def _from_scratch(options: TrainOptions, plan: Plan) -> Space:
     config = plan.config
     space: Space = {"learning_rate": _around(plan.learning_rate, 8.0, most=10.0)}
-    if options.preset is None:
-        space["d_model"] = Choice(config.d_model, _widths(config.d_model, options.heads))
+    if options.architecture.preset is None:
+        space["d_model"] = Choice(config.d_model, _widths(config.d_model, options.architecture.heads))
         if baseline_kind(options) in (None, *CELLS):
             depth = config.n_layers
             space["layers"] = Range(depth, max(1, depth // 2), 2 * depth, whole=True)
@@ -134,8 +134,8 @@ def _from_scratch(options: TrainOptions, plan: Plan) -> Space:
 
 def _fine_tuning(options: TrainOptions, plan: Plan) -> Space:
     space: Space = {"learning_rate": _around(plan.learning_rate, 5.0, most=10.0)}
-    if plan.lora is None:
-        space["layer_decay"] = Range(plan.layer_decay, min(0.7, plan.layer_decay), 1.0)
+    if plan.fine_tuning.lora is None:
+        space["layer_decay"] = Range(plan.fine_tuning.layer_decay, min(0.7, plan.fine_tuning.layer_decay), 1.0)
     space["weight_decay"] = _share(plan.weight_decay, 0.1)
     space["dropout"] = _share(plan.config.dropout, 0.3)
     space["batch_tokens"] = _batches(plan, (0.5, 1.0, 2.0))

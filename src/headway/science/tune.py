@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,14 @@ from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
 from headway.training.monitor.progress import Silent
 from headway.training.objective import METRICS, OF_PAIRS
-from headway.training.options import TrainOptions, check_for_task
+from headway.training.options import FREE, OPTIONS, TrainOptions
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.input import read_input
+from headway.workflows.train.check import check_for_task
 from headway.workflows.train.outcome import result
-from headway.workflows.train.resume import FREE, fingerprints, recorded
+from headway.workflows.train.resume import fingerprints, recorded
 from headway.workflows.train.run import run_training, validation_input
 from headway.workflows.train.setup import Prepared, prepare
 
@@ -67,7 +68,7 @@ def tune(
     check_options(options, trials)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("tune is for one process; start it without torchrun.")
-    whole = None if options.steps is not None else options.time or DEFAULT_TIME
+    whole = None if options.run.steps is not None else options.run.time or DEFAULT_TIME
     if whole is not None:
         progress.say(f"up to {trials} trials in {whole} together (--trials, --time to change)")
     check_installed()
@@ -76,8 +77,8 @@ def tune(
     run.create()
     try:
         with run.locked():
-            search = _search_of(inputs, replace(options, time=whole), validation, trials, out, started, progress)
-            record = Trials(out / RECORD, options.seed)
+            search = _search_of(inputs, options.but(time=whole), validation, trials, out, started, progress)
+            record = Trials(out / RECORD, options.run.seed)
             record.note(search=search.plain())
             given: dict[str, Any] = {"inputs": inputs, "validation": validation, "command": command}
             limit = None if whole is None else parse_seconds(whole)
@@ -103,7 +104,7 @@ def _search_of(
     held_out = validation_input(validation, options, found)
     theirs = {name: value for name, value in recorded(options).items() if name not in ("time", *FREE)}
     asked = {"options": theirs, "data": fingerprints(source, held_out)}
-    facts = Trials(out / RECORD, options.seed).facts if (out / RECORD).exists() else {}
+    facts = Trials(out / RECORD, options.run.seed).facts if (out / RECORD).exists() else {}
     if "search" in facts:
         search = Search.read(facts["search"])
         check_same(search, asked, out)
@@ -113,8 +114,8 @@ def _search_of(
         nowhere = RunDirectory(Path())  # only asked for what an earlier run left
         return prepare(nowhere, None, [], source, held_out, found, options, time.monotonic(), progress)
 
-    each = None if options.time is None else time_of_each(options.time, trials, started, progress)
-    return decide(decided, replace(options, time=each), asked, progress)
+    each = None if options.run.time is None else time_of_each(options.run.time, trials, started, progress)
+    return decide(decided, options.but(time=each), asked, progress)
 
 
 def _copied_before(run: RunDirectory) -> list[str]:
@@ -234,7 +235,7 @@ class _Tuning:
         watching, began = _Watching(self.progress, trial), time.monotonic()
         try:
             shared = {name: value for name, value in self.search.pinned.items() if trial.options or name == "time"}
-            chosen = replace(self.options, **{**shared, **trial.options})
+            chosen = self.options.but(**{**shared, **trial.options})
             with out_of_memory("before training or after it"):
                 run = run_training(options=chosen, out=place, progress=watching, **self.given)
         except Hopeless:
@@ -311,7 +312,7 @@ class _Tuning:
             "seconds": self.spent + time.monotonic() - self.started,
             "measure": self.search.measure,
             "best": {"trial": best.number, "value": best.value, "options": best.options},
-            "options": {name: getattr(options, name) for name in options.given(list(vars(options)))},
+            "options": {name: options.value(name) for name in options.given(OPTIONS)},
             "preset": None if preset is None else {"trial": preset.number, "value": preset.value},
             "noise": {
                 "held_out": self.search.held_out,

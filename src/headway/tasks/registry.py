@@ -23,6 +23,27 @@ def spec(name: str) -> TaskSpec:
     return found
 
 
+def known(name: str) -> TaskSpec:
+    """What is said of a task that a file names, which may be none that exists: then what can be said of any."""
+    if name in NAMES:
+        return spec(name)
+    return TaskSpec(
+        name,
+        title=f"Model for {name.replace('_', ' ')}" if name else "Training run",
+        verb="predict",
+        argument='"..."',
+        counted="row",
+        loss_unit="",
+        logits=1.0,
+        headline=("accuracy", "spearman", "chrf", "val_loss"),
+    )
+
+
+def supporting(what: str) -> tuple[str, ...]:
+    """The tasks for which something works that does not work for all (``TaskSpec.supports``)."""
+    return tuple(name for name in NAMES if what in spec(name).supports)
+
+
 @cache
 def command(name: str) -> "type[Command]":
     """The command that answers with a task's models, without torch.  Raises KeyError for a task that does not exist."""

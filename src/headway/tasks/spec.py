@@ -21,10 +21,6 @@ class TaskSpec:
     """what was trained, as a report's heading says it"""
     verb: str
     """the command that answers with it; two tasks may share one"""
-    help: str
-    """what that command does, in a line"""
-    answers: str
-    """what an answer is: text, labels, spans, vectors, ranking or number"""
     argument: str
     """what stands for an input in a command line that is suggested"""
     counted: str
@@ -33,6 +29,10 @@ class TaskSpec:
     """the unit of its loss"""
     logits: float
     """the share of its tokens for which logits are computed; 0 where one answer is for a whole text"""
+    help: str = ""
+    """what that command does, in a line"""
+    answers: str = "text"
+    """what an answer is: text, labels, spans, vectors, ranking or number"""
     reads: str = "text"
     """what an input is: text or picture"""
     headline: tuple[str, ...] = ("val_loss",)
@@ -57,3 +57,9 @@ class TaskSpec:
     """endings of the classes of ``transformers`` that carry its head"""
     behind: str = "For this data use that baseline, or start from a pretrained model."
     """what to do where a baseline is better"""
+    behind_from_base: str = "For this data use that baseline, or try another pretrained model."
+    """the same for a run that began from a pretrained model"""
+    supports: frozenset[str] = frozenset({"ranks"})
+    """what else works for it: ranks (several processes), seeds (--seeds), planning (a plan without data)"""
+    pretrain_with: str | None = None
+    """the task that ``--adapt`` first trains on the same texts"""

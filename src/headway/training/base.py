@@ -103,10 +103,10 @@ def prepared_base(model: nn.Module, plan: Plan) -> nn.Module:
     New tokens are trained where all else is frozen.
     """
     set_dropout(model, plan.config.dropout)
-    if plan.lora is None:
-        freeze(model, plan.freeze)
+    if plan.fine_tuning.lora is None:
+        freeze(model, plan.fine_tuning.freeze)
     else:
-        add_lora(model, plan.lora, seed=plan.seed, first=plan.freeze or 0)
+        add_lora(model, plan.fine_tuning.lora, seed=plan.seed, first=plan.fine_tuning.freeze or 0)
     return train_new_rows(model)
 
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from headway.data.read import input_paths
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
-from headway.tasks.registry import room
+from headway.tasks.registry import room, spec
 from headway.tasks.task import EvaluationInputs
 from headway.training.evaluation.comparison import judged
 from headway.training.objective import METRICS
@@ -57,7 +56,7 @@ def evaluate(run: str | Path, inputs: Any = (), *, whole: bool = False, **column
         )
     options = _options(facts, files, pipe.task, named)
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
-    options = replace(options, **given)
+    options = options.but(**given)
     chat = room(pipe.task).reads_conversations(pipe)
     source, found = read_input(files, options, known_columns(facts), chat=chat)
     for line in rows_left_out(source):
@@ -87,13 +86,13 @@ def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dic
     baselines = given.facts.get("baselines", []) if given.same and not given.baselines else given.baselines
     units = np.concatenate(given.each) if given.each else None
     unit = before.get("unit")
-    return judged(task, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
+    return judged(spec(task).headline, metrics, baselines, units=units, of_baselines=given.of_baselines, unit=unit)
 
 
 def _options(facts: dict[str, Any], files: Sequence[Any], task: str, named: bool) -> TrainOptions:
     """How what is measured is read: data in memory have no encoding and no delimiter."""
     if isinstance(files[0], Table):
-        return replace(reading_options(facts, [], task), encoding=None, delimiter=None)
+        return reading_options(facts, [], task).but(encoding=None, delimiter=None)
     stream = facts.get("options", {}).get("stream") and _are_shards(files) and (named or not facts.get("validation"))
     return reading_options(facts, files, task, stream=bool(stream))
 
@@ -122,8 +121,8 @@ def trained_on(facts: dict[str, Any], options: TrainOptions) -> Corpus | Table |
     if not files or not all(Path(file).exists() for file in files):
         return None
     options = without_columns(options)
-    if "text_column" in data and not are_aligned(files, options.task):
-        options = replace(options, text_column=data["text_column"], second_column=data.get("second_column"))
+    if "text_column" in data and not are_aligned(files, options.data.task):
+        options = options.but(text_column=data["text_column"], second_column=data.get("second_column"))
     try:
         trained, _ = read_input(files, options)
     except InputError:

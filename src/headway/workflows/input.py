@@ -26,7 +26,8 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.training.base import CHAT, talks
 from headway.training.base import TO_TEXT as TO_TEXT_KIND
-from headway.training.options import TrainOptions, flag
+from headway.training.option_fields import flag
+from headway.training.options import TrainOptions
 
 COLUMNS = ("text_column", "label_column", "second_column")
 """The options that name columns."""
@@ -50,24 +51,24 @@ def read_input(
     chat template.  ``known`` are the columns that a run was trained on, by the names of ``COLUMNS``: where a table has
     them and no others are named, they are meant.
     """
-    columns = {name: getattr(options, name) for name in COLUMNS}
+    columns = {name: options.value(name) for name in COLUMNS}
     if inputs and isinstance(inputs[0], Table):
         return _read_held(inputs[0], options, columns, known, chat)
-    if options.stream:
-        return _streamed(inputs, options.task, columns)
+    if options.data.stream:
+        return _streamed(inputs, options.data.task, columns)
     inputs = fetched(inputs)
-    if are_aligned(inputs, options.task):
+    if are_aligned(inputs, options.data.task):
         first, second = inputs
         for name in COLUMNS:
-            if getattr(options, name) is not None:
+            if options.value(name) is not None:
                 raise InputError(f"{first}: has lines and no columns; leave out --{flag(name)}.")
-        otherwise = "" if options.task else " (--task language_modeling if they are one text after the other)"
-        table = read_aligned(first, second, encoding=options.encoding, otherwise=otherwise)
-        return table, detect(table, task=options.task)
-    if options.task is None and are_files_of_lines(inputs) and not are_pictures(inputs):
-        _check_one_text(inputs, options.encoding)
-    source = _large_text(inputs, options.task, columns) or read(
-        inputs, encoding=options.encoding, delimiter=options.delimiter, on_bad_row=options.on_bad_row
+        otherwise = "" if options.data.task else " (--task language_modeling if they are one text after the other)"
+        table = read_aligned(first, second, encoding=options.data.encoding, otherwise=otherwise)
+        return table, detect(table, task=options.data.task)
+    if options.data.task is None and are_files_of_lines(inputs) and not are_pictures(inputs):
+        _check_one_text(inputs, options.data.encoding)
+    source = _large_text(inputs, options.data.task, columns) or read(
+        inputs, encoding=options.data.encoding, delimiter=options.data.delimiter, on_bad_row=options.data.on_bad_row
     )
     return _recognised(source, options, columns, known, chat)
 
@@ -81,7 +82,7 @@ def _read_held(
 ) -> tuple[Corpus | Table, Detected]:
     """What was handed over in memory, and what it is for."""
     for name in ("stream", "encoding", "delimiter"):
-        if getattr(options, name):
+        if options.value(name):
             raise InputError(f"{table.name}: is in memory already; --{flag(name)} is for files.")
     source = table if len(table.columns) > 1 else table_corpus(table, table.columns[0])
     return _recognised(source, options, columns, known, chat)
@@ -100,10 +101,10 @@ def _recognised(
     if known and isinstance(source, Table):
         columns |= _as_known(source, columns, known)
     talk = isinstance(source, Dialogues) and chat
-    found = detect(source, task=None if talk else options.task, **columns)
+    found = detect(source, task=None if talk else options.data.task, **columns)
     if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
         column = found.text_column or ""
-        reading: dict[str, Any] = {name: getattr(options, name) for name in ("encoding", "delimiter", "on_bad_row")}
+        reading: dict[str, Any] = {name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row")}
         source = table_corpus(source, column) if source.held else text_corpus(source, column, **reading)
     return source, replace(found, warnings=[*found.warnings, *rows_left_out(source)])
 
@@ -139,23 +140,27 @@ def _conversations(
 
     Raises InputError, which says what is needed, where a table can be nothing else and no model that talks is named.
     """
-    asked, named = chat or options.task == DIALOGUE, (columns["text_column"], columns["second_column"])
-    if not asked and (options.task is not None or any(columns.values())):
+    asked, named = chat or options.data.task == DIALOGUE, (columns["text_column"], columns["second_column"])
+    if not asked and (options.data.task is not None or any(columns.values())):
         return source, columns
     turns = turns_of(source.columns, *named, asked=True)
-    if turns is None or not (asked or options.from_model or turns_of(source.columns)):
+    if turns is None or not (asked or options.fine_tuning.from_model or turns_of(source.columns)):
         return source, columns
-    kind = None if asked or options.from_model is None else talks(options.from_model)
+    kind = None if asked or options.fine_tuning.from_model is None else talks(options.fine_tuning.from_model)
     if asked or kind == CHAT:
-        if options.task is None and not chat:
+        if options.data.task is None and not chat:
             refuse_columns(source)
-        return as_dialogues(source, turns, options.on_bad_row), dict.fromkeys(COLUMNS)
+        return as_dialogues(source, turns, options.data.on_bad_row), dict.fromkeys(COLUMNS)
     if kind == TO_TEXT_KIND and turns.input is None:
         return source, columns
     if turns_of(source.columns) is None:
         return source, columns
     refuse_columns(source)
-    base = f"{options.from_model} has no chat template" if options.from_model else "no model that talks is named"
+    base = (
+        f"{options.fine_tuning.from_model} has no chat template"
+        if options.fine_tuning.from_model
+        else "no model that talks is named"
+    )
     raise InputError(
         f"{source.name}: these are conversations ({turns.words}), and {base}. Name a model with a chat template with "
         "--from, or use --task dialogue to train on them with the usual template; --task translation learns to write "
@@ -208,7 +213,7 @@ def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[st
 
 def without_columns(options: TrainOptions) -> TrainOptions:
     """The options for files that have no columns."""
-    return replace(options, text_column=None, label_column=None, second_column=None)
+    return options.but(text_column=None, label_column=None, second_column=None)
 
 
 def are_aligned(inputs: Sequence[str | Path], task: str | None) -> bool:

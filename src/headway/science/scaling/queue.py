@@ -51,7 +51,7 @@ def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
 
     ``options`` give what the runs share: tokenizer, seed, threads, where to compute.
     """
-    shared = {name: getattr(options, name) for name in ("tokenizer", "vocab", "encoding", "threads", "device", "seed")}
+    shared = {name: options.value(name) for name in ("tokenizer", "vocab", "encoding", "threads", "device", "seed")}
     return TrainOptions(
         **shared,
         task="language_modeling",

@@ -60,11 +60,11 @@ def decide(
     progress = progress or Silent()
     started = time.monotonic() if started is None else started
     progress.phase("reading")
-    options = replace(options, task="language_modeling", tokenizer=options.tokenizer or TOKENIZER)
+    options = options.but(task="language_modeling", tokenizer=options.data.tokenizer or TOKENIZER)
     source, found = read_input(inputs, options)
     if not isinstance(source, Corpus) or isinstance(source, Streamed):
         raise InputError("scale is for running text: name .txt files or a folder of them.")
-    asked = {name: getattr(options, name) for name in ASKED} | {"fingerprint": source.fingerprint}
+    asked = {name: options.value(name) for name in ASKED} | {"fingerprint": source.fingerprint}
     held_out = validation_input(validation, options, found)
     asked["validation"] = None if held_out is None else held_out.fingerprint
     earlier = _kept(out, asked) if out is not None else None
@@ -72,11 +72,11 @@ def decide(
         return earlier
     data: Any = room("language_modeling").open_data(TaskInputs(source, held_out, found, options, None, None, progress))
     text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
-    length = options.length or (SHORT if wanted < LONG_TIME else LONG)
+    length = options.data.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")
     for kind in KINDS:
         timed = [shape for shape in shapes(text.vocab_size, length, kind) if shape.heads in TIMED]
-        precision = options.precision or faster_steps(timed[2], text.vocab_size, length)
+        precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length)
         speed = measured_speed(timed, text.vocab_size, length, precision)
         left = wanted - (time.monotonic() - started) - ENDING
         try:
@@ -87,7 +87,7 @@ def decide(
                 length=length,
                 kind=kind,
                 precision=precision,
-                batch_tokens=options.batch_tokens,
+                batch_tokens=options.optimisation.batch_tokens,
                 before=wanted - left,
             )
         except InputError:
@@ -147,7 +147,7 @@ def run_study(
     progress: Silent | None = None,
 ) -> tuple[list[Run], list[str]]:
     """Make the runs of the grid that are not made, and write the points; the runs, and notes on those left out."""
-    options = replace(options, tokenizer=options.tokenizer or TOKENIZER)
+    options = options.but(tokenizer=options.data.tokenizer or TOKENIZER)
     runs, notes = run_queue(
         inputs, grid, options, out=out / RUNS, end=end - ENDING, validation=validation, progress=progress
     )

@@ -4,7 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,11 @@ class ClassificationData(TaskData):
         written = label_counts(table, columns[1])
         if isinstance(held_out, Table):
             written += label_counts(held_out, columns[1])
-        merged = merging(self.options.merge_labels, written)
-        rows = labelled(table, *columns, on_bad_row=self.options.on_bad_row, merging=merged)
+        merged = merging(self.options.for_tasks.merge_labels, written)
+        rows = labelled(table, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
         warnings = list(rows.warnings)
         if isinstance(held_out, Table):
-            other = labelled(held_out, *columns, on_bad_row=self.options.on_bad_row, merging=merged)
+            other = labelled(held_out, *columns, on_bad_row=self.options.data.on_bad_row, merging=merged)
             check_labels(rows.classes, other, other.name)
             warnings += _leak_warning(rows, other)
             train, held = rows, other
@@ -89,7 +89,7 @@ class ClassificationData(TaskData):
         vocabulary = base_vocabulary(given, train, out_of=characters)
         self.tokenizer = vocabulary.tokenizer or _row_tokenizer(train, self.options, characters)
         encoded, encoded_held = (encoded_texts(part, self.tokenizer) for part in (train, held))
-        self.longest = self.options.length or usual_longest(encoded.lengths, LONGEST)
+        self.longest = self.options.data.length or usual_longest(encoded.lengths, LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, checked_length(self.options, self.base))
         self.train, self.validation = (
@@ -122,7 +122,7 @@ class ClassificationData(TaskData):
         model: Any = None if self.base is None else self.base.model
         if self.base is not None and (why := self._why_frozen(self.base.config, seconds)):
             depth = kept_blocks(self.base.config.n_layers)
-            contrastive = self.options.contrastive or not self.options.frozen
+            contrastive = self.options.fine_tuning.contrastive or not self.options.fine_tuning.frozen
             plan = frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
             grows = adds_layer(model)
             return _reading_mean(plan, longer(plan.config) if grows else plan.config, grows=grows)
@@ -141,25 +141,25 @@ class ClassificationData(TaskData):
         if self.base is None:
             return built(plan, "encoder", classes)
         base: Any = self.base.model
-        if plan.frozen:
+        if plan.fine_tuning.frozen:
             first_blocks(base, kept_blocks(base.config.n_layers))
-            base.stack.requires_grad_(plan.contrastive)
+            base.stack.requires_grad_(plan.fine_tuning.contrastive)
             freeze(base, 0)
         elif not self.new_head:
             return prepared_base(base, plan)  # it goes on with its own
-        model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed, mean=plan.mean)
-        return model if plan.frozen else prepared_base(model, plan)
+        model = for_classification(base, classes, dropout=config.dropout, seed=plan.seed, mean=plan.fine_tuning.mean)
+        return model if plan.fine_tuning.frozen else prepared_base(model, plan)
 
     def _why_frozen(self, config: TransformerConfig, seconds: float | None) -> str:
         """The reason for a linear classifier alone, or nothing."""
-        if self.options.frozen or self.options.contrastive:
-            return "--contrastive" if self.options.contrastive else "--frozen"
+        if self.options.fine_tuning.frozen or self.options.fine_tuning.contrastive:
+            return "--contrastive" if self.options.fine_tuning.contrastive else "--frozen"
         reads_on = self.base is not None and isinstance(self.base.model, Decoder)
         if self.options.given(OF_THE_LOOP) or reads_on:
             return ""
         if len(self.train) < FEW_ROWS * len(self.labels):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
-        needed = pass_seconds(config, self.train.lengths, device_of(self.options.device))
+        needed = pass_seconds(config, self.train.lengths, device_of(self.options.runtime.device))
         if seconds is not None and LEAST_READ * READING * needed < seconds < LEAST_PASSES * needed:
             return f"{duration(seconds)} are not enough to train on {len(self.train):,} rows"
         return ""
@@ -167,12 +167,12 @@ class ClassificationData(TaskData):
     def fit(
         self, plan: Plan, model: nn.Module, show: Callable[[float, float], None], seconds: float | None = None
     ) -> bool:
-        if not plan.frozen:
+        if not plan.fine_tuning.frozen:
             return False
         encoder: Any = model
         began = time.monotonic()
         rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets.tolist())
-        if plan.contrastive:
+        if plan.fine_tuning.contrastive:
             most = None if seconds is None else max(1.0, TUNING * seconds)
             tune_vectors(encoder, rows, targets, plan.seed, show, most)
         left = None if seconds is None else seconds - (time.monotonic() - began)
@@ -185,7 +185,7 @@ class ClassificationData(TaskData):
 
     def _class_weights(self) -> Tensor | None:
         """What a row of each class counts, with --balance."""
-        return balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None
+        return balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
         """The held-out rows that the report shows."""
@@ -205,11 +205,11 @@ class ClassificationData(TaskData):
         if not self._few_texts:
             return None
         targets, others = [*self.train_targets.tolist(), *self.targets.tolist()], {}
-        if plan.frozen:
+        if plan.fine_tuning.frozen:
             rows, classes = with_label_rows(self.tokenizer, self.labels, [*self.train, *self.validation], targets)
             weights, encoder = self._class_weights(), model
             guess = guess_by_vectors(encoder, rows, classes, len(targets), weights)  # type: ignore[arg-type]
-            others["pretrained vectors before tuning" if plan.contrastive else "pretrained vectors"] = guess
+            others["pretrained vectors before tuning" if plan.fine_tuning.contrastive else "pretrained vectors"] = guess
         return cross_validated(self._few_texts, targets, others, seconds=seconds)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
@@ -230,11 +230,11 @@ class ClassificationData(TaskData):
         return Classification(
             self.labels,
             weights=self._class_weights(),
-            label_smoothing=plan.label_smoothing,
-            token_dropout=plan.token_dropout,
+            label_smoothing=plan.objective.label_smoothing,
+            token_dropout=plan.objective.token_dropout,
             hidden_token=self.tokenizer.mask if self.tokenizer.mask is not None else 0,
             protected=sorted(self.tokenizer.special_ids),
-            r_drop=plan.r_drop,
+            r_drop=plan.objective.r_drop,
             by_accuracy=self.base is not None,
         )
 
@@ -243,15 +243,17 @@ def _reading_mean(plan: Plan, config: TransformerConfig, *, grows: bool) -> Plan
     """A plan whose classifier reads the mean of the vectors, in a model of this configuration; the plan says so."""
     value = "its family's own, on the mean of the token vectors"
     value += f"; layer {config.n_layers} is new and takes it" if grows else ""
-    decision = Decision("classifier", value, f"the vectors of {plan.base} are averaged", "--from")
-    return replace(plan, mean=True, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
+    decision = Decision("classifier", value, f"the vectors of {plan.fine_tuning.base} are averaged", "--from")
+    return plan.but(mean=True, model=asdict(config), decisions=[*plan.decisions, asdict(decision)])
 
 
 def checked_length(options: TrainOptions, base: Base) -> int:
     """How many tokens the base reads.  Raises InputError when --length asks for more."""
     most = base.config.max_length
-    if options.length is not None and options.length > most:
-        raise InputError(f"--length is {options.length:,}, but {options.from_model} reads {most:,} tokens at most.")
+    if options.data.length is not None and options.data.length > most:
+        raise InputError(
+            f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads {most:,} tokens at most."
+        )
     return most
 
 
@@ -260,7 +262,7 @@ def _check_base(base: Base, options: TrainOptions) -> None:
     if not isinstance(base.model, Encoder | Decoder):
         raise InputError(f"{base.path}: is an encoder-decoder; a classifier begins from an encoder or a decoder.")
     for way in ("frozen", "contrastive"):
-        if getattr(options, way) and isinstance(base.model, Decoder):
+        if options.value(way) and isinstance(base.model, Decoder):
             raise InputError(f"{base.path}: is a decoder, and --{way} reads the vectors of an encoder.")
 
 
@@ -279,8 +281,8 @@ def split_labelled(rows: Labelled, seed: int) -> tuple[Labelled, Labelled]:
 
 
 def _row_tokenizer(texts: Iterable[str], options: TrainOptions, characters: int) -> Tokenizer:
-    kind = options.tokenizer or "word"
-    vocab = options.vocab
+    kind = options.data.tokenizer or "word"
+    vocab = options.data.vocab
     if vocab is None and kind == "word":
         counts = Counter(word for text in texts for word in set(re.findall(r"\w+|[^\w\s]", text.lower())))
         vocab = 5 + max(2, min(30_000, sum(n >= 2 for n in counts.values())))  # words of one text teach nothing

@@ -13,7 +13,7 @@ from headway.training.options import TrainOptions
 def beginning(source: Table, found: Any, options: TrainOptions, given: MaterialInputs) -> Material:
     """The first texts with each label.  Raises InputError for a row that is wrong where ``options`` do not skip it."""
     labels = labelled(
-        source, found.text_column, found.label_column, on_bad_row=options.on_bad_row, merging=recorded(given.facts)
+        source, found.text_column, found.label_column, on_bad_row=options.data.on_bad_row, merging=recorded(given.facts)
     )
     most = max(4, ROWS // len(labels.classes))
     chosen = _first_of_each(zip(labels.texts, labels.labels, strict=True), most)

@@ -34,7 +34,7 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
     columns = found.text_column or "", found.label_column or ""
     merged = recorded(given.facts)
     rows = labelled(
-        table, *columns, on_bad_row=given.options.on_bad_row, to_learn=False, merging=merged, classes=pipe.labels
+        table, *columns, on_bad_row=given.options.data.on_bad_row, to_learn=False, merging=merged, classes=pipe.labels
     )
     known = None if given.same else _trained_rows(given)
     if given.same:

@@ -64,7 +64,7 @@ class Streaming(TaskData):
         lanes = lane_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
         why = f"of {groups:,} row groups, each lane reads some of its own; as many processes can share them"
         decision = Decision("lanes", f"{lanes}", why, "--batch-tokens")
-        return replace(plan, lanes=lanes, decisions=[*plan.decisions, asdict(decision)])
+        return plan.but(lanes=lanes, decisions=[*plan.decisions, asdict(decision)])
 
     def what_is_read(self, plan: Plan, separator: int | None) -> dict[str, Any]:
         """What every feed of a stream is given."""
@@ -81,7 +81,7 @@ class Streaming(TaskData):
 
 def _with_vocabulary(options: TrainOptions, corpus: Streamed) -> TrainOptions:
     """The options with the size of the vocabulary that suits all of the text, not the sample alone."""
-    kind = options.tokenizer or "bpe"
-    if options.vocab is not None or options.from_model is not None or kind not in ("bpe", "wordpiece"):
+    kind = options.data.tokenizer or "bpe"
+    if options.data.vocab is not None or options.fine_tuning.from_model is not None or kind not in ("bpe", "wordpiece"):
         return options
-    return replace(options, vocab=bpe_size(corpus.n_characters))
+    return options.but(vocab=bpe_size(corpus.n_characters))

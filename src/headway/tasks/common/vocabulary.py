@@ -31,7 +31,7 @@ def base_vocabulary(
     without a chat template the usual one.  The base's model grows with it (``make_room``).  Without a base, the
     tokenizer is that of the run taken up again, if it is one.  Raises InputError for a tokenizer that cannot be grown.
     """
-    base, wanted = given.base, given.options.extend_vocab
+    base, wanted = given.base, given.options.fine_tuning.extend_vocab
     if base is None:
         return Vocabulary(given.tokenizer, {})
     if given.tokenizer is not None or wanted is None:

@@ -70,19 +70,19 @@ class EmbeddingData(TaskData):
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None and not isinstance(self.base.model, Encoder):
             raise InputError(f"{self.base.path}: is not an encoder, so it cannot be trained to give vectors.")
-        pairs = read_pairs(table, given.found, on_bad_row=self.options.on_bad_row)
+        pairs = read_pairs(table, given.found, on_bad_row=self.options.data.on_bad_row)
         if isinstance(given.held_out, Table):
-            train, held_out = pairs, read_pairs(given.held_out, given.found, on_bad_row=self.options.on_bad_row)
+            train, held_out = pairs, read_pairs(given.held_out, given.found, on_bad_row=self.options.data.on_bad_row)
             whence = f" ({given.held_out.name})"
         else:
-            train, held_out = split_pairs(pairs, self.options.seed)
+            train, held_out = split_pairs(pairs, self.options.run.seed)
             whence = " (10 %, equal first texts on one side)"
         self.kind = "pairs" if pairs.scores is None else "scores"
         if self.kind == "pairs" and len(held_out) < 2:
             raise InputError(f"{table.name}: {len(held_out)} held-out pair; ranking needs two or more. Add rows.")
         vocabulary = base_vocabulary(given, [*train.first, *train.second])
         self.tokenizer = vocabulary.tokenizer or _tokenizer([*train.first, *train.second], self.options)
-        longest = self.options.length or LONGEST
+        longest = self.options.data.length or LONGEST
         self.longest = longest if self.base is None else min(longest, self.base.config.max_length)
         rows = [self.tokenizer.encode_batch(texts, special=True) for texts in (train.first, train.second)]
         self.train = token_pairs(train, self.tokenizer, self.longest)
@@ -114,14 +114,15 @@ class EmbeddingData(TaskData):
         decision = asdict(Decision("loss", loss, why, "--label-column"))
         if self.base is not None:
             plan = fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
-            rate = self.options.learning_rate or 5e-5
+            rate = self.options.optimisation.learning_rate or 5e-5
         else:
-            options = replace(self.options, dropout=0.1 if self.options.dropout is None else self.options.dropout)
+            options = self.options.but(
+                dropout=0.1 if self.options.optimisation.dropout is None else self.options.optimisation.dropout
+            )
             plan = encoder_plan(options, self.tokenizer.vocab_size, lengths, 0, self.longest)
-            rate = self.options.learning_rate or 1e-3
-        return replace(
-            plan,
-            batch_tokens=self.options.batch_tokens or BATCH_TOKENS,
+            rate = self.options.optimisation.learning_rate or 1e-3
+        return plan.but(
+            batch_tokens=self.options.optimisation.batch_tokens or BATCH_TOKENS,
             learning_rate=rate,
             token_dropout=0.0,
             label_smoothing=0.0,
@@ -204,8 +205,8 @@ def token_pairs(pairs: Pairs, tokenizer: Tokenizer, longest: int) -> list[tuple[
 
 
 def _tokenizer(texts: list[str], options: TrainOptions) -> Tokenizer:
-    kind = options.tokenizer or "wordpiece"
-    vocab = options.vocab
+    kind = options.data.tokenizer or "wordpiece"
+    vocab = options.data.vocab
     if vocab is None and kind in ("bpe", "wordpiece"):
         vocab = bpe_size(sum(map(len, texts)))
     return train_tokenizer(texts, kind, vocab, role="encoder")

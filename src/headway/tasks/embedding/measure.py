@@ -13,7 +13,7 @@ from headway.tasks.task import EvaluationInputs
 def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the pairs that were counted; they are cut as in training."""
     table = given.table("an encoder of texts is measured on a table of pairs of texts")
-    pairs = read_pairs(table, given.found, on_bad_row=given.options.on_bad_row)
+    pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
     pairs = split_pairs(pairs, int(given.before.get("seed", 0)))[1] if given.same else pairs
     longest = int(given.plan.get("length", pipe.max_length))
     rows = token_pairs(pairs, pipe.tokenizer, min(longest, pipe.max_length))

@@ -18,4 +18,5 @@ SPEC = TaskSpec(
     headline=("spearman", "accuracy"),
     options=OF_TEXTS,
     transformers=("Model", "EncoderModel"),
+    supports=frozenset(),
 )

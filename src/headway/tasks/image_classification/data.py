@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ from headway.tasks.image_classification.preset import cut_of, fine_tune_vit_plan
 from headway.tasks.task import TaskData, TaskInputs
 from headway.training.base import prepared_base
 from headway.training.objective import Objective
-from headway.training.options import split_seed
 from headway.training.plan import Plan
 
 POSITION_STD = 1.0
@@ -55,7 +53,7 @@ class ImageData(TaskData):
         else:
             self.patches, self.how = self.base.model.patches, self.base.preprocessor  # type: ignore[assignment]
         found = decoded(source, self.how)
-        warnings, seed = list(found.warnings), split_seed(asdict(self.options))
+        warnings, seed = list(found.warnings), self.options.seed_of_split
         if isinstance(held_out, Pictures):
             other = decoded(held_out, self.how)
             check_known(other.labels, sorted(set(found.labels)), held_out.name)
@@ -118,12 +116,12 @@ class ImageData(TaskData):
             size if plan.max_examples is None else min(size, plan.max_examples),
             plan.seed,
             each=plan.length,
-            augmentation=Augmentation(plan.augment, len(self.train), plan.seed),
+            augmentation=Augmentation(plan.objective.augment, len(self.train), plan.seed),
         )
 
     def objective(self, plan: Plan) -> Objective:
-        weights = balanced_weights(self.train_targets, len(self.labels)) if self.options.balance else None
-        return ImageClassification(self.labels, weights=weights, label_smoothing=plan.label_smoothing)
+        weights = balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
+        return ImageClassification(self.labels, weights=weights, label_smoothing=plan.objective.label_smoothing)
 
 
 def split_pictures(found: Decoded, seed: int) -> tuple[np.ndarray, np.ndarray]:

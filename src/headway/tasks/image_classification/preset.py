@@ -8,7 +8,7 @@ that size.
 """
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from headway.data.pictures import AUGMENT, Pictures
 from headway.errors import InputError
@@ -41,12 +41,12 @@ MOST_PATCHES_OF_A_PICTURE = 16_384
 def cut_of(source: Pictures, options: TrainOptions) -> Patches:
     """The size to which pictures are brought, and that of their patches.  Raises InputError for what does not fit."""
     height, width = (min(LARGEST, side) for side in source.median_size)
-    if options.image_size is not None:
-        height = width = options.image_size
-    patch = options.patch_size or _patch(height, width, exact=options.image_size is not None)
+    if options.for_tasks.image_size is not None:
+        height = width = options.for_tasks.image_size
+    patch = options.for_tasks.patch_size or _patch(height, width, exact=options.for_tasks.image_size is not None)
     if patch > min(height, width):
         raise InputError(f"--patch-size is {patch}, more than a side of the pictures, which are {height} × {width}.")
-    if options.image_size is None:
+    if options.for_tasks.image_size is None:
         height, width = (patch * max(1, round(side / patch)) for side in (height, width))
     found = Patches((height, width), (patch, patch))
     if found.tokens > MOST_PATCHES_OF_A_PICTURE:
@@ -90,10 +90,12 @@ def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: f
 
 def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: int, n_classes: int) -> Plan:
     """The plan of a classifier from scratch, on ``count`` pictures."""
-    width, layers = PRESETS[options.preset] if options.preset else FEW if count < MANY else LARGER
-    width, layers = options.d_model or width, options.layers or layers
-    dropout = 0.1 if options.dropout is None else options.dropout
-    config = vit_config(patches, width, layers, options.heads or max(1, width // 32), dropout)
+    width, layers = (
+        PRESETS[options.architecture.preset] if options.architecture.preset else FEW if count < MANY else LARGER
+    )
+    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
+    dropout = 0.1 if options.optimisation.dropout is None else options.optimisation.dropout
+    config = vit_config(patches, width, layers, options.architecture.heads or max(1, width // 32), dropout)
     head = Head("classes", n_classes, dense=False, norm=False)
     total = parameters(config, wiring="encoder", head=head, patches=patches)["total"]
     (height, across), (side, _) = patches.image_size, patches.patch_size
@@ -107,40 +109,39 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
         Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "a token each", "--patch-size"),
         *_augmented(options),
     ]
-    if options.epochs is None and options.steps is None:
+    if options.run.epochs is None and options.run.steps is None:
         decisions.append(Decision("passes", f"at most {PASSES}", "more seldom helps; it may end before", "--epochs"))
     return Plan(
         **as_asked(options),
         model=asdict(config),
         patches=asdict(patches),
-        augment=options.augment or AUGMENT[1],
+        augment=options.for_tasks.augment or AUGMENT[1],
         length=patches.tokens,
         batch_tokens=_batch_tokens(options, patches.tokens, BATCH),
-        max_examples=options.batch_size,
-        optimizer=options.optimizer or "muon",
-        learning_rate=options.learning_rate or 1e-3,
-        weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
-        schedule=options.schedule or "cosine",
-        warmup=max(options.warmup, 0.05),
+        max_examples=options.optimisation.batch_size,
+        optimizer=options.optimisation.optimizer or "muon",
+        learning_rate=options.optimisation.learning_rate or 1e-3,
+        weight_decay=0.1 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        schedule=options.optimisation.schedule or "cosine",
+        warmup=max(options.optimisation.warmup, 0.05),
         token_dropout=0.0,
-        label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
-        epochs=options.epochs or (PASSES if options.steps is None else None),
+        label_smoothing=0.1 if options.optimisation.label_smoothing is None else options.optimisation.label_smoothing,
+        epochs=options.run.epochs or (PASSES if options.run.steps is None else None),
         decisions=[asdict(decision) for decision in decisions],
     )
 
 
 def fine_tune_vit_plan(options: TrainOptions, config: TransformerConfig, patches: Patches, count: int) -> Plan:
     """The plan of a classifier that begins from a pretrained ViT, on ``count`` pictures."""
-    bounded = options if options.epochs or options.steps is not None else replace(options, epochs=FINE_TUNE_PASSES)
+    bounded = options if options.run.epochs or options.run.steps is not None else options.but(epochs=FINE_TUNE_PASSES)
     plan = fine_tune_rows_plan(bounded, config, [patches.tokens] * count, patches.tokens)
     decisions = _augmented(options)
     if bounded is not options:
         why = "a pretrained model needs few; it may end before its time"
         decisions.append(Decision("passes", f"at most {FINE_TUNE_PASSES}", why, "--epochs"))
-    return replace(
-        plan,
+    return plan.but(
         patches=asdict(patches),
-        augment=options.augment or AUGMENT[1],
+        augment=options.for_tasks.augment or AUGMENT[1],
         batch_tokens=_batch_tokens(options, patches.tokens, FINE_TUNE_BATCH),
         decisions=[*plan.decisions, *(asdict(decision) for decision in decisions)],
     )
@@ -150,7 +151,7 @@ SIZES = "--preset, --d-model, --layers, --heads, --dropout"
 
 
 def _augmented(options: TrainOptions) -> list[Decision]:
-    if options.augment is not None:
+    if options.for_tasks.augment is not None:
         return []
     value = "each picture is moved, turned, sized and lit a little, anew in each pass; none is mirrored"
     return [Decision("augmentation", value, "labelled pictures are few; a mirrored b is a d", "--augment")]
@@ -158,4 +159,4 @@ def _augmented(options: TrainOptions) -> list[Decision]:
 
 def _batch_tokens(options: TrainOptions, each: int, usual: int) -> int:
     """Tokens of a batch, which decide how many pictures it has."""
-    return options.batch_tokens or each * (options.batch_size or usual)
+    return options.optimisation.batch_tokens or each * (options.optimisation.batch_size or usual)

@@ -61,7 +61,7 @@ class LanguageModelData(TaskData):
         if self.base is not None:
             return fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
         plan = decoder_plan(
-            reference(self.options), self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.steps
+            reference(self.options), self.tokenizer.vocab_size, self.n_tokens, seconds, self.options.run.steps
         )
         return architecture(plan, self.options, "decoder")
 
@@ -83,14 +83,14 @@ class LanguageModelData(TaskData):
 
     def feed(self, plan: Plan) -> Feed:
         feed = TextFeed(self.train, self.validation, plan.length, plan.batch_tokens, plan.seed)
-        feed.every = plan.validation_every
+        feed.every = plan.evaluating.validation_every
         return feed
 
     def objective(self, plan: Plan) -> Objective:
-        return LanguageModeling(self.bytes_per_token, plan.label_smoothing)
+        return LanguageModeling(self.bytes_per_token, plan.objective.label_smoothing)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        return self.along.windows(plan.length, plan.validation_every)
+        return self.along.windows(plan.length, plan.evaluating.validation_every)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """A short continuation of a line end."""
@@ -101,10 +101,10 @@ class LanguageModelData(TaskData):
 
 
 def text_tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: TrainOptions) -> Tokenizer:
-    kind = options.tokenizer or "bpe"
+    kind = options.data.tokenizer or "bpe"
     if kind == "wordpiece":
         raise InputError("--tokenizer wordpiece does not keep spaces; for running text use bpe, word or char.")
-    vocab = options.vocab
+    vocab = options.data.vocab
     if vocab is None and kind == "bpe":
         vocab = bpe_size(corpus.n_characters)
     source = corpus.chunks() if kind == "char" else train_text  # every character of the text, also of the held-out part

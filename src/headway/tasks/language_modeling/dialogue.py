@@ -1,7 +1,7 @@
 """Reply to what is said: language modelling of conversations, trained on the replies alone."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from torch import nn
@@ -25,7 +25,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions, split_seed
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture
 from headway.training.sizing.baseline_models import reference
@@ -54,7 +54,7 @@ class DialogueData(LanguageModelData):
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None:
             base_decoder(self.base)
-        index, held = split_dialogues(source, split_seed(asdict(self.options)))
+        index, held = split_dialogues(source, self.options.seed_of_split)
         if isinstance(held_out, Dialogues):
             index, held = np.arange(len(source)), np.arange(len(held_out))
         other = held_out if isinstance(held_out, Dialogues) else source
@@ -62,7 +62,7 @@ class DialogueData(LanguageModelData):
         vocabulary = base_vocabulary(given, texts, chat=True)
         self.tokenizer = vocabulary.tokenizer or with_chat(_tokenizer(texts, self.options))
         parts = [_encoded(self.tokenizer, source, index), _encoded(self.tokenizer, other, held)]
-        self.longest = self.options.length or usual_longest([len(ids) for ids, _ in parts[0]], LONGEST)
+        self.longest = self.options.data.length or usual_longest([len(ids) for ids, _ in parts[0]], LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, self.base.config.max_length)
         train = _fitted(self.tokenizer, source, index, parts[0], self.longest)
@@ -89,12 +89,12 @@ class DialogueData(LanguageModelData):
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is None:
-            options = replace(reference(self.options), length=self.longest)
-            plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.steps)
-            return architecture(replace(plan, max_examples=options.batch_size), self.options, "decoder")
+            options = reference(self.options).but(length=self.longest)
+            plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.run.steps)
+            return architecture(plan.but(max_examples=options.optimisation.batch_size), self.options, "decoder")
         plan = fine_tune_text_plan(self.options, self.base.config, self.n_tokens, seconds)
-        size = self.options.batch_tokens or max(plan.batch_tokens, self.longest)
-        return replace(plan, length=self.longest, batch_tokens=size, max_examples=self.options.batch_size)
+        size = self.options.optimisation.batch_tokens or max(plan.batch_tokens, self.longest)
+        return plan.but(length=self.longest, batch_tokens=size, max_examples=self.options.optimisation.batch_size)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return self._each
@@ -106,7 +106,7 @@ class DialogueData(LanguageModelData):
         return RowFeed(train.ids, train.targets, *held_out, plan.batch_tokens, plan.seed, max_examples=most)
 
     def objective(self, plan: Plan) -> Objective:
-        return dialogue_task(self.tokenizer, self.validation_examples, plan.label_smoothing)
+        return dialogue_task(self.tokenizer, self.validation_examples, plan.objective.label_smoothing)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """A reply to the beginning of the first held-out conversation."""
@@ -213,10 +213,10 @@ def _fitted(
 
 
 def _tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
-    kind = options.tokenizer or "bpe"
+    kind = options.data.tokenizer or "bpe"
     if kind == "wordpiece":
         raise InputError("--tokenizer wordpiece does not keep spaces; for conversations use bpe, word or char.")
-    vocab = options.vocab
+    vocab = options.data.vocab
     if vocab is None and kind == "bpe":
         vocab = bpe_size(sum(map(len, texts)))
     return train_tokenizer([*texts, "\n".join([*ROLES, ""])], kind, vocab, role="decoder")

@@ -20,4 +20,5 @@ SPEC = TaskSpec(
     options=OF_TEXTS | OF_KINDS | {"stream", "label_smoothing"},
     transformers=("ForCausalLM", "LMHeadModel"),
     behind="For this data use that baseline, train longer, or start from a pretrained model.",
+    supports=frozenset({"ranks", "planning"}),
 )

@@ -13,5 +13,5 @@ class StreamedLanguageModelData(Streaming, LanguageModelData):
 
     def feed(self, plan: Plan) -> Feed:
         feed = StreamFeed(**self.what_is_read(plan, separator_of(self.tokenizer)))
-        feed.every = plan.validation_every
+        feed.every = plan.evaluating.validation_every
         return feed

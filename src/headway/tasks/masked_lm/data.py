@@ -1,7 +1,7 @@
 """Fill in hidden tokens of running text."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 from torch import nn
@@ -72,28 +72,30 @@ class MaskedLMData(TaskData):
         self.validation = encode_documents(validation_text, self.tokenizer, held_out_print, part)
         self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
         longest = self.base.config.max_length if self.base is not None else 1 << 20
-        self.length = max(4, self.options.length or min(256, longest, max(16, len(self.train) // 20)))
-        self.share = self.options.mask_share or (MASK_SHARE_FROM_SCRATCH if self.base is None else MASK_SHARE)
+        self.length = max(4, self.options.data.length or min(256, longest, max(16, len(self.train) // 20)))
+        self.share = self.options.for_tasks.mlm_probability or (
+            MASK_SHARE_FROM_SCRATCH if self.base is None else MASK_SHARE
+        )
         self.baselines = self._baselines()
         self.n_tokens = len(self.train)
 
     def plan(self, seconds: float | None) -> Plan:
-        options = replace(self.options, length=self.length)
+        options = self.options.but(length=self.length)
         if self.base is not None:
             plan = fine_tune_text_plan(options, self.base.config, self.n_tokens, seconds)
         else:
-            plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.steps)
+            plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.run.steps)
             plan = _with_encoder(plan, options)
         share = self.share
-        what = "whole words" if self.options.whole_words else "tokens"
+        what = "whole words" if self.options.for_tasks.whole_words else "tokens"
         scratch = "a new model learns faster by more" if self.base is None else "as published models were trained"
-        why = scratch if self.options.mask_share is None else "as asked"
-        decision = Decision("hidden", f"{share:.0%} of the {what}", why, "--mask-share, --whole-words")
+        why = scratch if self.options.for_tasks.mlm_probability is None else "as asked"
+        decision = Decision("hidden", f"{share:.0%} of the {what}", why, "--mlm-probability, --whole-words")
         decisions = [*plan.decisions, asdict(decision)]
         if self.new_head:
-            why = f"{self.options.from_model} has none that was trained"
+            why = f"{self.options.fine_tuning.from_model} has none that was trained"
             decisions.append(asdict(Decision("head", "a new one, which has to learn first", why, "--from")))
-        return replace(plan, mask_share=share, whole_words=self.options.whole_words, decisions=decisions)
+        return plan.but(mask_share=share, whole_words=self.options.for_tasks.whole_words, decisions=decisions)
 
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None and isinstance(self.base.model, Encoder):
@@ -107,23 +109,23 @@ class MaskedLMData(TaskData):
         feed = FramedFeed(
             self.train, self.validation, plan.length, plan.batch_tokens, plan.seed, frame_of(self.tokenizer)
         )
-        feed.every = plan.validation_every
+        feed.every = plan.evaluating.validation_every
         return feed
 
     def objective(self, plan: Plan) -> Objective:
-        return task_of(self.tokenizer, plan.mask_share, whole_words=plan.whole_words)
+        return task_of(self.tokenizer, plan.objective.mask_share, whole_words=plan.objective.whole_words)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        task = task_of(self.tokenizer, plan.mask_share, whole_words=plan.whole_words)
+        task = task_of(self.tokenizer, plan.objective.mask_share, whole_words=plan.objective.whole_words)
         ordinary = task.ordinary.numpy()
         losses = np.zeros(self.tokenizer.vocab_size)
         losses[ordinary] = -np.log(unigrams(token_counts(self.train, self.tokenizer.vocab_size)[ordinary]))
-        batches = held_out_batches(self.validation, self.tokenizer, plan.length, plan.validation_every)
+        batches = held_out_batches(self.validation, self.tokenizer, plan.length, plan.evaluating.validation_every)
         return {"unigram": np.concatenate([task.losses_of(losses, batch) for batch in batches])}
 
     def _baselines(self) -> list[dict[str, object]]:
         """Measured on the very tokens that evaluation hides."""
-        task = task_of(self.tokenizer, self.share, whole_words=self.options.whole_words)
+        task = task_of(self.tokenizer, self.share, whole_words=self.options.for_tasks.whole_words)
         ordinary = task.ordinary.numpy()
         counts = token_counts(self.train, self.tokenizer.vocab_size)
         targets = task.held_out_counts(held_out_batches(self.validation, self.tokenizer, self.length))
@@ -169,8 +171,8 @@ def encode_documents(
 
 
 def _tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: TrainOptions) -> Tokenizer:
-    kind = options.tokenizer or "bpe"
-    vocab = options.vocab
+    kind = options.data.tokenizer or "bpe"
+    vocab = options.data.vocab
     if vocab is None and kind in ("bpe", "wordpiece"):
         vocab = bpe_size(corpus.n_characters)
     source = corpus.chunks() if kind == "char" else train_text
@@ -189,10 +191,12 @@ def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
         max_length=before.max_length,
         **MODERNBERT,
         bias=("head",),
-        dropout=before.dropout if options.dropout is not None else 0.0,  # other tokens are hidden in every pass
+        dropout=before.dropout
+        if options.optimisation.dropout is not None
+        else 0.0,  # other tokens are hidden in every pass
     )
     count = parameters(config, wiring="encoder")["total"]
     shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
     decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]
     decisions[0] = {**decisions[0], "value": f"{quantities.count(count)} parameters: {shape}"}
-    return replace(plan, model=asdict(config), weight_decay=options.weight_decay or 0.0, decisions=decisions)
+    return plan.but(model=asdict(config), weight_decay=options.optimisation.weight_decay or 0.0, decisions=decisions)

@@ -14,7 +14,7 @@ SPEC = TaskSpec(
     logits=0.15,
     outputs="logits of every token",
     answered="texts filled in",
-    options=OF_TEXTS | {"mask_share", "whole_words", "stream"},
+    options=OF_TEXTS | {"mlm_probability", "whole_words", "stream"},
     transformers=("ForMaskedLM",),
     behind="For this data use that baseline, train longer, or start from a pretrained model.",
 )

@@ -12,5 +12,5 @@ class StreamedMaskedLMData(Streaming, MaskedLMData):
 
     def feed(self, plan: Plan) -> Feed:
         feed = FramedStreamFeed(**self.what_is_read(plan, self.tokenizer.sep), frame=frame_of(self.tokenizer))
-        feed.every = plan.validation_every
+        feed.every = plan.evaluating.validation_every
         return feed

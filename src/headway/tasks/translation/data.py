@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions, split_seed
+from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 from headway.training.sizing.architecture import architecture, built
 from headway.training.sizing.baseline_models import reference
@@ -79,7 +79,7 @@ class TranslationData(TaskData):
             train, held_out = pairs, columns_of(other, given.found)
             whence = f" ({other.name})"
         else:
-            train, held_out = split_text_pairs(pairs, split_seed(asdict(self.options)))
+            train, held_out = split_text_pairs(pairs, self.options.seed_of_split)
             whence = " (10 %, 2,000 at most, equal sources on one side)"
         vocabulary = base_vocabulary(given, train.texts)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
@@ -123,9 +123,11 @@ class TranslationData(TaskData):
         if self.base is not None:
             lengths = [len(target) for _, target in self.train]
             plan = fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
-            smoothing = 0.1 if self.options.label_smoothing is None else self.options.label_smoothing
-            size = self.options.batch_tokens or 1024
-            return replace(plan, batch_tokens=size, label_smoothing=smoothing)
+            smoothing = (
+                0.1 if self.options.optimisation.label_smoothing is None else self.options.optimisation.label_smoothing
+            )
+            size = self.options.optimisation.batch_tokens or 1024
+            return plan.but(batch_tokens=size, label_smoothing=smoothing)
         return architecture(self.preset(seconds), self.options, self.wiring)
 
     def preset(self, seconds: float | None) -> Plan:
@@ -143,7 +145,7 @@ class TranslationData(TaskData):
         return self._each
 
     def feed(self, plan: Plan) -> Feed:
-        recut = self._recut(plan.bpe_dropout, plan.seed) if plan.bpe_dropout else None
+        recut = self._recut(plan.objective.bpe_dropout, plan.seed) if plan.objective.bpe_dropout else None
         most = plan.max_examples
         return TargetFeed(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
 
@@ -164,7 +166,9 @@ class TranslationData(TaskData):
         return cut
 
     def objective(self, plan: Plan) -> Objective:
-        return Translation(self.rules.start[0], label_smoothing=plan.label_smoothing, r_drop=plan.r_drop)
+        return Translation(
+            self.rules.start[0], label_smoothing=plan.objective.label_smoothing, r_drop=plan.objective.r_drop
+        )
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """The first held-out sources with their targets and what the model writes."""
@@ -240,12 +244,14 @@ def _longest_pair(rows: IdPairs, options: TrainOptions, base: Base | None) -> in
     """How many tokens a source or a target may have.  Raises InputError when --length asks for more than is read."""
     usual = usual_longest([max(len(source), len(target)) for source, target in rows], LONGEST)
     if base is None:
-        return options.length or usual
+        return options.data.length or usual
     model: Any = base.model
     most = min(model.config.max_length, model.encoder_config.max_length)
-    if options.length is not None and options.length > most:
-        raise InputError(f"--length is {options.length:,}, but {options.from_model} reads {most:,} tokens at most.")
-    return min(options.length or usual, most)
+    if options.data.length is not None and options.data.length > most:
+        raise InputError(
+            f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads {most:,} tokens at most."
+        )
+    return min(options.data.length or usual, most)
 
 
 def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) -> list[str]:
@@ -268,8 +274,10 @@ def _between(base: Base, options: TrainOptions) -> Base:
             f"{base.path}: is no encoder-decoder that writes text; name one (T5, BART, Marian, M2M-100) with --from."
         )
     tokenizer = base.tokenizer
-    if options.source_language is not None or options.target_language is not None:
-        tokenizer = tokenizer.with_languages(source=options.source_language, target=options.target_language)
+    if options.for_tasks.source_language is not None or options.for_tasks.target_language is not None:
+        tokenizer = tokenizer.with_languages(
+            source=options.for_tasks.source_language, target=options.for_tasks.target_language
+        )
     if tokenizer.lacks_target_language:
         raise InputError(f"{base.path}: writes many languages; say which targets are in with --target-language.")
     return replace(base, processor=tokenizer)
@@ -285,10 +293,10 @@ def _rules(base: Base | None, tokenizer: Tokenizer) -> TargetRules:
 
 
 def _tokenizer(train: TextPairs, options: TrainOptions) -> Tokenizer:
-    kind = options.tokenizer or "bpe"
+    kind = options.data.tokenizer or "bpe"
     if kind == "wordpiece":
         raise InputError("--tokenizer wordpiece does not keep spaces; for pairs of texts use bpe, word or char.")
-    vocab = options.vocab
+    vocab = options.data.vocab
     if vocab is None and kind == "bpe":
         vocab = by_pairs(len(train)).vocab
     return train_tokenizer(train.texts, kind, vocab, role="translator")

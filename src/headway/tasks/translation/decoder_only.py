@@ -1,6 +1,6 @@
 """Write a text for a text with a decoder alone: source and target as one sequence, the loss on the target."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from headway.data.batches import IGNORED
 from headway.data.feed import Feed, RowFeed
@@ -29,7 +29,7 @@ class DecoderOnlyData(TranslationData):
         if given.base is not None:
             raise InputError("--model decoder begins from scratch; leave out --from, or leave out --model.")
         for name in NOT_HERE:
-            if getattr(given.options, name):
+            if given.options.value(name):
                 raise InputError(
                     f"--{name.replace('_', '-')} is for encoder-decoders; leave it or --model decoder out."
                 )
@@ -42,7 +42,7 @@ class DecoderOnlyData(TranslationData):
         plan = super().preset(seconds)
         before = plan.config
         config = before.but(
-            n_layers=self.options.layers or 2 * before.n_layers,
+            n_layers=self.options.architecture.layers or 2 * before.n_layers,
             max_length=2 * before.max_length,
             positions="rotary",
             norm="rmsnorm",
@@ -56,7 +56,7 @@ class DecoderOnlyData(TranslationData):
         count = parameters(config)["total"]
         shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
         first = {**plan.decisions[0], "value": f"{quantities.count(count)} parameters: a decoder, {shape}"}
-        return replace(plan, model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
+        return plan.but(model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
 
     def feed(self, plan: Plan) -> Feed:
         (train, wanted), (validation, held_out) = joined(self.train), joined(self.validation)
@@ -64,7 +64,7 @@ class DecoderOnlyData(TranslationData):
         return RowFeed(train, wanted, validation, held_out, plan.batch_tokens, plan.seed, max_examples=most)
 
     def objective(self, plan: Plan) -> Objective:
-        return prefix_task(self.validation, self.tokenizer, plan.label_smoothing)
+        return prefix_task(self.validation, self.tokenizer, plan.objective.label_smoothing)
 
 
 def joined(pairs: IdPairs) -> tuple[list[list[int]], list[list[int]]]:

@@ -79,32 +79,36 @@ def translator_plan(
     """The plan of a translator for ``n_pairs`` pairs, with so many ``tokens`` of sources and of targets in them."""
     row, why = by_pairs(n_pairs), f"{n_pairs:,} pairs"
     rows = [one for one in ROWS if one.pairs <= row.pairs]
-    flops = 0.0 if seconds is None else training_rate(device_of(options.device)) * seconds
-    flops /= 2 if options.r_drop else 1  # every batch is read twice
+    flops = 0.0 if seconds is None else training_rate(device_of(options.runtime.device)) * seconds
+    flops /= 2 if options.optimisation.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
         rows.pop()
         why = (
             f"{n_pairs:,} pairs, as many as can be gone through here {LEAST_PASSES:g} times in {duration(seconds or 0)}"
         )
     width, layers = rows[-1].width, rows[-1].layers
-    if options.preset:
-        (width, layers), why = PRESETS[options.preset], f"--preset {options.preset}"
-    width, layers = options.d_model or width, options.layers or layers
-    batch_tokens = options.batch_tokens or 4096
-    most_passes = options.epochs or max(MOST_PASSES, round(LEAST_STEPS * batch_tokens / sum(tokens)))
+    if options.architecture.preset:
+        (width, layers), why = PRESETS[options.architecture.preset], f"--preset {options.architecture.preset}"
+    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
+    batch_tokens = options.optimisation.batch_tokens or 4096
+    most_passes = options.run.epochs or max(MOST_PASSES, round(LEAST_STEPS * batch_tokens / sum(tokens)))
     passes = float(most_passes)
-    if options.steps is not None:
-        passes = min(passes, options.steps * options.accumulate * batch_tokens / sum(tokens))
+    if options.run.steps is not None:
+        passes = min(passes, options.run.steps * options.optimisation.accumulate * batch_tokens / sum(tokens))
     elif seconds is not None:
         steps = max(1.0, sum(tokens) / batch_tokens)
         by_work, by_steps = flops / _pass_flops(width, layers, vocab_size, tokens), seconds / (SHORTEST_STEP * steps)
         passes = min(passes, by_work, by_steps)
-    dropout = next(p for most, p in DROPOUTS if passes <= most) if options.dropout is None else options.dropout
+    dropout = (
+        next(p for most, p in DROPOUTS if passes <= most)
+        if options.optimisation.dropout is None
+        else options.optimisation.dropout
+    )
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
         n_layers=layers,
-        n_heads=options.heads or head_count(width, 32),
+        n_heads=options.architecture.heads or head_count(width, 32),
         d_ff=4 * width,
         max_length=longest,
         **{**M2M100, "positions": Positions(**M2M100["positions"])},
@@ -116,7 +120,7 @@ def translator_plan(
         Decision("model", f"{in_short(count)} parameters: {shape}", why, "--preset, --d-model, --layers, --length"),
         Decision("dropout", f"{dropout:g}", f"about {passes:.0f} passes over the pairs", "--dropout"),
     ]
-    if options.epochs is None and options.steps is None:
+    if options.run.epochs is None and options.run.steps is None:
         why_passes = "more seldom helps; it may end before its time"
         decisions.append(Decision("passes", f"at most {most_passes:,}", why_passes, "--epochs"))
     return Plan(
@@ -124,16 +128,16 @@ def translator_plan(
         model=asdict(config),
         length=longest,
         batch_tokens=batch_tokens,
-        max_examples=options.batch_size,
-        optimizer=options.optimizer or "muon",
-        learning_rate=options.learning_rate or 6e-3,
+        max_examples=options.optimisation.batch_size,
+        optimizer=options.optimisation.optimizer or "muon",
+        learning_rate=options.optimisation.learning_rate or 6e-3,
         muon_rate=MUON_RATE,
-        weight_decay=0.0 if options.weight_decay is None else options.weight_decay,
-        schedule=options.schedule or "constant_then_decay",
-        warmup=options.warmup,
+        weight_decay=0.0 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        schedule=options.optimisation.schedule or "constant_then_decay",
+        warmup=options.optimisation.warmup,
         token_dropout=0.0,
-        label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
-        epochs=options.epochs or (most_passes if options.steps is None else None),
+        label_smoothing=0.1 if options.optimisation.label_smoothing is None else options.optimisation.label_smoothing,
+        epochs=options.run.epochs or (most_passes if options.run.steps is None else None),
         decisions=[asdict(decision) for decision in decisions],
     )
 

@@ -35,7 +35,7 @@ class TranslationTask(Task):
         from headway.tasks.translation.data import TranslationData
         from headway.tasks.translation.decoder_only import DecoderOnlyData
 
-        return DecoderOnlyData(given) if given.options.model == "decoder" else TranslationData(given)
+        return DecoderOnlyData(given) if given.options.architecture.model == "decoder" else TranslationData(given)
 
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Translator | None:
         if not isinstance(getattr(model, "head", None), TokenHead):

@@ -23,4 +23,5 @@ SPEC = TaskSpec(
     searched=frozenset({"label_smoothing"}),
     transformers=("ForConditionalGeneration", "MTModel"),
     behind="Train longer, on more pairs, or start from a pretrained model.",
+    behind_from_base="Train longer, on more pairs, or start from a pretrained model.",
 )

@@ -16,12 +16,6 @@ import numpy as np
 
 from headway.training.evaluation import intervals
 
-HEADLINES = {
-    **dict.fromkeys(("classification", "image_classification"), ("accuracy",)),
-    "embedding": ("spearman", "accuracy"),
-    "translation": ("chrf", "bleu", "val_loss"),
-}
-"""By the task, the metrics by which models are compared: the first one that the model has.  All others: val_loss."""
 LOWER_IS_BETTER = frozenset({"val_loss", "bits_per_byte", "perplexity", "loss"})
 BEFORE = "the model before training"
 """The name of the baseline that a run has which begins from a model of its own task."""
@@ -32,7 +26,7 @@ Figures = Mapping[str, Any]
 
 
 def judged(
-    task: str,
+    headlines: Sequence[str],
     metrics: Figures,
     baselines: Iterable[Figures],
     *,
@@ -40,14 +34,14 @@ def judged(
     of_baselines: Mapping[str, np.ndarray] | None = None,
     unit: str | None = None,
 ) -> dict[str, Any]:
-    """What ``headway.json`` and ``--json`` say as ``verdict``.
+    """What ``headway.json`` and ``--json`` say as ``verdict``, by the first of ``headlines`` that was measured.
 
     ``metric``, its ``value`` and 95 % ``interval``, on so many ``units`` (a ``unit`` is a row, a window ...);
     ``against`` (the best baseline, or None), its ``against_value``, by how much the model is better (``difference``,
     above 0 where it is), the ``difference_interval``, and whether that is ``paired``; and the ``result``: better,
     worse, undecided, too few, alone (no baseline) or unknown (no interval).
     """
-    key = next((key for key in _headlines(task) if _is_number(metrics.get(key))), None)
+    key = next((key for key in headlines if _is_number(metrics.get(key))), None)
     if key is None:
         return {"metric": None, "result": "unknown", "against": None}
     kind = _kind(key)
@@ -94,12 +88,6 @@ def best_baseline(baselines: Iterable[Figures], key: str) -> Figures | None:
     known = [line for line in baselines if _is_number(line.get(key))]
     sign = 1 if key in LOWER_IS_BETTER else -1
     return min(known, key=lambda line: sign * line[key], default=None)
-
-
-def _headlines(task: str) -> tuple[str, ...]:
-    if task:
-        return HEADLINES.get(task, ("val_loss",))
-    return ("accuracy", "spearman", "chrf", "val_loss")
 
 
 def _kind(key: str) -> str:

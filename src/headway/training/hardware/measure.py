@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from torch import nn
 
@@ -44,28 +44,28 @@ def measured(
     decisions = list(plan.decisions)
     if plan.precision == "auto":
         precision, rates = faster_precision(plan.config.d_model, next(model.parameters()).device)
-        plan = replace(plan, precision=precision)
+        plan = plan.but(precision=precision)
         why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here: {why}", "--precision")))
-    plan = replace(plan, decisions=decisions)
+    plan = plan.but(decisions=decisions)
     plan = _timed(plan, model, feed, objective, limit, settle)
     decisions = list(plan.decisions)
     cost = 0.0 if limit is None else evaluation_seconds(model, feed, objective, None)
     shown = 0.0 if limit is None else _seconds_of(sample)
     if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))
-        plan = replace(plan, validation_every=every)
+        plan = plan.but(validation_every=every)
         feed.every, cost = every, cost / every
         why = "measuring all of the held-out text would take too much of the time"
         value = f"one of every {every} windows of the held-out text"
         decisions.append(asdict(Decision("validation", value, why, "--time, --validation")))
-    if limit is not None and plan.evaluations == 0:
+    if limit is not None and plan.evaluating.evaluations == 0:
         samples = _how_many(EVALUATION_SHARE, limit, cost + shown)
         evaluations = max(samples, _how_many(EVALUATION_SHARE / 2, limit, cost))
-        plan = replace(plan, evaluations=evaluations, samples=samples)
-    elif plan.evaluations == 0:
-        plan = replace(plan, evaluations=10)
-    return replace(plan, decisions=decisions)
+        plan = plan.but(evaluations=evaluations, samples=samples)
+    elif plan.evaluating.evaluations == 0:
+        plan = plan.but(evaluations=10)
+    return plan.but(decisions=decisions)
 
 
 def _timed(
@@ -79,17 +79,17 @@ def _timed(
     places = feed.next(Position())[0].places
     usual, most = share_count(model, objective, places), most_shares(model, objective, places)
     if limit is None or (most == 1 and settle is None):
-        return replace(plan, shares=usual)
+        return plan.but(shares=usual)
     times = gradient_seconds(model, objective, feed, plan, sorted({1, most}), PROBE_SHARE * limit)
     if not times:
-        return replace(plan, shares=usual)
+        return plan.but(shares=usual)
     best = min(times, key=lambda count: times[count][0])
     decisions = list(plan.decisions)
     if len(times) > 1:
         value = "each with some rows of a batch" if best > 1 else "together in each operation"
         why = ", ".join(f"{seconds:.3g} s {'together' if n == 1 else 'apart'}" for n, (seconds, _) in times.items())
         decisions.append(asdict(Decision("threads", value, f"seconds for a gradient: {why}", "--threads")))
-    plan = replace(plan, shares=best, decisions=decisions)
+    plan = plan.but(shares=best, decisions=decisions)
     seconds, places_each = times[best]
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 

@@ -55,7 +55,7 @@ def _knobs(plan: Plan | None) -> list[str]:
         half = f"--batch-{name} {size // 2} --accumulate {2 * plan.accumulate}"
         batch = f"{half} (now {size} and {plan.accumulate}: as much in each step)"
     length = f"--length below {plan.length} (less of each text)"
-    if plan.patches:
+    if plan.objective.patches:
         length = f"a larger --patch-size or a smaller --image-size (now {plan.length} tokens of a picture)"
     now = f"a smaller --preset, --d-model (now {plan.config.d_model}) or --layers (now {plan.config.n_layers})"
     return [batch, length, *([] if plan.precision == "bfloat16" else [precision]), f"{now} (another model)"]
@@ -89,7 +89,7 @@ def check_room(plan: Plan) -> None:
     weights = layers * 4 * width**2 if isinstance(config, TransformerConfig) else 0
     weights += int(config.vocab_size) * width
     check_fits(4 * weights, f"a model that is {width:,} wide, with {layers:,} layers,")
-    if plan.max_examples is None and plan.patches is None:
+    if plan.max_examples is None and plan.objective.patches is None:
         check_fits(4 * plan.batch_tokens * width, f"a batch of {plan.batch_tokens:,} tokens (--batch-tokens)")
 
 

@@ -100,7 +100,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
     saver: Saver | SharedSaver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
     if spread:
         saver = SharedSaver(job.run.checkpoints, ranks)
-    state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluations + 1e-9))
+    state.evaluations = min(state.evaluations, int(_share(job, budget, state) * plan.evaluating.evaluations + 1e-9))
     began, last_save, shown = time.monotonic() - state.seconds, time.monotonic(), 0.0
     named = out_of_memory(lambda: f"at step {state.step + 1}", plan)
     with (
@@ -117,7 +117,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 ranks.first and time.monotonic() - last_save > job.save_every,
                 stop.asked,
             )
-            due = int(share * plan.evaluations + 1e-9)
+            due = int(share * plan.evaluating.evaluations + 1e-9)
             if due > state.evaluations or state.measure_first:
                 try:
                     _evaluate(job, now, share, stop, progress)
@@ -205,13 +205,13 @@ def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.
         plan.optimizer,
         plan.learning_rate,
         plan.weight_decay,
-        layer_decay=plan.layer_decay,
-        by_rows=plan.base is not None and ranks.count == 1,
+        layer_decay=plan.fine_tuning.layer_decay,
+        by_rows=plan.fine_tuning.base is not None and ranks.count == 1,
         precision=plan.precision,
-        muon_rate=plan.muon_rate,
-        momentum=plan.momentum,
-        embedding_rate=plan.embedding_rate,
-        betas=(plan.betas[0], plan.betas[1]),
+        muon_rate=plan.muon.muon_rate,
+        momentum=plan.muon.momentum,
+        embedding_rate=plan.muon.embedding_rate,
+        betas=(plan.muon.betas[0], plan.muon.betas[1]),
     )
 
 
@@ -226,10 +226,10 @@ def _share(job: Job, budget: Budget, state: State) -> float:
 def _gains_nothing(job: Job, state: State) -> bool:
     """Whether evaluations, two at least, have brought nothing for as long as the plan waits."""
     plan = job.plan
-    if plan.patience and state.stale >= plan.patience:
+    if plan.evaluating.patience and state.stale >= plan.evaluating.patience:
         return True
     since = job.feed.epochs(state.position) * (1 - state.best_step / max(1, state.step))
-    return bool(plan.patience_passes) and state.stale >= 2 and since >= plan.patience_passes
+    return bool(plan.evaluating.patience_passes) and state.stale >= 2 and since >= plan.evaluating.patience_passes
 
 
 def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silent) -> None:
@@ -283,8 +283,14 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silen
 
 def _shows(plan: Plan, share: float) -> bool:
     """Whether the evaluation at this share of the run shows a sample: all do, or some where samples are slow."""
-    number, samples = int(share * plan.evaluations + 1e-9), plan.samples or plan.evaluations
-    return number == 0 or number * samples // plan.evaluations > (number - 1) * samples // plan.evaluations
+    number, samples = (
+        int(share * plan.evaluating.evaluations + 1e-9),
+        plan.evaluating.samples or plan.evaluating.evaluations,
+    )
+    return (
+        number == 0
+        or number * samples // plan.evaluating.evaluations > (number - 1) * samples // plan.evaluating.evaluations
+    )
 
 
 def _tell(health: Health, signs: Signs, progress: Silent) -> None:

@@ -6,7 +6,7 @@ the data, the tokenizer, the batches, how long it is trained and how that is mea
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -60,30 +60,35 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
     """The plan of a preset with the model that was asked for.  Raises InputError for one that cannot be."""
     if baseline_kind(options) is not None:
-        if options.config_overrides is not None:
-            raise InputError(f"--config-overrides is for Transformers; --model {options.model} has none of its fields.")
+        if options.architecture.config_overrides is not None:
+            raise InputError(
+                f"--config-overrides is for Transformers; --model {options.architecture.model} has none of its fields."
+            )
         return as_baseline(plan, options, wiring, n_classes)
-    if options.match_parameters is not None:
+    if options.architecture.match_parameters is not None:
         raise InputError("--match-parameters is for baselines; of a Transformer choose --d-model and --layers.")
-    if options.config_overrides is None:
+    if options.architecture.config_overrides is None:
         return plan
     before: TransformerConfig = plan.config
-    changes = read_overrides(options.config_overrides)
+    changes = read_overrides(options.architecture.config_overrides)
     try:
         config = before.but(**{**_following(before, changes, _token_std(plan, wiring)), **changes})
     except ValueError as error:
-        raise InputError(f"--config-overrides {options.config_overrides}: {error}.") from None
+        raise InputError(f"--config-overrides {options.architecture.config_overrides}: {error}.") from None
     with torch.device("meta"):
         model = wired(config, wiring, n_classes)
         count, readable = count_parameters(model)[0], has_family(model)
     decision = Decision(
-        "parts", options.config_overrides, f"{quantities.count(count)} parameters with them", "--config-overrides"
+        "parts",
+        options.architecture.config_overrides,
+        f"{quantities.count(count)} parameters with them",
+        "--config-overrides",
     )
     decisions = [asdict(decision)]
     if not readable:
         why = "no Hugging Face class is like it: Headway alone reads it"
         decisions.append(asdict(Decision("format", "headway-transformer", why, "--config-overrides")))
-    return replace(plan, model=asdict(config), decisions=[*plan.decisions, *decisions])
+    return plan.but(model=asdict(config), decisions=[*plan.decisions, *decisions])
 
 
 def read_overrides(text: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Everything else stays: the data, the tokenizer, the batches, how long it is trai
 is the even one by which the baseline has as nearly as possible the Transformer's number of parameters.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import torch
 
@@ -31,12 +31,16 @@ OFF = 0.1
 
 def baseline_kind(options: TrainOptions) -> str | None:
     """The baseline that was asked for, or None for a Transformer."""
-    return None if options.model in (None, "transformer", "encoder-decoder", "decoder") else options.model
+    return (
+        None
+        if options.architecture.model in (None, "transformer", "encoder-decoder", "decoder")
+        else options.architecture.model
+    )
 
 
 def reference(options: TrainOptions) -> TrainOptions:
     """The options of the Transformer that a baseline is to be like; for a Transformer itself, its own."""
-    return options if baseline_kind(options) is None else replace(options, d_model=None, layers=None)
+    return options if baseline_kind(options) is None else options.but(d_model=None, layers=None)
 
 
 def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
@@ -44,16 +48,16 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     kind = baseline_kind(options)
     if kind is None:
         return plan
-    if options.heads is not None:
+    if options.architecture.heads is not None:
         raise InputError(f"--heads is for Transformers; --model {kind} has none, leave it out.")
-    if options.preset is not None:
+    if options.architecture.preset is not None:
         raise InputError(f"--preset is for Transformers; with --model {kind} give --d-model and --layers.")
-    if options.layers is not None and kind not in CELLS:
+    if options.architecture.layers is not None and kind not in CELLS:
         raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has none to choose.")
-    if options.match_parameters is not None and options.d_model is not None:
+    if options.architecture.match_parameters is not None and options.architecture.d_model is not None:
         raise InputError("--match-parameters and --d-model both choose the width; leave one of them out.")
     before = plan.config
-    wanted, why = options.match_parameters, f"--match-parameters {options.match_parameters}"
+    wanted, why = options.architecture.match_parameters, f"--match-parameters {options.architecture.match_parameters}"
     if wanted is None:
         head = Head("classes", n_classes, norm=True) if n_classes is not None else None
         wanted = parameters(before, wiring=wiring, head=head)["total"]
@@ -61,25 +65,28 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     config = BaselineConfig(
         kind,
         vocab_size=before.vocab_size,
-        d_model=options.d_model or 4,
-        n_layers=options.layers or (LAYERS[wiring] if kind in CELLS else 1),
+        d_model=options.architecture.d_model or 4,
+        n_layers=options.architecture.layers or (LAYERS[wiring] if kind in CELLS else 1),
         max_length=before.max_length,
         tied=before.tied,
         dropout=before.dropout,
     )
-    if options.d_model is None:
+    if options.architecture.d_model is None:
         config = matched(config, wiring, wanted, n_classes)
     else:
         why = "--d-model"
     count = count_baseline(config, wiring, n_classes)
-    if options.match_parameters is not None and abs(count / options.match_parameters - 1) > OFF:
+    if (
+        options.architecture.match_parameters is not None
+        and abs(count / options.architecture.match_parameters - 1) > OFF
+    ):
         raise InputError(
-            f"--match-parameters {options.match_parameters:,}: the nearest that --model {kind} has on these data is "
-            f"{count:,}; choose a number nearer to that."
+            f"--match-parameters {options.architecture.match_parameters:,}: the nearest that --model {kind} has on "
+            f"these data is {count:,}; choose a number nearer to that."
         )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
     size = f"{quantities.count(count)} parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
-    width = "--d-model" if options.match_parameters is None else "--match-parameters"
+    width = "--d-model" if options.architecture.match_parameters is None else "--match-parameters"
     change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
     decisions = [
         asdict(Decision("model", size, why, change)),
@@ -87,17 +94,16 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
             Decision("format", f"headway-{kind}", "no Hugging Face class is like it: Headway alone reads it", "--model")
         ),
     ]
-    optimizer, decay = options.optimizer or "adamw", plan.weight_decay
+    optimizer, decay = options.optimisation.optimizer or "adamw", plan.weight_decay
     if wiring == "decoder" and optimizer != "muon":  # the decay that follows the passes is Muon's
-        decay = options.weight_decay or 0.0
+        decay = options.optimisation.weight_decay or 0.0
     kept = [one for one in plan.decisions if one["what"] != "model" and (one["what"] != "decay" or decay > 0)]
-    return replace(
-        plan,
+    return plan.but(
         model=asdict(config),
         optimizer=optimizer,
         weight_decay=decay,
-        learning_rate=options.learning_rate or (OF_DECODERS if wiring == "decoder" else RATES)[kind],
-        precision=options.precision or "float32",
+        learning_rate=options.optimisation.learning_rate or (OF_DECODERS if wiring == "decoder" else RATES)[kind],
+        precision=options.runtime.precision or "float32",
         decisions=[*decisions, *kept],
     )
 

@@ -13,7 +13,7 @@ From a pretrained model (``--from``): its own sizes, a small rate that is smalle
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -135,32 +135,34 @@ def decoder_plan(
 ) -> Plan:
     """The plan of a language model that trains on ``n_tokens`` tokens for ``seconds``, or for ``steps``."""
     decisions: list[Decision] = []
-    length = options.length or min(256, max(8, n_tokens // 20))
+    length = options.data.length or min(256, max(8, n_tokens // 20))
     largest = 4096 if (seconds or 0) < 1200 else 8192
     if steps is None:
-        expected = math.sqrt(training_rate(device_of(options.device)) * (seconds or 0) * TOKENS_PER_PARAMETER / 6)
+        expected = math.sqrt(
+            training_rate(device_of(options.runtime.device)) * (seconds or 0) * TOKENS_PER_PARAMETER / 6
+        )
         largest = max(SMALLEST_BATCH, min(largest, 2 ** round(math.log2(max(1.0, expected / STEPS_WANTED)))))
-    batch_tokens = options.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
+    batch_tokens = options.optimisation.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
     if steps is not None:
         rate, why = 0.0, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
-        wanted = steps * batch_tokens * options.accumulate / TOKENS_PER_PARAMETER
+        wanted = steps * batch_tokens * options.optimisation.accumulate / TOKENS_PER_PARAMETER
     else:
-        rate = training_rate(device_of(options.device))
+        rate = training_rate(device_of(options.runtime.device))
         wanted = math.sqrt(rate * (seconds or 0) / (6 * TOKENS_PER_PARAMETER))
         wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
         here = f"{figure(rate, 3)}FLOP/s here for {duration(seconds or 0)}"
         why = f"{here} allow about {TOKENS_PER_PARAMETER:g} tokens each"
     width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
-    if options.preset:
-        width, layers = PRESETS[options.preset]
-        why = f"--preset {options.preset}"
-    width, layers = options.d_model or width, options.layers or layers
-    config = decoder_config(vocab_size, width, layers, options.heads or head_count(width), length)
+    if options.architecture.preset:
+        width, layers = PRESETS[options.architecture.preset]
+        why = f"--preset {options.architecture.preset}"
+    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
+    config = decoder_config(vocab_size, width, layers, options.architecture.heads or head_count(width), length)
     count = parameters(config)["total"]
     seen = float(steps * batch_tokens) if steps is not None else rate * (seconds or 0) / (6 * count)
     epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
-    config = config.but(dropout=options.dropout or 0.0)
-    if options.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
+    config = config.but(dropout=options.optimisation.dropout or 0.0)
+    if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
         why_passes = "more would learn the text by heart; it may end before its time"
         decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
     size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
@@ -170,17 +172,17 @@ def decoder_plan(
         model=asdict(config),
         length=length,
         batch_tokens=batch_tokens,
-        optimizer=options.optimizer or "muon",
-        learning_rate=options.learning_rate or 3e-3,
+        optimizer=options.optimisation.optimizer or "muon",
+        learning_rate=options.optimisation.learning_rate or 3e-3,
         momentum=MOMENTUM,
         embedding_rate=EMBEDDING_RATE,
         betas=BETAS,
-        weight_decay=0.0 if options.weight_decay is None else options.weight_decay,
-        schedule=options.schedule or "constant_then_decay",
-        warmup=options.warmup,
+        weight_decay=0.0 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        schedule=options.optimisation.schedule or "constant_then_decay",
+        warmup=options.optimisation.warmup,
         token_dropout=0.0,
-        label_smoothing=options.label_smoothing or 0.0,
-        epochs=options.epochs or (TEXT_EPOCHS if options.steps is None else None),
+        label_smoothing=options.optimisation.label_smoothing or 0.0,
+        epochs=options.run.epochs or (TEXT_EPOCHS if options.run.steps is None else None),
         decisions=[asdict(d) for d in decisions],
     )
     return regularised(plan, options, epochs, f"about {epochs:.1f} passes over the text")
@@ -203,27 +205,27 @@ def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> P
     """
     decisions = {line["what"]: line for line in plan.decisions}
     model, decay = plan.model, plan.weight_decay
-    if options.dropout is None:
+    if options.optimisation.dropout is None:
         model = {**model, "dropout": text_dropout(passes)}
         decisions["dropout"] = asdict(Decision("dropout", f"{model['dropout']:g}", why, "--dropout"))
-    if options.weight_decay is None and plan.optimizer == "muon":
+    if options.optimisation.weight_decay is None and plan.optimizer == "muon":
         decay = text_decay(passes)
         decisions["decay"] = asdict(Decision("decay", f"{decay:g} for each unit of the rate", why, "--weight-decay"))
-    return replace(plan, model=model, weight_decay=decay, decisions=list(decisions.values()))
+    return plan.but(model=model, weight_decay=decay, decisions=list(decisions.values()))
 
 
 def encoder_plan(
     options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, n_classes: int, longest: int
 ) -> Plan:
     """The plan of a classifier of texts with these ``lengths`` in tokens."""
-    width, layers = PRESETS[options.preset] if options.preset else (128, 2)
-    width, layers = options.d_model or width, options.layers or layers
-    dropout = 0.3 if options.dropout is None else options.dropout
+    width, layers = PRESETS[options.architecture.preset] if options.architecture.preset else (128, 2)
+    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
+    dropout = 0.3 if options.optimisation.dropout is None else options.optimisation.dropout
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
         n_layers=layers,
-        n_heads=options.heads or max(1, width // 32),
+        n_heads=options.architecture.heads or max(1, width // 32),
         d_ff=2 * width,
         max_length=longest,
         **MODERNBERT,
@@ -238,7 +240,7 @@ def encoder_plan(
         "--preset, --d-model, --layers, --heads, --length, --dropout",
     )
     decisions = [decision]
-    bounded = options.epochs is not None or options.steps is not None
+    bounded = options.run.epochs is not None or options.run.steps is not None
     if not bounded:
         value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
         decisions.append(Decision("passes", value, "more seldom helps; it may end before its time", "--epochs"))
@@ -247,23 +249,25 @@ def encoder_plan(
         model=asdict(config),
         length=longest,
         batch_tokens=_batch_tokens(options, longest, 1024 if len(lengths) < 20_000 else 2048),
-        max_examples=options.batch_size,
-        optimizer=options.optimizer or "adamw",
-        learning_rate=options.learning_rate or 1e-3,
-        weight_decay=0.1 if options.weight_decay is None else options.weight_decay,
-        schedule=options.schedule or "linear",
-        warmup=options.warmup,
-        patience_passes=0.0 if bounded or options.patience else ROW_PATIENCE,
-        token_dropout=0.1 if options.token_dropout is None else options.token_dropout,
-        label_smoothing=0.1 if options.label_smoothing is None else options.label_smoothing,
-        epochs=options.epochs or (ROW_EPOCHS if options.steps is None else None),
+        max_examples=options.optimisation.batch_size,
+        optimizer=options.optimisation.optimizer or "adamw",
+        learning_rate=options.optimisation.learning_rate or 1e-3,
+        weight_decay=0.1 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        schedule=options.optimisation.schedule or "linear",
+        warmup=options.optimisation.warmup,
+        patience_passes=0.0 if bounded or options.run.patience else ROW_PATIENCE,
+        token_dropout=0.1 if options.for_tasks.token_dropout is None else options.for_tasks.token_dropout,
+        label_smoothing=0.1 if options.optimisation.label_smoothing is None else options.optimisation.label_smoothing,
+        epochs=options.run.epochs or (ROW_EPOCHS if options.run.steps is None else None),
         decisions=[asdict(d) for d in decisions],
     )
 
 
 def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
     """Tokens of a batch of rows; with a number of rows alone, as many as they can have."""
-    return options.batch_tokens or (usual if options.batch_size is None else options.batch_size * longest)
+    return options.optimisation.batch_tokens or (
+        usual if options.optimisation.batch_size is None else options.optimisation.batch_size * longest
+    )
 
 
 def fine_tune_rows_plan(
@@ -272,15 +276,14 @@ def fine_tune_rows_plan(
     """The plan of a classifier that begins from a pretrained encoder, on texts with these ``lengths`` in tokens."""
     epochs = FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2
     why_passes = "a pretrained model needs few; it may end before its time"
-    decision = Decision("passes", f"at most {options.epochs or epochs}", why_passes, "--epochs")
-    return replace(
-        _fine_tuned(options, config, [] if options.epochs or options.steps else [decision]),
+    decision = Decision("passes", f"at most {options.run.epochs or epochs}", why_passes, "--epochs")
+    return _fine_tuned(options, config, [] if options.run.epochs or options.run.steps else [decision]).but(
         length=longest,
         batch_tokens=_batch_tokens(options, longest, 512),
-        max_examples=options.batch_size,
-        learning_rate=options.learning_rate or 1e-4,
-        token_dropout=options.token_dropout or 0.0,
-        epochs=options.epochs or (epochs if options.steps is None else None),
+        max_examples=options.optimisation.batch_size,
+        learning_rate=options.optimisation.learning_rate or 1e-4,
+        token_dropout=options.for_tasks.token_dropout or 0.0,
+        epochs=options.run.epochs or (epochs if options.run.steps is None else None),
     )
 
 
@@ -296,22 +299,22 @@ def fine_tune_classifier_plan(
     Batches of few rows are read twice (R-Drop), where the time is enough for it.
     """
     few = len(lengths) < STEADY_ROWS
-    passes = options.epochs or min(8, max(2, math.ceil(READINGS / max(1, len(lengths)))))
-    bounded = options if options.steps is not None else replace(options, epochs=passes)
+    passes = options.run.epochs or min(8, max(2, math.ceil(READINGS / max(1, len(lengths)))))
+    bounded = options if options.run.steps is not None else options.but(epochs=passes)
     plan = fine_tune_rows_plan(bounded, config, lengths, longest)
     decisions = list(plan.decisions)
-    if options.epochs is None and options.steps is None:
+    if options.run.epochs is None and options.run.steps is None:
         why_passes = "a pretrained model needs few; it may end before its time"
         decisions.append(asdict(Decision("passes", f"at most {passes}", why_passes, "--epochs")))
-    r_drop = options.r_drop or 0.0
-    if few and options.r_drop is None and options.steps is None:
-        needed = 2 * passes * pass_seconds(config, lengths, device_of(options.device))
+    r_drop = options.optimisation.r_drop or 0.0
+    if few and options.optimisation.r_drop is None and options.run.steps is None:
+        needed = 2 * passes * pass_seconds(config, lengths, device_of(options.runtime.device))
         if seconds is None or needed < seconds:
             value = "each batch is read twice, and the two answers may not part"
             decisions.append(asdict(Decision("R-Drop", value, f"{len(lengths):,} rows are few", "--r-drop")))
             r_drop = R_DROP
-    average = AVERAGE if options.average is None else options.average
-    return replace(plan, average=average, r_drop=r_drop, decisions=decisions)
+    average = AVERAGE if options.optimisation.average is None else options.optimisation.average
+    return plan.but(average=average, r_drop=r_drop, decisions=decisions)
 
 
 def pass_seconds(config: TransformerConfig, lengths: Sequence[int] | np.ndarray, device: torch.device) -> float:
@@ -330,7 +333,7 @@ def frozen_plan(
     value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, {how}"
     decision = Decision("way", value, why, "--frozen, --contrastive, --epochs")
     plan = _fine_tuned(options, config.but(n_layers=n_layers, window=window), [decision])
-    return replace(plan, length=longest, frozen=True, contrastive=contrastive, precision="float32", evaluations=1)
+    return plan.but(length=longest, frozen=True, contrastive=contrastive, precision="float32", evaluations=1)
 
 
 def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:
@@ -338,60 +341,62 @@ def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_toke
 
     Raises InputError for sequences longer than the model reads.
     """
-    if options.length is not None and options.length > config.max_length:
+    if options.data.length is not None and options.data.length > config.max_length:
         raise InputError(
-            f"--length is {options.length:,}, but {options.from_model} reads {config.max_length:,} tokens at most."
+            f"--length is {options.data.length:,}, but {options.fine_tuning.from_model} reads "
+            f"{config.max_length:,} tokens at most."
         )
-    length = min(options.length or 256, config.max_length, max(8, n_tokens // 20))
+    length = min(options.data.length or 256, config.max_length, max(8, n_tokens // 20))
     most = min(4096, MOST_LOGITS // config.vocab_size) // length * length
-    return replace(
-        _fine_tuned(options, config, []),
+    return _fine_tuned(options, config, []).but(
         length=length,
-        batch_tokens=options.batch_tokens or max(length, min(most, max(2 * length, n_tokens // 16 // length * length))),
-        learning_rate=options.learning_rate or 1e-4,
-        epochs=options.epochs or (FINE_TUNE_EPOCHS if options.steps is None else None),
+        batch_tokens=options.optimisation.batch_tokens
+        or max(length, min(most, max(2 * length, n_tokens // 16 // length * length))),
+        learning_rate=options.optimisation.learning_rate or 1e-4,
+        epochs=options.run.epochs or (FINE_TUNE_EPOCHS if options.run.steps is None else None),
     )
 
 
 def with_lora(plan: Plan, options: TrainOptions) -> Plan:
     """The plan of a pretrained model for training low-rank updates instead of its weights, where that was asked for."""
-    if options.lora is None:
+    if options.fine_tuning.lora is None:
         return plan
-    rate = plan.learning_rate if options.learning_rate is not None else LORA_RATE * plan.learning_rate
+    rate = plan.learning_rate if options.optimisation.learning_rate is not None else LORA_RATE * plan.learning_rate
     decision = Decision(
         "trained",
-        f"updates of rank {options.lora} of every matrix in the blocks, at a learning rate of {rate:g}",
+        f"updates of rank {options.fine_tuning.lora} of every matrix in the blocks, at a learning rate of {rate:g}",
         f"the rest stays as it is; updates count {SCALE:g} times (alpha is {SCALE:g} times the rank)",
         "--lora, --learning-rate",
     )
-    return replace(
-        plan,
-        lora=options.lora,
+    return plan.but(
+        lora=options.fine_tuning.lora,
         learning_rate=rate,
-        layer_decay=1.0 if options.layer_decay is None else options.layer_decay,
+        layer_decay=1.0 if options.fine_tuning.layer_decay is None else options.fine_tuning.layer_decay,
         decisions=[*plan.decisions, asdict(decision)],
     )
 
 
 def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: list[Decision]) -> Plan:
     """What every plan from a pretrained model has in common."""
-    config = config.but(dropout=options.dropout if options.dropout is not None else config.dropout)
+    config = config.but(
+        dropout=options.optimisation.dropout if options.optimisation.dropout is not None else config.dropout
+    )
     size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
-    first = Decision("model", f"from {options.from_model}: {size}", "--from", "--from")
+    first = Decision("model", f"from {options.fine_tuning.from_model}: {size}", "--from", "--from")
     return Plan(
         **as_asked(options),
         model=asdict(config),
         length=config.max_length,
         batch_tokens=512,
-        optimizer=options.optimizer or "adamw",
+        optimizer=options.optimisation.optimizer or "adamw",
         learning_rate=1e-4,
-        weight_decay=0.01 if options.weight_decay is None else options.weight_decay,
-        schedule=options.schedule or "linear",
-        warmup=max(options.warmup, 0.06),
+        weight_decay=0.01 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
+        schedule=options.optimisation.schedule or "linear",
+        warmup=max(options.optimisation.warmup, 0.06),
         token_dropout=0.0,
-        label_smoothing=options.label_smoothing or 0.0,
-        base=options.from_model,
-        layer_decay=0.9 if options.layer_decay is None else options.layer_decay,
-        freeze=options.freeze,
+        label_smoothing=options.optimisation.label_smoothing or 0.0,
+        base=options.fine_tuning.from_model,
+        layer_decay=0.9 if options.fine_tuning.layer_decay is None else options.fine_tuning.layer_decay,
+        freeze=options.fine_tuning.freeze,
         decisions=[asdict(decision) for decision in (first, *decisions)],
     )

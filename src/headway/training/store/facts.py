@@ -10,7 +10,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from headway.io.atomic_write import write_json
 from headway.io.digest import sha256_of
 from headway.io.regular_file import open_regular
 from headway.io.strict_json import read_object
+from headway.training.grouped import entries as fields_of
 from headway.training.objective import METRICS, OF_PAIRS
-from headway.training.options import TrainOptions
+from headway.training.option_fields import RENAMED
+from headway.training.options import OPTIONS, TrainOptions
 from headway.training.plan import Plan
 
 FILE = "headway.json"
@@ -116,6 +118,8 @@ def read_facts(run: Path) -> dict[str, Any] | None:
         )
     if "task" not in found:
         raise InputError(f"{path}: says nothing of a run, not even its task: it is damaged or another file; {ADVICE}.")
+    if isinstance(options := found.get("options"), dict):  # of an earlier version
+        found["options"] = {RENAMED.get(name, name): value for name, value in options.items()}
     check_facts(found, path)
     return found
 
@@ -194,7 +198,7 @@ def _check(found: Mapping[str, Any], kinds: Mapping[str, Kind], path: Path, wher
 
 
 def _check_options(options: Mapping[str, Any], path: Path) -> None:
-    known = {one.name for one in fields(TrainOptions)}
+    known = OPTIONS
     try:
         TrainOptions(**{name: value for name, value in options.items() if name in known})
     except InputError as error:
@@ -209,7 +213,7 @@ def _of_type(declared: Any) -> Kind:
 
 def lacking(plan: Mapping[str, Any]) -> list[str]:
     """The fields that a plan must have to be followed, and has not."""
-    needed = [one.name for one in fields(Plan) if one.default is MISSING and one.default_factory is MISSING]
+    needed = [one.name for one in fields_of(Plan).values() if one.default is MISSING and one.default_factory is MISSING]
     return [name for name in needed if name not in plan]
 
 
@@ -217,19 +221,21 @@ def followed(plan: Mapping[str, Any]) -> Plan:
     """A plan as it is kept; what another version had more is left out.  Raises InputError for a part of one."""
     if missing := lacking(plan):
         raise InputError(f"{FILE}: plan.{missing[0]} is missing; {ADVICE}.")
-    known = {one.name for one in fields(Plan)}
+    known = fields_of(Plan)
     return Plan(**{name: value for name, value in plan.items() if name in known})
 
 
 def _check_plan(plan: Mapping[str, Any], path: Path) -> None:
-    _check(plan, {one.name: PLAN.get(one.name) or _of_type(one.type) for one in fields(Plan)}, path, "plan.")
+    _check(
+        plan, {one.name: PLAN.get(one.name) or _of_type(one.type) for one in fields_of(Plan).values()}, path, "plan."
+    )
     if lacking(plan):
         return
     try:
         made = followed(plan)
         if made.model:
             assert made.config
-        if made.patches is not None:
+        if made.objective.patches is not None:
             assert made.cut
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise InputError(f"{path}: plan: {error}; {ADVICE}.") from None

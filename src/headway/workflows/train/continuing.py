@@ -6,13 +6,12 @@ kept weights stay.  Each time is noted in headway.json as one more entry of ``co
 checkpoints say which of them they belong to (``State.cycle``), so that a continued run that was killed resumes exactly.
 """
 
-from dataclasses import asdict, fields, replace
 from typing import Any
 
 from headway.errors import InputError
 from headway.training.evaluation.comparison import gain
 from headway.training.loop.state import Training
-from headway.training.options import TrainOptions
+from headway.training.options import OPTIONS, TrainOptions
 from headway.training.store.run_directory import RunDirectory
 
 BOUNDS = ("more_time", "more_steps")
@@ -25,12 +24,12 @@ def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: Tra
     continued once more when another one is asked for, or when it had ended.  Raises InputError where there is nothing
     to continue.
     """
-    asked = {name: getattr(options, name) for name in BOUNDS}
+    asked = {name: options.value(name) for name in BOUNDS}
     latest = (earlier or {}).get("continued", [])[-1:]
     stopped = latest[0] if latest and not (earlier or {}).get("finished") else None
     bound = None if stopped is None else {name: stopped.get(name) for name in BOUNDS}
     if not any(asked.values()):
-        return (options if bound is None else replace(options, **bound)), False
+        return (options if bound is None else options.but(**bound)), False
     flag = "--more-time" if asked["more_time"] else "--more-steps"
     if earlier is None:
         raise InputError(f"{flag} continues a run, and {run.path} holds none; name its directory with --out.")
@@ -42,15 +41,15 @@ def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: Tra
             f"{flag} continues training, and the classifier in {run.path} was fitted without steps. Train the whole "
             "model in another directory, for example with --epochs 3."
         )
-    return replace(_merged(earlier, options), **asked), asked != bound
+    return _merged(earlier, options).but(**asked), asked != bound
 
 
 def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
     """The options of an earlier run with those that are given now."""
-    known = {field.name for field in fields(TrainOptions)}
+    known = OPTIONS
     before = {name: value for name, value in earlier.get("options", {}).items() if name in known}
-    given = {name: getattr(options, name) for name in options.given(known)}
-    now = asdict(options)
+    given = {name: options.value(name) for name in options.given(known)}
+    now = options.flat()
     if {"time", "steps"} & given.keys():
         before |= {"time": None, "steps": None}
     return TrainOptions(**{**before, **given, **{name: now[name] for name in ("allow_changes", *BOUNDS)}})
@@ -58,7 +57,7 @@ def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
 
 def entry(options: TrainOptions) -> dict[str, Any]:
     """What headway.json notes of a continuation."""
-    return {name: getattr(options, name) for name in BOUNDS}
+    return {name: options.value(name) for name in BOUNDS}
 
 
 def went_on(state: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,12 @@ from headway.training.distributed.memory_plan import Work
 from headway.training.hardware.device import device_of
 from headway.training.hardware.precision import training_rate
 from headway.training.monitor.progress import Silent
-from headway.training.options import TrainOptions, check_for_task, flag
-from headway.training.plan import Plan
+from headway.training.option_fields import flag
+from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import decoder_config, head_count
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.input import read_input
+from headway.workflows.train.check import check_for_task
 from headway.workflows.train.run import validation_input
 from headway.workflows.train.setup import Prepared, prepare
 
@@ -70,9 +70,9 @@ def decided(
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
     held_out = validation_input(validation, options, found)
-    if options.adapt:
+    if options.fine_tuning.adapt:
         progress.say("first the texts would be learnt without their labels (--adapt), which is not planned here")
-        options = replace(options, adapt=False)
+        options = options.but(adapt=False)
     nowhere = RunDirectory(Path())  # only asked for what an earlier run left
     return prepare(nowhere, None, [], source, held_out, found, options, started, progress)
 
@@ -83,7 +83,7 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
     Raises InputError where no steps are taken.
     """
     plan = prepared.plan
-    if plan.frozen:
+    if plan.fine_tuning.frozen:
         raise InputError("--plan is for training step by step; a linear classifier (--frozen) is fitted in one go.")
     count, trained = count_parameters(prepared.model)
     step_tokens = plan.batch_tokens * plan.accumulate
@@ -97,8 +97,8 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
         trained=trained,
         average=plan.average > 0,
         shares=plan.shares,
-        readings=2 if plan.r_drop else 1,
-        logits=_logits(plan, prepared.objective.name),
+        readings=2 if plan.objective.r_drop else 1,
+        logits=plan.objective.mask_share or spec(prepared.objective.name).logits,
     )
 
 
@@ -107,27 +107,27 @@ def work_without_data(parameters: float, tokens: float | None, options: TrainOpt
 
     Raises InputError for options that need data, and for a shape that is none.
     """
-    for name in options.given(list(vars(options))):
+    for name in options.given(OPTIONS):
         if name not in WITHOUT_DATA:
             raise InputError(f"--{flag(name)} needs data; --parameters plans a language model without any.")
-    vocab, length = options.vocab or VOCABULARY, options.length or LENGTH
+    vocab, length = options.data.vocab or VOCABULARY, options.data.length or LENGTH
     width, layers = standard_shape(parameters, vocab)
-    width, layers = options.d_model or width, options.layers or layers
+    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
     try:
-        config = decoder_config(vocab, width, layers, options.heads or head_count(width), length)
-        config = config.but(dropout=options.dropout or 0.0)
+        config = decoder_config(vocab, width, layers, options.architecture.heads or head_count(width), length)
+        config = config.but(dropout=options.optimisation.dropout or 0.0)
     except ValueError as error:
         raise InputError(f"no model can be made with these options: {error}.") from None
-    step_tokens = (options.batch_tokens or usual_step(parameters)) * options.accumulate
-    seen = options.steps * step_tokens if options.steps is not None else TOKENS_PER_PARAMETER * parameters
+    step_tokens = (options.optimisation.batch_tokens or usual_step(parameters)) * options.optimisation.accumulate
+    seen = options.run.steps * step_tokens if options.run.steps is not None else TOKENS_PER_PARAMETER * parameters
     return Work(
         config=config,
         tokens=tokens or seen,
         length=length,
         step_tokens=step_tokens,
-        optimizer=options.optimizer or "adamw",
-        precision=options.precision or "bfloat16",
-        average=bool(options.average),
+        optimizer=options.optimisation.optimizer or "adamw",
+        precision=options.runtime.precision or "bfloat16",
+        average=bool(options.optimisation.average),
     )
 
 
@@ -143,13 +143,7 @@ def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float
     batch, after = feed.next(Position())
     one_pass = batch.tokens / max(feed.epochs(after), 1e-9)
     most = plan.epochs * one_pass if plan.epochs else math.inf
-    if options.steps is not None:
-        return min(most, options.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)
-    rate = training_rate(device_of(options.device), plan.precision)
+    if options.run.steps is not None:
+        return min(most, options.run.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)
+    rate = training_rate(device_of(options.runtime.device), plan.precision)
     return min(most, rate * (prepared.limit or 0.0) / (6 * count))
-
-
-def _logits(plan: Plan, task: str) -> float:
-    """The share of the positions that go through the vocabulary."""
-    share = spec(task).logits
-    return plan.mask_share if 0 < share < 1 else share

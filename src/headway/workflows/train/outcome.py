@@ -10,6 +10,7 @@ import torch
 from headway.data.batches import on_device
 from headway.io.quantities import metric
 from headway.tasks.common.data_profile import known_of
+from headway.tasks.registry import spec
 from headway.tasks.task import SHOWN, Closing
 from headway.training.evaluation.comparison import BEFORE, in_order, judged
 from headway.training.loop.state import State, Training
@@ -26,7 +27,7 @@ from headway.workflows.train.setup import Prepared
 def known_signs(prepared: Prepared) -> Known:
     """What explains how the run goes."""
     data, plan = prepared.data, prepared.plan
-    trained_before = plan.base is not None and not data.new_head
+    trained_before = plan.fine_tuning.base is not None and not data.new_head
     rate = plan.learning_rate
     return known_of(data.baselines, prepared.feed, data.processor, learning_rate=rate, pretrained=trained_before)
 
@@ -78,13 +79,13 @@ def finish(
     if state.start:
         baselines.append({"name": BEFORE, **state.start})
         of_baselines = {**of_baselines, BEFORE: units["start"]} if "start" in units else of_baselines
-    known = run.facts["task"], state.best_metrics, baselines
+    known = spec(run.facts["task"]).headline, state.best_metrics, baselines
     verdict = judged(*known, units=units.get("best"), of_baselines=of_baselines, unit=data.unit)
     run.update(
         finished=True,
         baselines=baselines,
         verdict=verdict,
-        kept=None if options is None else kept(now, options.keep, verdict["metric"]),
+        kept=None if options is None else kept(now, options.run.keep, verdict["metric"]),
         metrics=state.best_metrics,
         best_step=state.best_step,
         steps=state.step,

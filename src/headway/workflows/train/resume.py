@@ -1,7 +1,6 @@
 """An earlier run is taken up only with its own options, base and data."""
 
 from collections.abc import Collection
-from dataclasses import asdict, fields, replace
 from typing import Any
 
 from headway.data.corpus import Corpus
@@ -10,8 +9,10 @@ from headway.data.table import Table
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds
 from headway.training.base import Base
-from headway.training.options import DEFAULT_TIME, TrainOptions, flag
-from headway.training.plan import Plan
+from headway.training.grouped import entries
+from headway.training.option_fields import DEFAULT_TIME, flag
+from headway.training.options import CHANGEABLE, FREE, TrainOptions
+from headway.training.plan import OF_OPTIONS, Plan
 from headway.training.store.run_directory import RunDirectory
 
 
@@ -20,23 +21,10 @@ def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dic
     return {"data": source.fingerprint, "validation": None if held_out is None else held_out.fingerprint}
 
 
-FREE = (
-    *("save_every", "log_every", "on_save_error", "tensorboard", "allow_changes", "shard", "workers"),
-    *("checkpoint_activations", "snapshots", "more_time", "more_steps"),
-)
-"""Options on which nothing that is learnt depends: a run goes on with whatever they are now."""
-CHANGEABLE = (
-    *("time", "steps", "epochs", "batch_tokens", "batch_size", "accumulate", "grow_batch", "learning_rate"),
-    *("weight_decay", "schedule", "warmup", "clip", "label_smoothing", "patience", "evaluations", "precision"),
-    *("threads", "device", "on_spike", "keep"),
-)
-"""Options that a run may go on with otherwise than it began, with ``--allow-changes``."""
-
-
 def recorded(options: TrainOptions) -> dict[str, Any]:
     """The options as they are recorded, with the time that is meant when none is given."""
-    time = None if options.steps is not None else options.time or DEFAULT_TIME
-    return {**asdict(options), "time": time, "more_time": None, "more_steps": None}
+    time = None if options.run.steps is not None else options.run.time or DEFAULT_TIME
+    return {**options.flat(), "time": time, "more_time": None, "more_steps": None}
 
 
 def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> list[str]:
@@ -48,7 +36,7 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
     changed = [
         name for name in asked if name in before and name not in FREE and not _same(name, before[name], asked[name])
     ]
-    refused = [name for name in changed if name not in CHANGEABLE or not options.allow_changes]
+    refused = [name for name in changed if name not in CHANGEABLE or not options.run.allow_changes]
     if not refused:
         return changed
     listed = ", ".join(f"--{flag(name)} {_said(before[name])} (now {_said(asked[name])})" for name in refused)
@@ -76,9 +64,8 @@ def _said(value: Any) -> Any:
 
 def changed_plan(plan: Plan, options: TrainOptions, changed: Collection[str]) -> Plan:
     """The plan of an earlier run with what is to change in it."""
-    names = {entry.name for entry in fields(Plan)} & {*changed, "log_every"}
-    values = {name: getattr(options, name) for name in names}
-    return replace(plan, **{name: value for name, value in values.items() if value is not None})
+    values = {OF_OPTIONS.get(name, name): options.value(name) for name in {*changed, "log_every"}}
+    return plan.but(**{name: value for name, value in values.items() if value is not None and name in entries(Plan)})
 
 
 def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> None:

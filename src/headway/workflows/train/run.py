@@ -5,7 +5,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
 from headway.models.adapt.lora import count_parameters
+from headway.tasks.registry import spec
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.device import device_of
@@ -29,11 +29,13 @@ from headway.training.hardware.precision import keep_freed_memory
 from headway.training.loop.budget import Budget, StepBudget, TimeBudget
 from headway.training.loop.trainer import Interrupted, Job, train
 from headway.training.monitor.progress import Silent
-from headway.training.options import DEFAULT_TIME, TrainOptions, check_for_task, flag
+from headway.training.option_fields import DEFAULT_TIME, flag
+from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.run_directory import Onlooker, RunDirectory, clock, machine, versions
 from headway.workflows.input import are_aligned, read_input, rows_left_out, without_columns
+from headway.workflows.train.check import check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
@@ -67,7 +69,7 @@ def run_training(
     what the user must change, and Interrupted, saved, after Ctrl-C.
     """
     started, progress = started if started is not None else time.monotonic(), progress or Silent()
-    device = device_of(options.device)
+    device = device_of(options.runtime.device)
     ranks = Ranks.joined(device)
     run = RunDirectory(out) if ranks.first else Onlooker(out)
     if not ranks.first:
@@ -79,14 +81,14 @@ def run_training(
         changed = changes(earlier, options, run)
         if options.given(BOUNDS) and not validation:
             validation = earlier.get("validation") or ()
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    if options.runtime.threads:
+        torch.set_num_threads(options.runtime.threads)
     keep_freed_memory()
     progress.phase("reading")
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)
     _check_for_ranks(options, found.task, ranks.count)
-    if isinstance(source, Corpus) and options.batch_size is not None:
+    if isinstance(source, Corpus) and options.optimisation.batch_size is not None:
         raise InputError("--batch-size is for texts of different lengths; running text has --batch-tokens.")
     held_out = validation_input(validation, options, found)
     prints = fingerprints(source, held_out)
@@ -101,17 +103,19 @@ def run_training(
             return run
     run.create()
     run.warn = progress.warn
-    if options.adapt and not options.given(BOUNDS):
+    if options.fine_tuning.adapt and not options.given(BOUNDS):
         _adapt(inputs, found, options, out, validation, started, progress)
     with run.locked():
         try:
             prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
-            if options.checkpoint_activations:
-                prepared.plan = replace(prepared.plan, shares=1)
+            if options.runtime.checkpoint_activations:
+                prepared.plan = prepared.plan.but(shares=1)
                 recompute_activations(prepared.model)
             if isinstance(prepared.feed, StreamFeed):
                 prepared.feed.check(ranks.count)
-            if not prepared.plan.frozen and not options.shard:  # whose weights may be more than one process can hold
+            if (
+                not prepared.plan.fine_tuning.frozen and not options.runtime.shard
+            ):  # whose weights may be more than one process can hold
                 try_longest(prepared.model, prepared.objective, prepared.feed, prepared.plan, ranks)
             if earlier is None:
                 plan, data = prepared.plan, prepared.data
@@ -124,11 +128,13 @@ def run_training(
                     options=recorded(options),
                     validation=[one.name if isinstance(one, Table) else str(one) for one in validation],
                     validation_fingerprint=prints["validation"],
-                    plan=plan.plain(),
+                    plan=plan.flat(),
                     decisions=plan.decisions,
                     data=_as_given(data.facts, inputs),
                     labels=data.labels,
-                    base={"path": options.from_model, "fingerprint": prepared.base} if prepared.base else None,
+                    base={"path": options.fine_tuning.from_model, "fingerprint": prepared.base}
+                    if prepared.base
+                    else None,
                     parameters=whole,
                     trained_parameters=learning,
                     baselines=data.baselines,
@@ -143,7 +149,7 @@ def run_training(
             run.discard()
             raise
         ranks.tell(PREPARED)
-        if options.tensorboard:
+        if options.run.tensorboard:
             run.open_board()
         for decision in prepared.plan.decisions:
             if decision["what"] == "passes" and options.given(BOUNDS):
@@ -179,13 +185,13 @@ def _as_given(facts: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
 
 def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
     """Raise InputError for what so many processes cannot do together."""
-    if options.shard and count == 1:
+    if options.runtime.shard and count == 1:
         raise InputError("--shard spreads the weights over several processes; start them with torchrun.")
-    if options.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
+    if options.runtime.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
         raise InputError(f"--shard trains whole models, --{flag(parts[0])} a part of one; leave one of them out.")
     alone = options.given(("adapt", "frozen", "contrastive", "seeds"))
-    if count > 1 and (task == "embedding" or alone):
-        what = "--task embedding, which compares the texts of a whole batch," if not alone else f"--{flag(alone[0])}"
+    if count > 1 and ("ranks" not in spec(task).supports or alone):
+        what = f"--{flag(alone[0])}" if alone else f"--task {task}, which compares the texts of a whole batch,"
         raise InputError(f"{what} is for one process; start it without torchrun.")
 
 
@@ -193,7 +199,7 @@ def validation_input(validation: Sequence[str | Path], options: TrainOptions, fo
     """The files to validate on, read for the task that was found, if any were named."""
     if not validation:
         return None
-    options = replace(options, task=found.task, stream=False)
+    options = options.but(task=found.task, stream=False)
     if are_aligned(validation, found.task):  # columns were named for the table that is trained on
         options = without_columns(options)
     source, _ = read_input(validation, options, chat=found.chat)
@@ -211,23 +217,25 @@ def _adapt(
     started: float,
     progress: Silent,
 ) -> None:
-    """Train the base to fill in tokens of the same texts, as a run of its own in ``out/adapted``.
+    """Train the base on the same texts, without labels, as a run of its own in ``out/adapted``.
 
-    Labels are not read.  It is over within ADAPTING of the time, or takes as many steps as the run itself.
+    The task is the one that the spec names (``pretrain_with``).  It is over within ADAPTING of the time, or takes as
+    many steps as the run itself.
     """
     time_left = None
-    if options.steps is None:
-        left = parse_seconds(options.time or DEFAULT_TIME) - time.monotonic() + started
+    if options.run.steps is None:
+        left = parse_seconds(options.run.time or DEFAULT_TIME) - time.monotonic() + started
         time_left = f"{max(5.0, ADAPTING * left):.3f}s"
+    task = spec(found.task).pretrain_with or found.task
+    theirs = sorted(spec(task).options - spec(found.task).options - {"stream"})
     alone = TrainOptions(
-        task="masked_lm",
-        from_model=options.from_model,
+        task=task,
+        from_model=options.fine_tuning.from_model,
         text_column=found.text_column,
         **{
-            name: getattr(options, name)
-            for name in ("encoding", "delimiter", "on_bad_row", "length", "threads", "device")
+            name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row", "length", "threads", "device")
         },
-        **{name: getattr(options, name) for name in ("steps", "precision", "seed", "whole_words", "mask_share")},
+        **{name: options.value(name) for name in ("steps", "precision", "seed", *theirs)},
         time=time_left,
         epochs=ADAPTING_EPOCHS,
     )
@@ -254,7 +262,7 @@ def _train(
     plan, model, data = prepared.plan, prepared.model, prepared.data
     ranks.same(model)
     twin = model  # a whole one, where the weights are spread over ranks
-    if options.shard:
+    if options.runtime.shard:
         twin = deepcopy(model)
         shard(model, ranks, plan.precision)
     saved, problems = newest_checkpoint(run.checkpoints, model)
@@ -275,14 +283,14 @@ def _train(
         if ranks.first:
             complete(run.checkpoints, saved[1]["step"])
         ranks.wait()
-        if options.steps is not None and saved[1]["step"] > options.steps and not options.given(BOUNDS):
-            progress.warn(f"it is beyond --steps {options.steps:,} already, so nothing more is trained")
+        if options.run.steps is not None and saved[1]["step"] > options.run.steps and not options.given(BOUNDS):
+            progress.warn(f"it is beyond --steps {options.run.steps:,} already, so nothing more is trained")
         if changed:
-            run.log("changed", step=saved[1]["step"], options={name: getattr(options, name) for name in changed})
+            run.log("changed", step=saved[1]["step"], options={name: options.value(name) for name in changed})
             _begin_pass(saved[1], prepared.feed, changed, progress)
             went_on(saved[1])
     if changed:
-        run.update(options=recorded(options), plan=plan.plain(), finished=False)
+        run.update(options=recorded(options), plan=plan.flat(), finished=False)
     cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
     since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
@@ -300,11 +308,18 @@ def _train(
             run.save_snapshot(step, put_together(model, twin), data.processor, data.labels)
 
     job = Job(
-        model, prepared.objective, prepared.feed, plan, run, keep_best, snapshot if options.snapshots else None, sample
+        model,
+        prepared.objective,
+        prepared.feed,
+        plan,
+        run,
+        keep_best,
+        snapshot if options.run.snapshots else None,
+        sample,
     )
-    job.ranks, job.workers = ranks, options.workers
-    job.save_every, job.on_save_error = parse_seconds(options.save_every, "--save-every"), options.on_save_error
-    job.known, job.keep, job.cycle = known_signs(prepared), options.keep, cycle
+    job.ranks, job.workers = ranks, options.runtime.workers
+    job.save_every, job.on_save_error = parse_seconds(options.run.save_every, "--save-every"), options.run.on_save_error
+    job.known, job.keep, job.cycle = known_signs(prepared), options.run.keep, cycle
     job.careful_below = data.careful_below
     model.train()
     try:
@@ -367,7 +382,7 @@ def _begin_cycle(
     if state.get("cycle", 0) == cycle:
         return state["since"], spent - state["since_seconds"]
     step, from_step = state["step"], state["best_step"]
-    bound = options.more_time or f"{options.more_steps:,} steps"
+    bound = options.run.more_time or f"{options.run.more_steps:,} steps"
     progress.say(f"{run.path}: continued for {bound} from the weights of step {from_step:,}; its rate rises again")
     run.log("continued", step=step, **entry(options))
     return step, 0.0
@@ -378,7 +393,7 @@ def _budget(
 ) -> Budget:
     """What bounds the run, from step ``since`` on; ``after`` are the seconds that are needed when training is over."""
     if limit is None:
-        return StepBudget(options.more_steps or options.steps or 1, since)
+        return StepBudget(options.run.more_steps or options.run.steps or 1, since)
     budget = TimeBudget(limit, started, spent)
     budget.begin(spent)
     budget.keep(after + ENDING)

@@ -2,14 +2,15 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds
+from headway.tasks.registry import supporting
 from headway.training.monitor.progress import Silent
-from headway.training.options import DEFAULT_TIME, TrainOptions, flag
+from headway.training.option_fields import DEFAULT_TIME, flag
+from headway.training.options import TrainOptions
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts, write_facts
 from headway.training.store.run_directory import RunDirectory
@@ -37,26 +38,30 @@ def run_seeds(
     headway.json names all ``members``, whose probabilities are averaged here.  Raises InputError for another task.
     """
     source, found = read_input(inputs, options)
-    if found.task != "classification":
-        raise InputError("--seeds is for classification: several seeds give several classifiers, averaged.")
+    if found.task not in (able := supporting("seeds")):
+        raise InputError(f"--seeds is for {' and '.join(able)}: several seeds give several models, averaged.")
     run = RunDirectory(out)
     before = run.read()
     if before is not None:
         if "members" not in before:
             raise InputError(f"{out}: holds another run; name another directory with --out.")
-        changes(before, replace(options, allow_changes=False), run)
+        changes(before, options.but(allow_changes=False), run)
         check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source, run)
         progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
         return run
     if bounds := options.given(BOUNDS):
         raise InputError(f"--{flag(bounds[0])} continues one run: continue each of {out}/seed-... by itself.")
-    names = [f"seed-{options.seed + i}" for i in range(options.seeds)]
-    split = options.seed if options.split_seed is None else options.split_seed
-    time = None if options.steps is not None else f"{parse_seconds(options.time or DEFAULT_TIME) / options.seeds:.3f}s"
+    names = [f"seed-{options.run.seed + i}" for i in range(options.run.seeds)]
+    split = options.run.seed if options.data.split_seed is None else options.data.split_seed
+    time = (
+        None
+        if options.run.steps is not None
+        else f"{parse_seconds(options.run.time or DEFAULT_TIME) / options.run.seeds:.3f}s"
+    )
     members = []
     for i, name in enumerate(names):
-        progress.say(f"seed {options.seed + i} ({i + 1} of {options.seeds})")
-        one = replace(options, seeds=1, seed=options.seed + i, split_seed=split, time=time)
+        progress.say(f"seed {options.run.seed + i} ({i + 1} of {options.run.seeds})")
+        one = options.but(seeds=1, seed=options.run.seed + i, split_seed=split, time=time)
         members.append(
             run_training(inputs, one, out=out / name, validation=validation, progress=progress, command=command)
         )

@@ -3,20 +3,19 @@
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from headway.data.corpus import Corpus
-from headway.data.detect import IMAGES
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues
 from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.io.quantities import metric
-from headway.tasks.registry import room
+from headway.tasks.registry import room, spec
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
@@ -73,13 +72,15 @@ def prepare(
     progress: Silent,
 ) -> Prepared:
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
-    images = found.task == IMAGES
+    images = spec(found.task).reads == "picture"
     check_files(run.path, earlier, OF_THE_READER)
     tokenizer = Tokenizer.load(run.path) if earlier is not None and not images else None
-    base = load_base(options.from_model, images=images) if options.from_model is not None else None
+    base = (
+        load_base(options.fine_tuning.from_model, images=images) if options.fine_tuning.from_model is not None else None
+    )
     if base is not None and (member := best_member(base.path)):
         progress.say(f"{base.path}: holds several classifiers that answer together; begun is from {member}, the best")
-    if base is not None and options.adapt:
+    if base is not None and options.fine_tuning.adapt:
         take_stack(base, run.path / ADAPTED)
     if base is not None and earlier is not None:
         check_same_base(earlier, base, run)
@@ -98,7 +99,7 @@ def prepare(
         else:
             plan = with_lora(data.plan(left), options)
         check_room(plan)
-        model = data.build(plan).to(device_of(options.device))
+        model = data.build(plan).to(device_of(options.runtime.device))
     except InputError:
         raise
     except ValueError as error:
@@ -108,9 +109,9 @@ def prepare(
         drawn = plan.model
         plan = measured(plan, model, feed, objective, data.sampler(model), limit, data.settling(left))
         if plan.model != drawn:
-            model = data.build(plan).to(device_of(options.device))
+            model = data.build(plan).to(device_of(options.runtime.device))
         said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
-        plan = replace(plan, decisions=said)
+        plan = plan.but(decisions=said)
     return Prepared(data, plan, model, feed, objective, limit, base.fingerprint if base is not None else None)
 
 
@@ -142,7 +143,7 @@ def say_data(data: TaskData, progress: Silent, options: TrainOptions, task: str)
         more = [f"and {len(named) - MOST_LABELS:,} more"] if len(named) > MOST_LABELS else []
         progress.say("labels: " + ", ".join(named[:MOST_LABELS] + more))
     if isinstance(tokenizer := data.processor, Tokenizer):
-        change = advice(options, task, "--tokenizer, --vocab") or f" (that of {options.from_model})"
+        change = advice(options, task, "--tokenizer, --vocab") or f" (that of {options.fine_tuning.from_model})"
         progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens{change}")
         if tokenizer.sampled:
             progress.say(f"the tokenizer was trained on a sample of {tokenizer.trained_on_characters:,} characters")

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from typing import Any
 
 from headway.errors import InputError
-from headway.training.options import TrainOptions, check_for_task, flag
+from headway.training.option_fields import flag
+from headway.training.options import OPTIONS, TrainOptions
+from headway.workflows.train.check import check_for_task
 
-BY_FLAG = {flag(field.name): field for field in fields(TrainOptions)}
+BY_FLAG = {flag(field.name): field for field in OPTIONS.values()}
 
 
 def to_change(options: TrainOptions, task: str, flags: str) -> str:
@@ -25,11 +26,11 @@ def advice(options: TrainOptions, task: str, flags: str) -> str:
 def accepts(options: TrainOptions, task: str, name: str) -> bool:
     """Whether the same options with another value of the option ``--name`` are no mistake."""
     field = BY_FLAG.get(name)
-    if field is None or getattr(options, field.name) != field.default:
+    if field is None or options.value(field.name) != field.default:
         return field is not None  # it was given, and can be given otherwise or left out
     for value in _values(field):
         try:
-            check_for_task(replace(options, **{field.name: value}), task)
+            check_for_task(options.but(**{field.name: value}), task)
         except InputError:
             continue
         return True

@@ -1,8 +1,8 @@
 """A few steps of a model's own training, as the words of a command: with its plan, tokenizer, optimiser and options."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.errors import InputError
 from headway.hub.fingerprint import fingerprint
@@ -10,7 +10,9 @@ from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.tasks.common.material import Material
 from headway.tasks.registry import spec
 from headway.text.tokenizer import Tokenizer
-from headway.training.options import TrainOptions, flag
+from headway.training.grouped import entries
+from headway.training.option_fields import flag
+from headway.training.options import OPTIONS, TrainOptions
 from headway.training.plan import Plan
 from headway.training.store.facts import FILE, read_facts, write_facts
 from headway.training.store.run_directory import best_member
@@ -124,11 +126,10 @@ def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Re
 def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
     """Of a run: by its plan, of which no more is another than its size."""
     plan = _known(Plan, facts["plan"])
-    if plan.frozen:
+    if plan.fine_tuning.frozen:
         raise DoesNotApply("it was fitted in closed form, without steps that could be taken up")
-    plan = replace(
-        plan,
-        length=plan.length if plan.patches else min(plan.length, size.tokens),
+    plan = plan.but(
+        length=plan.length if plan.objective.patches else min(plan.length, size.tokens),
         batch_tokens=min(plan.batch_tokens, size.tokens),
         accumulate=min(plan.accumulate, MOST_BATCHES),
         grow_batch=min(plan.grow_batch, MOST_BATCHES),
@@ -141,16 +142,18 @@ def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size
     joined_before = {name: value for name, value in facts["data"].items() if name != "merged_labels"}
     facts = facts | {
         "options": recorded(chosen),
-        "plan": plan.plain(),
+        "plan": plan.flat(),
         "data": {**joined_before, "inputs": [str(material.file)], "fingerprint": _print(material, chosen)},
         **{"validation": [], "validation_fingerprint": None, "finished": False, "checkpoints": False},
     }
-    if chosen.from_model is not None:
-        facts["base"] = {"path": chosen.from_model, "fingerprint": fingerprint(directory)}
+    if chosen.fine_tuning.from_model is not None:
+        facts["base"] = {"path": chosen.fine_tuning.from_model, "fingerprint": fingerprint(directory)}
     each = 6.0 * plan.batch_tokens * plan.accumulate * plan.grow_batch
     each += ORTHOGONAL * plan.config.d_model if plan.optimizer == "muon" else 0.0
     return Replay(material, subject.processor, options, facts, size.weights * each * size.steps)
 
+
+T = TypeVar("T")
 
 OTHERWISE = (
     *("text_column", "label_column", "second_column", "encoding", "delimiter"),  # of the material's own
@@ -163,19 +166,15 @@ OTHERWISE = (
 def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory: Path) -> dict[str, Any]:
     """The options of the run, for a few steps on other data."""
     before = _known(TrainOptions, facts["options"])
-    kept = {
-        entry.name: getattr(before, entry.name)
-        for entry in fields(before)
-        if entry.name not in OTHERWISE and getattr(before, entry.name) != entry.default
-    }
-    length = plan.length // 2 if before.model == "decoder" else plan.length
+    kept = {name: before.value(name) for name in before.given(OPTIONS) if name not in OTHERWISE}
+    length = plan.length // 2 if before.architecture.model == "decoder" else plan.length
     asked = {**kept, **common, "batch_tokens": plan.batch_tokens}
-    if plan.patches is None:
+    if plan.objective.patches is None:
         asked["length"] = max(1, length)
-    elif before.from_model is None:
+    elif before.fine_tuning.from_model is None:
         asked["patch_size"] = plan.cut.patch_size[0]
     asked |= {"accumulate": plan.accumulate, "grow_batch": plan.grow_batch}
-    if before.from_model is not None:
+    if before.fine_tuning.from_model is not None:
         asked["from_model"] = str(directory)
     return asked
 
@@ -188,9 +187,10 @@ def _facts(directory: Path) -> dict[str, Any]:
     return facts or {}
 
 
-def _known(kind: Any, values: dict[str, Any]) -> Any:
+def _known(kind: type[T], values: dict[str, Any]) -> T:
     """A dataclass from a record, of which what another version had more is left out."""
-    names = {entry.name for entry in fields(kind)}
+    whole: Any = kind
+    names = entries(whole)
     try:
         return kind(**{name: value for name, value in values.items() if name in names})
     except TypeError as error:

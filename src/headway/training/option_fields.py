@@ -1,0 +1,139 @@
+"""What an option is: a field with its help, what it may be, and what it goes with."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field
+from typing import Any
+
+from headway.errors import InputError, shown
+from headway.io.quantities import parse_seconds
+from headway.io.regular_file import check_name
+
+DEFAULT_TIME = "5m"
+"""For a run that is given neither a time nor steps."""
+RENAMED = {"clip": "max_grad_norm", "mask_share": "mlm_probability"}
+"""What options were called, in runs of earlier versions too, and what they are called now."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """Numbers from ``least`` to ``most``; without the least where ``above``, without the most where ``below``."""
+
+    least: float
+    most: float
+    above: bool = False
+    below: bool = False
+
+    def allows(self, value: float) -> bool:
+        """Whether a number is one of them; NaN is not."""
+        low = self.least < value if self.above else self.least <= value
+        return low and (value < self.most if self.below else value <= self.most)
+
+    def __str__(self) -> str:
+        if self.below:
+            return f"from {self.least:g} to below {self.most:g}"
+        return (
+            f"above {self.least:g} and at most {self.most:g}"
+            if self.above
+            else (f"{self.least:,} or more, and at most {self.most:,}")
+        )
+
+
+SHARE = Between(0, 1, below=True)
+
+
+def up_to(most: int) -> Between:
+    """1 or more; nothing in use comes near the most."""
+    return Between(1, most)
+
+
+def option(
+    default: Any,
+    text: str,
+    choices: tuple[str, ...] = (),
+    *,
+    allowed: Between | None = None,
+    duration: bool = False,
+    common: bool = False,
+    change: str = "no",
+    loop: bool = False,
+    base: str = "",
+    excludes: Mapping[str, str] | None = None,
+) -> Any:
+    """A field of a group of options.
+
+    ``text`` is its help, ``choices`` or ``allowed`` what it may be; a ``duration`` is a text such as 5m, or a number of
+    seconds.  ``common``: the short help shows it.  ``change``: "free" where a run goes on with whatever it is now,
+    "allowed" where that needs --allow-changes, else "no".  ``loop``: it is of training step by step, which a linear
+    classifier on a model's vectors has not.  ``base``: "needed" or "excluded", of a model to begin from.  ``excludes``:
+    names of other options that cannot be given with it, each with the reason.
+    """
+    told: dict[str, Any] = {
+        "help": text,
+        "choices": choices,
+        "allowed": allowed,
+        "duration": duration,
+        "common": common,
+    }
+    told |= {"change": change, "loop": loop, "base": base, "excludes": excludes or {}}
+    return field(default=default, metadata=told)
+
+
+def flag(name: str) -> str:
+    """A field's option: label_column -> label-column, and from_model -> from, which Python keeps for itself."""
+    return "from" if name == "from_model" else name.replace("_", "-")
+
+
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "a text"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool,), "true or false"),
+}
+
+
+def kind_of(entry: Field[Any]) -> tuple[str, bool]:
+    """The kind of an option (str, int, float or bool), and whether it may be None."""
+    written = entry.type.__name__ if isinstance(entry.type, type) else str(entry.type)
+    kind, _, optional = written.partition(" | ")
+    return kind, bool(optional)
+
+
+def check_value(entry: Field[Any], value: Any) -> None:
+    """Raise InputError when a value is not of the kind that its option declares, or not among what it may be."""
+    kind, optional = kind_of(entry)
+    if value is None and optional:
+        return
+    accepted, words = KINDS[kind]
+    fits: bool = isinstance(value, accepted)
+    if not fits or (isinstance(value, bool) and kind != "bool"):
+        raise InputError(f"--{flag(entry.name)} is {value!r}; it must be {words}.")
+    choices, allowed = entry.metadata["choices"], entry.metadata["allowed"]
+    if choices and value not in choices:
+        raise InputError(f"--{flag(entry.name)} is {value!r}; it can be {', '.join(choices)}.")
+    if entry.metadata["duration"]:
+        parse_seconds(value, f"--{flag(entry.name)}")
+    if allowed is not None and not (allowed.allows(value) and not math.isnan(value)):
+        raise InputError(f"--{flag(entry.name)} is {shown(value)}; it must be {allowed}.")
+    if entry.name == "from_model":
+        check_name(value, "--from")
+
+
+def check_together(entries: Mapping[str, Field[Any]], values: Mapping[str, Any]) -> None:
+    """Raise InputError for options that cannot be given together, or that need another."""
+    given = [name for name, entry in entries.items() if values[name] != entry.default]
+    for name in given:
+        for other, why in entries[name].metadata["excludes"].items():
+            if other in given:
+                raise InputError(f"--{flag(name)} and --{flag(other)} were both given; {why}.")
+    based = values["from_model"] is not None
+    for name in given:
+        base = entries[name].metadata["base"]
+        if base == "needed" and not based:
+            raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
+        if base == "excluded" and based:
+            raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
+    way = "contrastive" if values["contrastive"] else "frozen"
+    for name in given if values[way] else ():
+        if entries[name].metadata["loop"]:
+            raise InputError(f"--{flag(name)} is for training the whole model, which --{way} does not; choose one.")

@@ -1,0 +1,29 @@
+"""Options against the task that was found: each task's spec says which it reads."""
+
+from collections.abc import Sequence
+
+from headway.errors import InputError
+from headway.tasks.registry import NAMES, spec
+from headway.tasks.spec import OF_TEXTS
+from headway.training.option_fields import flag
+from headway.training.options import OPTIONS, TrainOptions
+
+
+def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()) -> None:
+    """Raise InputError when an option was given that the task does not read; ``reasons`` say why it is this task.
+
+    With ``--adapt`` those of the task that the texts are first learnt by are read too.
+    """
+    its = spec(task)
+    if options.architecture.model is not None and its.models and options.architecture.model not in its.models:
+        raise InputError(f"--model {options.architecture.model} is not for {task}, which has {', '.join(its.models)}.")
+    also = (
+        spec(its.pretrain_with).options if options.fine_tuning.adapt and its.pretrain_with is not None else frozenset()
+    )
+    for name in options.given(OPTIONS):
+        if name in its.options | also:
+            continue
+        if wanted := sorted(one for one in NAMES if name in spec(one).options):
+            why = f" Found: {'; '.join(reasons)}." if reasons else ""
+            what = "texts" if name in OF_TEXTS else " and ".join(wanted)
+            raise InputError(f"--{flag(name)} is for {what}, and this is {task}; leave it out.{why}")

@@ -1,0 +1,65 @@
+"""Nothing outside ``tasks/`` goes by a task's name or verb: what differs between tasks is asked of the registry."""
+
+import ast
+
+import pytest
+from test_imports import MODULES, name
+
+from headway.tasks.registry import NAMES, spec
+
+NAMED = {*NAMES, *(spec(task).verb for task in NAMES)}
+CONSTANTS = {"IMAGES", "TO_TEXT"}
+"""Names of ``data.detect`` that hold the name of a task."""
+ALLOWED = {
+    "cli.demo",  # trains models of its own
+    *("data.detect", "data.detect_pairs", "workflows.input"),  # find the task of a file
+}
+ANOTHER_WORD = {
+    *("models.size", "training.optim.optimizers"),  # the embedding of a model
+    *("data.json_lines", "cli.translate"),  # a key or a column of a file
+}
+BY_NAME = {
+    *("cli.attention", "cli.main"),
+    *("workflows.export.doors", "workflows.inside"),
+    *("workflows.verify.batch", "workflows.verify.material", "workflows.verify.replay", "workflows.verify.samples"),
+}
+"""Modules that still go by names, where they are to ask the registry."""
+
+
+def texts(node):
+    return {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+
+
+def by_name(tree):
+    """What a module compares with, looks up by or lists, of the names and verbs of tasks, with the line of each."""
+    for node in ast.walk(tree):
+        found: set[str] = set()
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                found |= texts(side) if not isinstance(side, ast.Call | ast.Subscript) else set()
+        elif isinstance(node, ast.Dict):
+            found |= {text for key in node.keys if isinstance(key, ast.Constant) for text in texts(key)}
+        elif isinstance(node, ast.MatchValue) or (
+            isinstance(node, ast.Tuple | ast.List | ast.Set) and all(isinstance(e, ast.Constant) for e in node.elts)
+        ):
+            found |= texts(node)
+        elif isinstance(node, ast.ImportFrom) and node.module == "headway.data.detect":
+            found |= {alias.name for alias in node.names} & CONSTANTS
+        yield from ((node.lineno, word) for word in sorted(found & (NAMED | CONSTANTS)))
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if not name(path).startswith("tasks.")], ids=name)
+def test_no_module_goes_by_the_name_of_a_task(path):
+    found = list(by_name(ast.parse(path.read_text(encoding="utf-8"))))
+    if name(path) in BY_NAME | ALLOWED | ANOTHER_WORD:
+        return
+    assert not found, f"{path}: goes by the name of a task in {found}; ask tasks.registry.spec instead"
+
+
+def test_the_rule_bites():
+    module = (
+        'if task == "translation":\n    pass\nUSES = {"classification": 1}\nmatch verb:\n    case "classify":\n'
+        '        pass\nif task in ("masked_lm", "embedding"):\n    pass\nfrom headway.data.detect import IMAGES\n'
+        'train(task="masked_lm")\n'
+    )
+    assert {line for line, _ in by_name(ast.parse(module))} == {1, 3, 5, 7, 9}
