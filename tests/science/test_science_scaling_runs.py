@@ -18,7 +18,10 @@ from headway.science.scaling.analysis import analyse
 from headway.science.scaling.grid import FEWEST, KINDS, LEAST_STEPS, MOST, PASSES, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import check_varied
 from headway.science.scaling.queue import options_of, run_queue
+from headway.science.scaling.speed import step_rate
 from headway.science.scaling.study import decide, points_of, write_points
+from headway.tasks.language_modeling.scaling import SCALING
+from headway.tasks.registry import room
 from headway.training.monitor.progress import Silent
 from headway.training.options import TrainOptions
 from headway.training.sizing.presets import decoder_config
@@ -35,7 +38,7 @@ def speed(shape):
 
 @pytest.mark.parametrize("seconds", [300, 2400, 14400])
 def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
-    grid = plan_grid(LONG, seconds, speed, length=128, kind=KINDS[seconds > 600])
+    grid = plan_grid(LONG, seconds, speed, length=128, kind=KINDS[seconds > 600], scaling=SCALING)
     *cells, last = grid.cells
     assert 0.6 * seconds < grid.seconds <= 0.85 * seconds
     assert last.held_out and not any(cell.held_out for cell in cells) and len(cells) >= 10
@@ -56,13 +59,13 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
 
 
 def test_a_short_text_is_not_gone_through_more_often_than_is_said():
-    grid = plan_grid(replace(LONG, tokens=1_000_003), 14400, speed, length=128, kind=KINDS[0])
+    grid = plan_grid(replace(LONG, tokens=1_000_003), 14400, speed, length=128, kind=KINDS[0], scaling=SCALING)
     assert max(cell.tokens for cell in grid.cells) <= PASSES * 1_000_003 + grid.batch_tokens
     assert grid.seconds < 7000 and "more passes" in grid.notes[-1]
     with pytest.raises(InputError, match="too few for a scaling law"):
-        plan_grid(replace(LONG, tokens=10_007), 14400, speed, length=128, kind=KINDS[0])
+        plan_grid(replace(LONG, tokens=10_007), 14400, speed, length=128, kind=KINDS[0], scaling=SCALING)
     with pytest.raises(InputError, match=r"--time 20s is too short for a grid"):
-        plan_grid(LONG, 20, speed, length=128, kind=KINDS[0])
+        plan_grid(LONG, 20, speed, length=128, kind=KINDS[0], scaling=SCALING)
 
 
 @pytest.mark.parametrize("faster", [0.3, 1.0, 5.0])
@@ -71,13 +74,13 @@ def test_the_time_that_a_message_names_is_enough(faster: float):
         return faster * speed(shape)
 
     with pytest.raises(InputError, match=r"--time 30s is too short") as caught:
-        plan_grid(LONG, 10, quick, length=128, kind=KINDS[0], before=20)
+        plan_grid(LONG, 10, quick, length=128, kind=KINDS[0], scaling=SCALING, before=20)
     enough = int(str(caught.value).split("expected ")[1].split("s or more")[0])
-    assert plan_grid(LONG, enough - 20, quick, length=128, kind=KINDS[0], before=20)
+    assert plan_grid(LONG, enough - 20, quick, length=128, kind=KINDS[0], scaling=SCALING, before=20)
 
 
 def test_parameters_are_counted_as_the_models_have_them():
-    for shape in shapes(67, 32, KINDS[1])[:3]:
+    for shape in shapes(67, 32, KINDS[1], SCALING)[:3]:
         config = decoder_config(67, shape.width, 2, shape.heads, 32)
         counted = parameters(config)
         assert shape.parameters == counted["total"]
@@ -119,7 +122,7 @@ def queued(clock: Clock, grid: Grid, place: Path, end: float):
 
 
 def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]), Clock()
+    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING), Clock()
     clock.slow = clock.later = 1.4  # slower than was measured: the time is not enough for all
     runs, notes = queued(clock, grid, tmp_path, 600.0)
     assert sorted(clock.trained) == sorted(run.name for run in runs) and grid.cells[-1].name in clock.trained
@@ -133,7 +136,7 @@ def test_the_queue_makes_every_run_once_and_the_one_that_is_left_out_always(tmp_
 
 
 def test_a_run_that_fails_is_left_out_unless_it_is_to_be_foretold(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]), Clock()
+    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING), Clock()
     honest, failing = clock.train, grid.cells[2].name
 
     def train(inputs, options, *, out, **more):
@@ -153,7 +156,7 @@ def test_a_run_that_fails_is_left_out_unless_it_is_to_be_foretold(tmp_path: Path
 
 
 def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Path):
-    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]), Clock()
+    grid, clock = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING), Clock()
     clock.slow, clock.later = 15.0, 0.5  # two slow runs, then a quiet machine
     runs, notes = queued(clock, grid, tmp_path, 600.0)
     assert len(runs) == len(grid.cells) and not notes and clock.time <= 600
@@ -161,7 +164,7 @@ def test_what_seemed_too_long_is_made_when_there_is_time_after_all(tmp_path: Pat
 
 
 def test_runs_share_all_but_sizes_tokens_and_rate():
-    grid = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0])
+    grid = plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING)
     given = TrainOptions(seed=7, tokenizer="char")
     *every, last = [options_of(cell, grid, given).flat() for cell in grid.cells]
     differing = {name for name in every[0] if len({one[name] for one in every}) > 1}
@@ -187,7 +190,8 @@ def small(grid: Grid) -> Grid:
 @pytest.fixture(scope="module")
 def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory):
     """A study of eight tiny models."""
-    grid, place = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0])), tmp_path_factory.mktemp("study")
+    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING))
+    place = tmp_path_factory.mktemp("study")
     options = TrainOptions(tokenizer="char", threads=1)
     runs, _ = run_queue([corpus], grid, options, out=place / "runs", end=math.inf)
     write_points(place / "results.csv", runs)
@@ -220,7 +224,7 @@ def test_points_are_read_as_they_were_written(made):
 
 
 def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
-    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0]))
+    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=SCALING))
     grid = replace(grid, cells=grid.cells[:2])
     calls = []
 
@@ -237,6 +241,22 @@ def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
     assert calls == [grid.cells[0].name, grid.cells[1].name, grid.cells[1].name]
 
 
+def test_masked_models_are_studied_too(corpus: Path, tmp_path: Path):
+    masked = room("masked_lm").scaling()
+    shape = shapes(67, 32, KINDS[1], masked)[1]
+    config = masked.config(67, shape.width, 2, shape.heads, 32)
+    assert shape.parameters == sum(p.numel() for p in masked.build(config).parameters())
+    assert step_rate(shape, 67, 32, "float32", masked) > 0
+    grid = small(plan_grid(LONG, 600, speed, length=128, kind=KINDS[0], scaling=masked))
+    options = TrainOptions(tokenizer="char", threads=1, task="masked_lm")
+    first, *_, last = grid.cells
+    runs, _ = run_queue([corpus], replace(grid, cells=(first, last)), options, out=tmp_path, end=math.inf)
+    assert [run.tokens for run in runs] == [first.tokens, last.tokens] and all(run.loss > 0 for run in runs)
+    assert (RunDirectory(tmp_path / first.name).read() or {})["task"] == "masked_lm"
+    with pytest.raises(InputError, match="--task classification: scale is for language_modeling and masked_lm"):
+        decide([corpus], TrainOptions(task="classification"), 600, out=None)
+
+
 def test_a_plan_is_kept_and_refused_for_another_text(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from headway.science.scaling import study
 
@@ -245,7 +265,7 @@ def test_a_plan_is_kept_and_refused_for_another_text(corpus: Path, tmp_path: Pat
     monkeypatch.setattr(
         study,
         "plan_grid",
-        lambda text, seconds, *given, **more: plan_grid(LONG, seconds, speed, length=8, kind=KINDS[0]),
+        lambda text, seconds, *given, **more: plan_grid(LONG, seconds, speed, length=8, kind=KINDS[0], scaling=SCALING),
     )
     first = decide([corpus], TrainOptions(), 600, out=tmp_path / "out")
     assert decide([corpus], TrainOptions(), 900, out=tmp_path / "out") == first

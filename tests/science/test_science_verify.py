@@ -163,7 +163,7 @@ def test_what_is_not_taken_up_fails_resume_alone(what: str, runs: Callable, fork
 def test_a_run_that_begins_again_from_nothing_is_not_resumed(runs: Callable, forked: Callable):
     forked(
         "import headway.workflows.train.run as session\nsession.newest_checkpoint = lambda *given: (None, [])\n"
-        "from headway.training import trainer\ntrainer._note_checkpoints = lambda *given: None\n"
+        "from headway.training.loop import trainer\ntrainer._note_checkpoints = lambda *given: None\n"
     )
     check = resumed(runs("language model"))
     assert not check.passed and "began again from nothing" in (check.problem or "")

@@ -26,6 +26,7 @@ PROBING = 0.5
 @click.option("--points", type=click.Path(path_type=Path), help="Fit the runs of a CSV file: parameters, tokens, loss.")
 @click.option("--predict", multiple=True, metavar="FLOPS", help="Also answer for this compute, such as 1e18.")
 @click.option("--probe", help="Also measure abilities of each model: induction, fewshot.")
+@click.option("--task", help="What to train for: language_modeling, masked_lm.  [default: language_modeling]")
 @click.option("--count", type=click.Choice(["total", "blocks"]), help="N with embeddings, or the blocks alone. [total]")
 @click.option("--validation", multiple=True, metavar="INPUT", help="What to validate on, not a part of the text.")
 @click.option("--tokenizer", type=click.Choice(["char", "word", "bpe"]), help="How text is cut. [default: char]")
@@ -51,8 +52,8 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Train language models of several sizes on several numbers of tokens of INPUT, and fit
-    L = E + A / N^alpha + B / D^beta to their losses, each constant with an interval. The largest run is left out,
+    """Train language models, or masked ones with --task, of several sizes on several numbers of tokens of INPUT, and
+    fit L = E + A / N^alpha + B / D^beta to their losses, each constant with an interval. The largest run is left out,
     foretold and compared.
 
     INPUT may also be the directory of an earlier study; with --predict it answers for a larger budget. --points fits
@@ -115,7 +116,7 @@ def _planned(
     started: float,
 ) -> dict[str, Any]:
     from headway.io.quantities import parse_seconds
-    from headway.science.scaling.study import PLAN, decide
+    from headway.science.scaling.study import PLAN, TASK, decide
     from headway.training.options import TrainOptions
 
     kept = out if out is not None and (out / PLAN).is_file() else None
@@ -125,7 +126,7 @@ def _planned(
     )
     rows = [vars(cell) for cell in grid.cells]
     return {
-        "task": "language_modeling",
+        "task": chosen.data.task or TASK,
         "seconds": clock.monotonic() - started,
         "planned_seconds": grid.seconds,
         "length": grid.length,
@@ -149,7 +150,7 @@ def _of_points(
     """The fit to runs that are made already; written to ``out`` where that is named."""
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs
-    from headway.science.scaling.study import RUNS, check_for_points, keep_points, points_of
+    from headway.science.scaling.study import RUNS, check_for_points, keep_points, points_of, task_of
 
     if out is not None:
         check_for_points(out, place)
@@ -159,7 +160,7 @@ def _of_points(
     found = analyse(runs, kind, budgets=budgets, seed=seed)
     if names:
         found["probes"] = probe_runs(place / RUNS, runs, names, seed=seed)
-    found = _finished(found, out, [], started)
+    found = _finished(found, task_of(place), out, [], started)
     if out is not None:
         keep_points(place, out)
     return found
@@ -183,13 +184,16 @@ def _of_text(
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.grid import SNAPSHOTS
     from headway.science.scaling.probes import probe_runs
-    from headway.science.scaling.study import RUNS, counted, decide, run_study
+    from headway.science.scaling.study import RUNS, TASK, counted, decide, run_study
+    from headway.tasks.registry import spec
     from headway.training.loop.trainer import Interrupted
     from headway.training.options import TrainOptions
 
     named = default_out(inputs)
     place = out if out is not None else named.with_name(f"scale-{named.name}")
     chosen, limit = TrainOptions(**options), parse_seconds(time)
+    if names and not spec(chosen.data.task or TASK).writes:
+        raise InputError(f"--probe is for models that write; leave it out with --task {chosen.data.task}.")
     given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress}
     grid = decide(inputs, chosen, limit, started=started, **given)
     progress.say(
@@ -209,10 +213,10 @@ def _of_text(
     if names:
         progress.phase("probing")
         found["probes"] = probe_runs(place / RUNS, runs, names, seed=options["seed"])
-    return _finished(found, place, [*grid.notes, *notes], started)
+    return _finished(found, chosen.data.task or TASK, place, [*grid.notes, *notes], started)
 
 
-def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started: float) -> dict[str, Any]:
+def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str], started: float) -> dict[str, Any]:
     """The result, with its pictures where it is kept."""
     from headway.io.atomic_write import write_json
     from headway.reports.plots import MISSING
@@ -222,7 +226,7 @@ def _finished(found: dict[str, Any], out: Path | None, notes: list[str], started
     from headway.science.scaling.study import REPORT
 
     notes = [*notes, *found.pop("notes")]
-    found = {"task": "language_modeling", "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
+    found = {"task": task, "seconds": 0.0, "out": str(out) if out else None, "notes": notes, **found}
     if out is not None:
         law = Law(**{name: found["fit"][name] for name in CONSTANTS})
         lines = Lines(law.loss, partial(best_sizes, law))

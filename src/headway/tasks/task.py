@@ -25,6 +25,7 @@ from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
+from headway.models.config import TransformerConfig
 from headway.tasks.spec import TaskSpec
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
@@ -216,6 +217,20 @@ class Timed:
     """what is counted of each answer: 1, or the tokens that are written"""
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """How new models of a task are made in all sizes, for ``scale``."""
+
+    config: Callable[[int, int, int, int, int], TransformerConfig]
+    """vocabulary, width, layers, heads and length -> the configuration"""
+    parameters: Callable[[TransformerConfig], dict[str, int]]
+    """how many they are, as ``models.size.parameters`` has them"""
+    build: Callable[[TransformerConfig], nn.Module]
+    """a new model"""
+    trial: Callable[[Tensor, int], tuple[Objective, Batch]]
+    """random ids (B, T) and the size of the vocabulary -> a batch, and what it is trained for"""
+
+
 class Task(ABC):
     """One task: its spec, and what makes its data, its pipeline and its measurements."""
 
@@ -246,6 +261,10 @@ class Task(ABC):
 
         ``architecture`` is what its ``config.json`` names.
         """
+        return None
+
+    def scaling(self) -> Scaling | None:
+        """How its models are made in all sizes; None where ``scale`` cannot be asked for a law."""
         return None
 
     def metric_needs(self) -> str | None:

@@ -23,9 +23,8 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.io.quantities import duration
-from headway.models.size import parameters
 from headway.science.scaling.law import compute
-from headway.training.sizing.presets import decoder_config
+from headway.tasks.task import Scaling
 
 SIZES, LENGTHS = 5, 4
 """How many sizes and numbers of tokens, each about the half of the next."""
@@ -147,12 +146,12 @@ class Shape:
     blocks: int
 
 
-def shapes(vocab_size: int, length: int, kind: Kind) -> list[Shape]:
+def shapes(vocab_size: int, length: int, kind: Kind, scaling: Scaling) -> list[Shape]:
     """The sizes of a kind to choose from: of 1, 2, 3 and more heads."""
     found = []
     for heads in range(1, MOST_HEADS + 1):
         width = kind.head_width * heads
-        count = parameters(decoder_config(vocab_size, width, kind.layers, heads, length))
+        count = scaling.parameters(scaling.config(vocab_size, width, kind.layers, heads, length))
         found.append(Shape(width, kind.layers, heads, count["total"], kind.layers * count["block"]))
     return found
 
@@ -164,6 +163,7 @@ def plan_grid(
     *,
     length: int,
     kind: Kind,
+    scaling: Scaling,
     precision: str = "float32",
     batch_tokens: int | None = None,
     before: float = 0.0,
@@ -174,7 +174,7 @@ def plan_grid(
 
     Raises InputError for a time or a text that are too short for any.
     """
-    choices = shapes(text.vocab_size, length, kind)
+    choices = shapes(text.vocab_size, length, kind, scaling)
     most_tokens = PASSES * text.tokens
     best: tuple[float, Grid] | None = None
     for largest in choices[FEWEST_SIZES - 1 :]:

@@ -51,10 +51,10 @@ def options_of(cell: Cell, grid: Grid, options: TrainOptions) -> TrainOptions:
 
     ``options`` give what the runs share: tokenizer, seed, threads, where to compute.
     """
-    shared = {name: options.value(name) for name in ("tokenizer", "vocab", "encoding", "threads", "device", "seed")}
+    names = ("task", "tokenizer", "vocab", "encoding", "threads", "device", "seed")
+    shared = {name: options.value(name) for name in names}
     return TrainOptions(
         **shared,
-        task="language_modeling",
         steps=cell.steps,
         d_model=cell.width,
         layers=cell.layers,

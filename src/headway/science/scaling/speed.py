@@ -6,15 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from headway.data.batches import Batch
-from headway.models.initialise import initialise
-from headway.models.transformer import Decoder
 from headway.science.scaling.grid import Shape
-from headway.tasks.common.next_token import LanguageModeling
+from headway.tasks.task import Scaling
 from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
 from headway.training.loop.thread_parallel import Shares, share_count
 from headway.training.optim.optimizers import optimizers
-from headway.training.sizing.presets import decoder_config
 
 BATCH = 2048
 """Tokens of a step that is timed."""
@@ -22,11 +18,12 @@ STEPS = 6
 """Of each size; the first is not counted."""
 
 
-def measured_speed(measured: list[Shape], vocab_size: int, length: int, precision: str) -> Callable[[Shape], float]:
+def measured_speed(
+    measured: list[Shape], vocab_size: int, length: int, precision: str, scaling: Scaling
+) -> Callable[[Shape], float]:
     """Tokens a second of any size, by timing training steps of some (smallest first); between them as lines in logs."""
-    logs = [
-        (math.log(shape.parameters), math.log(step_rate(shape, vocab_size, length, precision))) for shape in measured
-    ]
+    rates = [step_rate(shape, vocab_size, length, precision, scaling) for shape in measured]
+    logs = [(math.log(shape.parameters), math.log(rate)) for shape, rate in zip(measured, rates, strict=True)]
 
     def speed(shape: Shape) -> float:
         x = math.log(shape.parameters)
@@ -37,20 +34,19 @@ def measured_speed(measured: list[Shape], vocab_size: int, length: int, precisio
     return speed
 
 
-def faster_steps(shape: Shape, vocab_size: int, length: int) -> str:
+def faster_steps(shape: Shape, vocab_size: int, length: int, scaling: Scaling) -> str:
     """The precision in which whole steps of a size are faster here: of small models, converting may cost more than
     faster products gain.  bfloat16 is not tried where its products are no faster."""
     if faster_precision(LEAST_WIDTH)[0] == "float32":
         return "float32"
-    return max(("float32", "bfloat16"), key=lambda precision: step_rate(shape, vocab_size, length, precision))
+    return max(("float32", "bfloat16"), key=lambda precision: step_rate(shape, vocab_size, length, precision, scaling))
 
 
-def step_rate(shape: Shape, vocab_size: int, length: int, precision: str) -> float:
+def step_rate(shape: Shape, vocab_size: int, length: int, precision: str, scaling: Scaling) -> float:
     """Tokens a second of whole training steps, of the fastest of a few on random tokens."""
-    config = decoder_config(vocab_size, shape.width, shape.layers, shape.heads, length)
-    model, task = initialise(Decoder(config), 0), LanguageModeling()
+    model = scaling.build(scaling.config(vocab_size, shape.width, shape.layers, shape.heads, length))
     ids = torch.randint(vocab_size, (max(1, BATCH // length), length))
-    batch = Batch(ids, None, ids)
+    task, batch = scaling.trial(ids, vocab_size)
     parameters = [p for p in model.parameters() if p.requires_grad]
     chosen = optimizers(model, "muon", 1e-3, 0.0, precision=precision)
     times = []

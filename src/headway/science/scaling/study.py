@@ -22,7 +22,7 @@ from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
-from headway.tasks.registry import room
+from headway.tasks.registry import NAMES, room
 from headway.tasks.task import TaskInputs
 from headway.training.monitor.progress import Silent
 from headway.training.options import TrainOptions
@@ -30,6 +30,8 @@ from headway.workflows.input import read_input
 from headway.workflows.train.run import validation_input
 
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
+TASK = "language_modeling"
+"""What is studied unless another task is named."""
 TIMED = (1, 2, 4, 6, 10)
 """Heads of the sizes of which a few steps are timed."""
 SHORT, LONG = 128, 256
@@ -60,24 +62,29 @@ def decide(
     progress = progress or Silent()
     started = time.monotonic() if started is None else started
     progress.phase("reading")
-    options = options.but(task="language_modeling", tokenizer=options.data.tokenizer or TOKENIZER)
+    task = options.data.task or TASK
+    scaling = room(task).scaling()
+    if scaling is None:
+        able = " and ".join(name for name in NAMES if room(name).scaling() is not None)
+        raise InputError(f"--task {task}: scale is for {able}.")
+    options = options.but(task=task, tokenizer=options.data.tokenizer or TOKENIZER)
     source, found = read_input(inputs, options)
     if not isinstance(source, Corpus) or isinstance(source, Streamed):
         raise InputError("scale is for running text: name .txt files or a folder of them.")
-    asked = {name: options.value(name) for name in ASKED} | {"fingerprint": source.fingerprint}
+    asked = {name: options.value(name) for name in ASKED} | {"fingerprint": source.fingerprint, "task": task}
     held_out = validation_input(validation, options, found)
     asked["validation"] = None if held_out is None else held_out.fingerprint
     earlier = _kept(out, asked) if out is not None else None
     if earlier is not None:
         return earlier
-    data: Any = room("language_modeling").open_data(TaskInputs(source, held_out, found, options, None, None, progress))
+    data: Any = room(task).open_data(TaskInputs(source, held_out, found, options, None, None, progress))
     text = Text(data.n_tokens, len(data.validation), data.tokenizer.vocab_size)
     length = options.data.length or (SHORT if wanted < LONG_TIME else LONG)
     progress.phase("timing")
     for kind in KINDS:
-        timed = [shape for shape in shapes(text.vocab_size, length, kind) if shape.heads in TIMED]
-        precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length)
-        speed = measured_speed(timed, text.vocab_size, length, precision)
+        timed = [shape for shape in shapes(text.vocab_size, length, kind, scaling) if shape.heads in TIMED]
+        precision = options.runtime.precision or faster_steps(timed[2], text.vocab_size, length, scaling)
+        speed = measured_speed(timed, text.vocab_size, length, precision, scaling)
         left = wanted - (time.monotonic() - started) - ENDING
         try:
             grid = plan_grid(
@@ -86,6 +93,7 @@ def decide(
                 speed,
                 length=length,
                 kind=kind,
+                scaling=scaling,
                 precision=precision,
                 batch_tokens=options.optimisation.batch_tokens,
                 before=wanted - left,
@@ -109,7 +117,7 @@ def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
     """The grid of an earlier command.  Raises InputError where it is one on other data or with other options."""
     try:
         kept = json.loads((out / PLAN).read_text(encoding="utf-8"))
-        before, grid = kept["asked"], Grid.from_plain(kept["grid"])
+        before, grid = {"task": TASK, **kept["asked"]}, Grid.from_plain(kept["grid"])
     except FileNotFoundError:
         check_free(out)
         return None
@@ -147,7 +155,7 @@ def run_study(
     progress: Silent | None = None,
 ) -> tuple[list[Run], list[str]]:
     """Make the runs of the grid that are not made, and write the points; the runs, and notes on those left out."""
-    options = options.but(tokenizer=options.data.tokenizer or TOKENIZER)
+    options = options.but(task=options.data.task or TASK, tokenizer=options.data.tokenizer or TOKENIZER)
     runs, notes = run_queue(
         inputs, grid, options, out=out / RUNS, end=end - ENDING, validation=validation, progress=progress
     )
@@ -168,6 +176,14 @@ def write_points(path: Path, runs: Sequence[Run]) -> None:
         own = {"name": run.name, "tokens": int(run.tokens), "loss": run.loss, "compute": run.compute}
         table.writerow({"parameters": run.parameters, **run.more, **own, "held_out": str(run.held_out).lower()})
     write_whole(path, lambda beside: beside.write_text(file.getvalue(), encoding="utf-8", newline=""))
+
+
+def task_of(place: Path) -> str:
+    """The task of a study's runs; of a file of points, that of most studies."""
+    try:
+        return str(json.loads((place / PLAN).read_text(encoding="utf-8"))["asked"].get("task", TASK))
+    except (OSError, ValueError, KeyError, TypeError):
+        return TASK
 
 
 def points_of(place: Path, count: str | None) -> tuple[list[Run], str]:

@@ -26,7 +26,7 @@ from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.language_modeling.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, Timed
+from headway.tasks.task import EvaluationInputs, Scaling, Task, TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
@@ -77,6 +77,11 @@ class LanguageModelingTask(Task):
         from headway.tasks.language_modeling.door import DOOR
 
         return DOOR
+
+    def scaling(self) -> Scaling:
+        from headway.tasks.language_modeling.scaling import SCALING
+
+        return SCALING
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text

@@ -100,10 +100,7 @@ class MaskedLMData(TaskData):
     def build(self, plan: Plan) -> nn.Module:
         if self.base is not None and isinstance(self.base.model, Encoder):
             return prepared_base(for_masked_tokens(self.base.model, seed=plan.seed), plan)
-        config = plan.config
-        model = Encoder(config)
-        model.head = MaskedTokenHead(config, model.stack.embedding.tokens, activation="gelu", dense_bias=False)
-        return initialise(model, plan.seed)
+        return new_model(plan.config, plan.seed)
 
     def feed(self, plan: Plan) -> Feed:
         feed = FramedFeed(
@@ -179,22 +176,34 @@ def _tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: 
     return train_tokenizer((text for text, _ in source), kind, vocab, role="encoder", out_of=corpus.n_characters)
 
 
+def new_model(config: TransformerConfig, seed: int) -> nn.Module:
+    """An encoder with a masked-token head, its weights drawn from a seed."""
+    model = Encoder(config)
+    model.head = MaskedTokenHead(config, model.stack.embedding.tokens, activation="gelu", dense_bias=False)
+    return initialise(model, seed)
+
+
+def encoder_config(vocab_size: int, width: int, layers: int, heads: int, length: int) -> TransformerConfig:
+    """ModernBERT's layout in any size, without dropout."""
+    return TransformerConfig(
+        vocab_size=vocab_size,
+        d_model=width,
+        n_layers=layers,
+        n_heads=heads,
+        d_ff=max(32, round(8 * width / 3 / 32) * 32),  # with its gate as many parameters as 4 times the width
+        max_length=length,
+        **MODERNBERT,
+        bias=("head",),
+        dropout=0.0,
+    )
+
+
 def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
     """The plan of a language model with an encoder in ModernBERT's layout of the same width and layers."""
     before = plan.config
-    config = TransformerConfig(
-        vocab_size=before.vocab_size,
-        d_model=before.d_model,
-        n_layers=before.n_layers,
-        n_heads=before.n_heads,
-        d_ff=max(32, round(8 * before.d_model / 3 / 32) * 32),  # with its gate as many parameters as 4 times the width
-        max_length=before.max_length,
-        **MODERNBERT,
-        bias=("head",),
-        dropout=before.dropout
-        if options.optimisation.dropout is not None
-        else 0.0,  # other tokens are hidden in every pass
-    )
+    config = encoder_config(before.vocab_size, before.d_model, before.n_layers, before.n_heads, before.max_length)
+    if options.optimisation.dropout is not None:  # else none: other tokens are hidden in every pass
+        config = config.but(dropout=before.dropout)
     count = parameters(config, wiring="encoder")["total"]
     shape = f"width {config.d_model}, {config.n_layers} layers, {config.n_heads} heads, {config.max_length} tokens"
     decisions = [decision for decision in plan.decisions if decision["what"] not in ("dropout", "decay")]

@@ -19,7 +19,7 @@ from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.masked_lm.spec import SPEC
-from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, Timed
+from headway.tasks.task import EvaluationInputs, Scaling, Task, TaskData, TaskInputs, Timed
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 
@@ -55,6 +55,11 @@ class MaskedLMTask(Task):
         from headway.tasks.masked_lm.door import DOOR
 
         return DOOR
+
+    def scaling(self) -> Scaling:
+        from headway.tasks.masked_lm.scaling import SCALING
+
+        return SCALING
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text
