@@ -24,6 +24,8 @@ from headway.tasks.command import Command, Option
 
 Rooms = Sequence[type[Command]]
 PREDICT = "predict"
+STARTED = "headway.started"
+"""When a model was begun to be loaded, where that is before the command."""
 ANY = (
     "Use the model in RUN, whatever its task: as the task's own verb does, and with the options that it has; "
     "`headway predict RUN --help` shows them."
@@ -67,6 +69,7 @@ class _Predict(click.Command):
         if (run := _first_word(self, args)) is not None:
             from headway.workflows.load import load
 
+            ctx.meta[STARTED] = time.monotonic()
             ctx.obj = load(check_name(run, "RUN"))
             known = _built(PREDICT, [registry.command(ctx.obj.task)])
             self.params, self.callback, self.help = known.params, known.callback, known.help
@@ -169,7 +172,7 @@ def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
 
 def _answer(context: click.Context, asked: Asked, rooms: Rooms, options: dict[str, Any]) -> None:
     """Load the model, read the inputs, and answer them."""
-    started = time.monotonic()
+    started = context.meta.get(STARTED, time.monotonic())
     for room in rooms:
         room.check(options, asked.to)
     check_output(asked.to, (*asked.words, "")[0], _all_endings(rooms, options))

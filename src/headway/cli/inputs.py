@@ -44,7 +44,8 @@ def check_inputs(use: Command, words: Sequence[str]) -> None:
         try:
             use.check_input(value)
         except InputError as error:
-            raise InputError(f"{place_of(words, number)}: {error}") from None
+            place = place_of(words, number) if use.spec.reads == "text" else value
+            raise InputError(f"{place}: {error}") from None
 
 
 def _pictures(place: str) -> list[str]:
