@@ -24,7 +24,7 @@ from headway.models.transformer import Decoder
 from headway.tasks.language_modeling.chat import Conversation, end_of_turn, fit
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.text.chat import DEFAULT_TEMPLATE, END, START, with_chat
-from headway.text.chat_ids import encode_chat, encode_prompt
+from headway.text.chat.encode import encode_chat, encode_prompt
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 

@@ -161,7 +161,7 @@ def test_missing_file_suggests_the_near_one(tmp_path):
     assert "Did you mean reviews.csv?" in message(tmp_path / "review.csv")
     assert "no folder" in message(tmp_path / "nowhere" / "a.csv")
     assert "no folder" in message(tmp_path / "reviews.csv" / "a.csv")
-    with pytest.raises(InputError, match="longer than the name of a file can be"):
+    with pytest.raises(InputError, match="longer than a file name can be"):
         read(["x" * 5003])
 
 

@@ -165,11 +165,11 @@ def test_reasons_are_told_apart(stream: bool, hub: Path, monkeypatch: pytest.Mon
     cases = [
         (
             datasets.exceptions.DatasetNotFoundError("Dataset 'a/b' doesn't exist"),
-            "no such path here, and no such data set",
+            "no such path here, and no such dataset",
         ),
         (
             datasets.exceptions.DatasetNotFoundError("Dataset 'a/b' is a gated dataset on the Hub."),
-            "to accept terms first",
+            "to accept their terms first",
         ),
         (datasets.exceptions.DatasetNotFoundError("Revision 'x' doesn't exist"), "has no such revision"),
         (ConnectionError("Couldn't reach 'a/b' on the Hub (ConnectError)"), "cannot be reached (Couldn't reach"),
@@ -189,7 +189,7 @@ def test_a_split_in_another_format_is_not_streamed(hub: Path):
     (hub / "org" / "lines").mkdir(parents=True)
     (hub / "org" / "lines" / "train.jsonl").write_text('{"text": "the cat sat"}\n' * 9)
     found = said("org/lines", stream=True)
-    assert "is stored as train.jsonl, and --stream reads Parquet" in found and "org/lines@refs/convert/parquet" in found
+    assert "is stored as train.jsonl, but --stream reads Parquet" in found and "org/lines@refs/convert/parquet" in found
     (path,) = fetched(["org/lines"])
     assert read(path).n_documents == 9
 
@@ -225,4 +225,4 @@ def test_a_file_that_is_out_of_reach_is_named(hub: Path, monkeypatch: pytest.Mon
 
 def test_without_the_library_the_extra_is_named(hub: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "To fetch the data set of this name from the hub: pip install 'headway[hub]'" in said("org/name")
+    assert "To fetch the dataset of this name from the hub: pip install 'headway[hub]'" in said("org/name")

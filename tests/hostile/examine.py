@@ -45,7 +45,7 @@ def reset() -> int:
 
 from headway.cli.main import main as command  # noqa: E402
 from headway.errors import InputError  # noqa: E402
-from headway.hub.weights import open_weights  # noqa: E402
+from headway.hub.safe.weights import open_weights  # noqa: E402
 from headway.text import Tokenizer  # noqa: E402
 
 

@@ -251,9 +251,9 @@ SPOILED = {
     "a byte 2 among bools": (
         header(lambda found: found[NAME].update(dtype="BOOL", shape=[31, 26 * 4])), "model.embed_tokens.weight",
     ),
-    "NaN among the numbers": (number(float("nan")), f"{NAME}: holds numbers that are not finite"),
-    "infinity among the numbers": (number(1.0, float("inf")), f"{NAME}: holds numbers that are not finite"),
-    "two infinities": (number(float("inf"), float("-inf")), f"{NAME}: holds numbers that are not finite"),
+    "NaN among the numbers": (number(float("nan")), f"{NAME}: contains NaN or infinity"),
+    "infinity among the numbers": (number(1.0, float("inf")), f"{NAME}: contains NaN or infinity"),
+    "two infinities": (number(float("inf"), float("-inf")), f"{NAME}: contains NaN or infinity"),
     "whole numbers for weights": (typed("I32", 4), f"{NAME}: dtype: found I32, expected one of F64, F32, F16, BF16"),
     "bytes for weights": (typed("I8", 1), f"{NAME}: dtype: found I8, expected one of F64, F32, F16, BF16"),
     "bools for weights": (typed("BOOL", 1), f"{NAME}: dtype: found BOOL, expected one of F64, F32, F16, BF16"),

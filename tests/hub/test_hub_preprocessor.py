@@ -58,6 +58,6 @@ def test_a_missing_or_broken_file_is_named(tmp_path):
 
 
 def test_another_order_of_channels_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="rgb alone"):
+    with pytest.raises(ValueError, match="only rgb"):
         save_preprocessor(ImagePreprocessor(channel_order="bgr"), tmp_path)
     assert not list(tmp_path.iterdir())

@@ -59,7 +59,7 @@ def test_settings_of_the_directory_that_are_not_followed_are_said(directory: Pat
     shutil.copytree(directory, tmp_path / "copy")
     where = tmp_path / "copy" / "generation_config.json"
     where.write_text(json.dumps({**json.loads(where.read_text()), "no_repeat_ngram_size": 3}))
-    with pytest.warns(UserWarning, match="no_repeat_ngram_size is not followed"):
+    with pytest.warns(UserWarning, match="no_repeat_ngram_size is not supported"):
         headway.load(tmp_path / "copy")
 
 

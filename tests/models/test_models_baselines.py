@@ -24,7 +24,7 @@ from headway.models.baselines import (
     initialise_baseline,
 )
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.additive import AdditiveAttention
+from headway.nn.additive_attention import AdditiveAttention
 from headway.nn.convolution import Convolutions
 from headway.nn.recurrent import CELLS
 

@@ -92,9 +92,9 @@ def test_numbers_of_a_scaling(field, value, allowed):
 
 
 def test_the_turned_width_must_be_even():
-    with pytest.raises(ValueError, match="d_model is 21 with n_heads = 3: rotary positions turn 7 entries"):
+    with pytest.raises(ValueError, match="d_model is 21 with n_heads = 3: rotary positions rotate 7 entries"):
         TransformerConfig(31, d_model=21, n_heads=3)
-    with pytest.raises(ValueError, match="more than 2 entries turn"):
+    with pytest.raises(ValueError, match="more than 2 entries rotate"):
         TransformerConfig(31, d_head=2, positions=Positions(scaling=RopeScaling("dynamic", 2.0)))
 
 

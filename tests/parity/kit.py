@@ -10,7 +10,7 @@ from headway.generation.conditional import Conditional
 from headway.generation.decode import decode
 from headway.generation.sampling import Sampling
 from headway.hub.directory import load_model, save_model
-from headway.hub.generation import target_rules
+from headway.hub.generation_config import target_rules
 
 B, T, V, C = 3, 13, 31, 5
 BOUND = 1e-4

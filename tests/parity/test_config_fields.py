@@ -17,7 +17,7 @@ import transformers
 from kit import BOUND, redraw
 
 from headway.errors import InputError
-from headway.hub.build import own_weights
+from headway.hub.build_model import own_weights
 from headway.hub.directory import load_model
 from headway.hub.families import FAMILIES
 

@@ -16,7 +16,7 @@ from tokenizer_families import BUILDERS
 
 from headway.errors import InputError
 from headway.text import Tokenizer
-from headway.text.wire import fields
+from headway.text.sentencepiece.protobuf import fields
 
 
 def copy(source: Path, to: Path) -> Path:
@@ -168,8 +168,8 @@ MODELS: dict[str, tuple[bytes, str]] = {
     "no text": (SMALL + piece(b""), "found no text"),
     "no unicode": (SMALL + piece(b"\xff\xfe"), "expected UTF-8"),
     "long piece": (SMALL + piece(b"x" * 3000), "found 3000 bytes"),
-    "no unknown": (piece(b"a", -1.0), "found 0 pieces for the unknown"),
-    "two unknown": (SMALL + piece(b"<oov>", 0, 2), "found 2 pieces for the unknown"),
+    "no unknown": (piece(b"a", -1.0), "found 0 unknown pieces"),
+    "two unknown": (SMALL + piece(b"<oov>", 0, 2), "found 2 unknown pieces"),
     "no words": (UNK, "found no piece of text"),
     "no pieces": (message(2, b""), "found no pieces"),
     "a number for a message": (b"\x08\x01", "kind of field 1: found 0"),

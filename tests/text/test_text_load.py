@@ -11,7 +11,7 @@ import pytest
 
 from headway.errors import InputError
 from headway.text import KINDS, Tokenizer, train_tokenizer
-from headway.text.guard import guarded
+from headway.text.rust_errors import guarded
 
 SCRIPTS = [
     "the quick brown fox's jumps, isn't it? 12:30 (ok) a , b .",

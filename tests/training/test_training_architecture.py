@@ -94,7 +94,7 @@ def test_what_a_family_has_is_saved_as_the_family_has_it(tmp_path: Path):
         save_model(made(Decoder(ODD)), tmp_path / "odd")
     with pytest.raises(ValueError, match="configuration of its own"):
         save_own(made(EncoderDecoder(ODD, ODD.but(n_layers=2))), tmp_path / "two", {})
-    with pytest.raises(ValueError, match="no model of headway"):
+    with pytest.raises(ValueError, match="not a model of Headway"):
         save_own(torch.nn.Linear(2, 2), tmp_path / "other", {})
 
 

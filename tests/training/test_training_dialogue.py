@@ -25,7 +25,7 @@ from headway.reports.verdict import kept_in_words
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.language_modeling.dialogue import dialogue_examples
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
-from headway.text.chat_ids import encode_chat
+from headway.text.chat.encode import encode_chat
 from headway.text.tokenizer import Tokenizer
 from headway.training.loop import trainer
 from headway.training.store.checkpoint import newest_checkpoint

@@ -18,7 +18,7 @@ from headway.models.config import TransformerConfig
 from headway.models.transformer import Encoder, EncoderDecoder
 from headway.text.chat import with_chat
 from headway.text.extend import extend
-from headway.text.parts import made_of
+from headway.text.merged_tokens import merged_from
 from headway.text.tokenizer import Tokenizer
 from headway.training.optim import optimizers as optim
 
@@ -142,7 +142,7 @@ TEXTS = ["underground overground wandering free the wombles of wimbledon common 
 def test_of_what_a_new_token_was_made(kind: str, role: str):
     old = tokenizer(kind, role)
     new = extend(old, TEXTS, 17).tokenizer
-    parts = made_of(old, new)
+    parts = merged_from(old, new)
     assert list(parts) == list(range(old.vocab_size, new.vocab_size)) and len(parts) == 17
     for number, ids in parts.items():
         assert len(ids) > 1 and old.unknown not in ids
@@ -153,8 +153,8 @@ def test_of_what_a_new_token_was_made(kind: str, role: str):
 def test_special_tokens_are_made_of_nothing():
     old = tokenizer()
     new = with_chat(old)
-    assert made_of(old, new) == {old.vocab_size: [], old.vocab_size + 1: []}
-    assert made_of(old, old) == {}
+    assert merged_from(old, new) == {old.vocab_size: [], old.vocab_size + 1: []}
+    assert merged_from(old, old) == {}
 
 
 def test_a_language_model(bases: dict[str, Path], corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture):

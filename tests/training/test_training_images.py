@@ -223,7 +223,7 @@ def test_options_of_pictures_mean_nothing_for_texts(options: dict[str, Any], row
 
 
 def test_a_text_task_does_not_begin_from_a_model_of_pictures(run: Path, rows: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="is a model of images, which reads no text"):
+    with pytest.raises(InputError, match="is an image model, which reads no text"):
         headway.train(rows, from_model=str(run), out=tmp_path / "out", steps=2, quiet=True)
 
 

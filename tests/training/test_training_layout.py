@@ -14,8 +14,14 @@ from headway.cli.explain import wiring_of
 from headway.errors import InputError
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
-from headway.models.memory import activation_bytes, block_activations, block_matrices, copied_bytes, passing_bytes
 from headway.models.size import forward_flops, parameters
+from headway.models.training_memory import (
+    activation_bytes,
+    block_activations,
+    block_matrices,
+    copied_bytes,
+    workspace_bytes,
+)
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.kernels.dispatch import cross_entropy
 from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, USABLE, Hardware, Work, lay_out, memory
@@ -149,7 +155,7 @@ def test_the_highest_use_of_a_step_is_covered(name: str, checkpointed: bool):
         if event.name() == "[memory]":
             held += event.nbytes()
             highest = max(highest, held)
-    found = activation_bytes(config, ROWS, LENGTH, checkpointed=checkpointed) + passing_bytes(config, ROWS, LENGTH)
+    found = activation_bytes(config, ROWS, LENGTH, checkpointed=checkpointed) + workspace_bytes(config, ROWS, LENGTH)
     assert 1.0 < (found + tensor_bytes(params)) / highest < 1.8
 
 

@@ -1,1 +1,1 @@
-"""From logits to tokens, over any model with a state."""
+"""Decoding: from logits to tokens, for any model with a state that can be reordered."""

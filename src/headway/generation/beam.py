@@ -1,7 +1,7 @@
-"""Beam search: the likeliest continuations that a search of limited width finds, for one prompt or many.
+"""Beam search: the most probable continuations that a search of limited width finds, for one prompt or many.
 
-It serves every model with a state that can be reordered; the sources of an encoder-decoder are read once and their
-keys computed once (``generation.conditional``).
+It works for every model with a state that can be reordered; an encoder-decoder reads its sources and computes their
+keys only once (``generation.conditional``).
 
 Letters: B prompts, K width of the beam, V vocabulary.
 """
@@ -19,7 +19,7 @@ from headway.generation.decode import Model, left_padded
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished continuation, without its prompt and without the token that ended it.
+    """A finished continuation, without its prompt and its ending token.
 
     ``score`` is ln p divided by the length to the power of the length penalty; the length counts the ending token.
     """
@@ -28,12 +28,12 @@ class Hypothesis:
     log_probability: float
     score: float
     cut: bool = False
-    """whether it had not ended when it was as long as it may be"""
+    """whether it reached its maximum length before an ending token"""
 
 
 @dataclass
 class _Search:
-    """One prompt's search: what goes on, best first, and what is finished, best first."""
+    """The search for one prompt: running and finished hypotheses, best first."""
 
     running: list[tuple[tuple[int, ...], float]] = field(default_factory=lambda: [((), 0.0)])
     finished: list[Hypothesis] = field(default_factory=list)
@@ -52,15 +52,15 @@ def beam_search(
     forbidden: Sequence[int] = (),
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The ``n_best`` best hypotheses of each prompt, best first; what is found for one does not depend on the others.
+    """The ``n_best`` best hypotheses of each prompt, best first; each prompt's result is independent of the others.
 
-    ``max_tokens``, the ending token included, may differ by prompt.  Of the likeliest continuations of a beam, those
-    that end within the first K are finished, and the first K others go on; a finished one never changes.  A prompt's
-    search is over when K are finished and no running hypothesis, were it to end now, would be among the best K; or when
-    it reaches its length: then all that run are finished as they are, and compete by score with those that ended by
-    themselves.  With the length penalty 0 nothing that a search of this width finds is missed by that; above, a running
-    one might yet have gained by growing longer.  So the best ones are the same whatever ``n_best`` is.  Raises
-    ValueError for a prompt without tokens and a beam narrower than ``n_best``.
+    ``max_tokens``, the ending token included, may differ by prompt.  Of the most probable continuations of a beam,
+    those that end within the first K are finished, and the first K others continue; a finished one never changes.  The
+    search for a prompt is over when K are finished and no running hypothesis, if it ended now, would be among the best
+    K; or at the maximum length: then all running hypotheses are finished as they are, and compete by score with those
+    that ended themselves.  With length penalty 0 this misses nothing that a search of this width can find; with a
+    larger one, a running hypothesis might still have improved by growing longer.  The best ones are therefore the same
+    whatever ``n_best`` is. Raises ValueError for a prompt without tokens and for a beam narrower than ``n_best``.
     """
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best is {n_best} and beam {beam}; expected 1 <= n_best <= beam")
@@ -81,11 +81,11 @@ def beam_search(
     length = 0
     while True:
         length += 1
-        parents: list[int] = []  # by row of the next step, its row in this one
+        parents: list[int] = []  # for each row of the next step, its row in this one
         tokens: list[int] = []
         going = []
         row = 0
-        count = beam * (1 + len(ends))  # as many as K, and each of them ended by every token that can
+        count = beam * (1 + len(ends))  # K, and each of them ended by every ending token
         candidates = _candidates(logits, [searches[number] for number in alive], forbidden, count)
         for number, found in zip(alive, candidates, strict=True):
             search, n_rows = searches[number], len(searches[number].running)
@@ -108,12 +108,12 @@ def beam_search(
 def _candidates(
     logits: Tensor, searches: list[_Search], forbidden: Sequence[int], count: int
 ) -> list[list[tuple[float, int, int]]]:
-    """The likeliest continuations of each search: (ln p of all of it, which running one it continues, token)."""
+    """The most probable continuations of each search: (their ln p, the running hypothesis continued, token)."""
     logits = logits.float()
     if forbidden:
         logits[:, list(forbidden)] = -math.inf
     before = torch.tensor([p for search in searches for _, p in search.running], device=logits.device)
-    # no other than these of each row can be among the likeliest of all
+    # only these of each row can be among the most probable of all
     likely, tokens = logits.log_softmax(dim=-1).topk(min(count, logits.shape[1]), dim=-1)
     total = before[:, None] + likely  # (rows, count)
     parts = [part.flatten() for part in total.split([len(search.running) for search in searches])]
@@ -136,12 +136,12 @@ def _advance(
     length: int,
     length_penalty: float,
 ) -> list[tuple[int, int]]:
-    """Finish what ended, keep the best K that go on; for each of these, what it continues and by which token."""
+    """Finish those that ended and keep the best K of the others; for each of these, its parent and its token."""
     before, chosen = search.running, []
     running: list[tuple[tuple[int, ...], float]] = []
     for rank, (p, parent, token) in enumerate(candidates):
         if token in ends:
-            known = any(one.ids == before[parent][0] for one in search.finished)  # ended by a likelier token
+            known = any(one.ids == before[parent][0] for one in search.finished)  # ended by a more probable token
             if rank < beam and not known:
                 search.finished.append(Hypothesis(before[parent][0], p, p / length**length_penalty))
         elif len(running) < beam:
@@ -153,7 +153,7 @@ def _advance(
 
 
 def _over(search: _Search, beam: int, length: int, length_penalty: float) -> bool:
-    """Whether nothing that goes on can be hoped to be among the best K."""
+    """Whether no running hypothesis can reach the best K."""
     if not search.running:
         return True
     best = search.running[0][1] / length**length_penalty
@@ -161,6 +161,6 @@ def _over(search: _Search, beam: int, length: int, length_penalty: float) -> boo
 
 
 def _cut(search: _Search, length: int, length_penalty: float) -> None:
-    """Finish all that goes on as it is, at the limit of the length."""
+    """Finish every running hypothesis as it is, at the maximum length."""
     cut = [Hypothesis(ids, p, p / length**length_penalty, cut=True) for ids, p in search.running]
     search.finished = sorted([*search.finished, *cut], key=lambda one: -one.score)

@@ -1,4 +1,4 @@
-"""An encoder-decoder whose sources have been read: the one loop of ``decode`` then writes the targets.
+"""An encoder-decoder with encoded sources, so that ``decode`` can generate the targets as for any model.
 
     model = Conditional(encoder_decoder, sources)
     for step in decode(model, [start] * len(sources), sampling, max_tokens=n, context=n + len(start), end=end):
@@ -17,9 +17,9 @@ from headway.nn.state import State
 
 
 class Conditional:
-    """The targets of given sources, to be read token by token; the sources are read once, when this is made.
+    """The targets of given sources, decoded token by token; the sources are encoded once, on construction.
 
-    A state holds what its rows need of their sources: ``reorder`` may drop and repeat rows.  A new state is always for
+    A state holds what its rows need of their sources: ``reorder`` may drop and repeat rows.  A new state always covers
     all sources, so ``decode`` needs a ``context`` that holds a whole target.
     """
 
@@ -35,14 +35,14 @@ class Conditional:
         self.source = model.encode(ids, self.source_mask)  # (B, S, D)
 
     def new_state(self) -> State:
-        """An empty state, for targets of all the sources in their order."""
+        """An empty state for the targets of all sources, in their order."""
         return self.model.new_state()
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
         """Logits of the token after the last of each target: (B, T) -> (B, V).  Padding must be on the left.
 
-        Raises ValueError when a new state is begun with another number of targets than there are sources.
+        Raises ValueError when a new state starts with a number of targets other than the number of sources.
         """
         if (state is None or state.length == 0) and len(ids) != len(self.source):
-            raise ValueError(f"{len(ids)} targets for {len(self.source)} sources: begin with one for each")
+            raise ValueError(f"{len(ids)} targets for {len(self.source)} sources: start with one target per source")
         return self.model.next_logits(ids, self.source, self.source_mask, state, mask)

@@ -1,4 +1,4 @@
-"""Token by token with a cache: one loop for greedy and sampled decoding, for one prompt or many.
+"""Decoding token by token with a cache: one loop for greedy decoding and sampling, for one prompt or many.
 
 Letters: B batch, T length, V vocabulary.
 """
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from headway.generation.sampling import Sampling, choose
-from headway.io.forked import check_threads
+from headway.io.fork_safety import check_threads
 
 
 class Model(Protocol):
-    """Any model that can be read token by token; its state has ``reorder(rows)``."""
+    """Any model that can be decoded token by token; its state has ``reorder(rows)``."""
 
     def new_state(self) -> Any:
         """An empty state."""
@@ -36,12 +36,12 @@ def decode(
     seed: int | None = None,
     device: torch.device | str = "cpu",
 ) -> Generator[dict[int, int], set[int] | None, None]:
-    """Continue every prompt; each step yields the new token of every row that goes on, by row.
+    """Continue every prompt; each step yields the new token of every running row, by row.
 
-    A row is over after ``end`` (an id, or any of several; it is not yielded), after ``max_tokens``, or when the caller
-    sends its number back (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is
-    forgotten and the rest read anew, so that no position is further than the model was trained for.  A row gets the
-    same tokens whatever rows are beside it, but for rounding.
+    A row ends at ``end`` (an id, or any of several; it is not yielded), after ``max_tokens``, or when the caller sends
+    its number back (``generator.send({row, ...})``).  When a row exceeds ``context`` tokens, the older half is dropped
+    and the rest is read again, so that no position exceeds the trained length.  A row gets the same tokens whatever the
+    other rows of the batch are, up to rounding.
     """
     check_threads()
     texts = [list(prompt) for prompt in prompts]
@@ -82,13 +82,13 @@ def decode(
 def _read(
     model: Model, texts: list[list[int]], starts: list[int], rows: list[int], device: torch.device | str
 ) -> tuple[Any, Tensor]:
-    """A fresh state that has read every row from its start, and the logits that follow.  Shorter rows begin later."""
+    """A new state that has read every row from its start, and the next logits.  Padding is on the left."""
     state = model.new_state()
     return state, model.next_logits(*left_padded([texts[row][starts[row] :] for row in rows], device), state)
 
 
 def left_padded(rows: Sequence[Sequence[int]], device: torch.device | str) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, T) with padding on the left, and the mask (B, T), or None where nothing is padding."""
+    """Ids (B, T) with padding on the left, and the mask (B, T), or None where there is no padding."""
     longest = max(len(row) for row in rows)
     ids = torch.tensor([[*[0] * (longest - len(row)), *row] for row in rows], device=device)
     mask = torch.tensor([[i >= longest - len(row) for i in range(longest)] for row in rows], device=device)

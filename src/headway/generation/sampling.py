@@ -1,4 +1,4 @@
-"""How the next token is chosen.
+"""How the next token is chosen: greedily, or sampled after filtering.
 
 Letters: B batch, V vocabulary.
 """
@@ -12,19 +12,19 @@ from torch import Tensor
 from headway.errors import OptionError, shown
 
 SMALLEST = math.ulp(0.0)
-"""The least number above 0."""
+"""The smallest number above 0."""
 COLDEST = 1e-6
-"""Below it, logits that are divided by a temperature leave what float32 can hold."""
+"""Below this temperature, divided logits exceed the range of float32."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which tokens may be chosen, and how boldly.  Raises InputError for a value that means nothing.
+    """Which tokens may be chosen, and how randomly.  Raises InputError for a value out of range.
 
-    ``temperature`` 0 is greedy.  ``top_k`` keeps the k most probable (0: all), ``top_p`` the fewest that together have
-    probability p (Holtzman et al. 2019), ``min_p`` those at least p times as probable as the best (Nguyen et al. 2024);
-    ``repetition_penalty`` divides the positive logits of tokens already there, and multiplies negative ones (Keskar
-    et al. 2019).
+    ``temperature`` 0 is greedy.  ``top_k`` keeps the k most probable tokens (0: all), ``top_p`` the fewest whose
+    probabilities sum to p (Holtzman et al. 2019), ``min_p`` those at least p times as probable as the best (Nguyen et
+    al. 2024); ``repetition_penalty`` divides the positive logits of tokens that have already occurred and multiplies
+    negative ones (Keskar et al. 2019).
     """
 
     temperature: float = 0.8
@@ -43,10 +43,10 @@ class Sampling:
 
 
 def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list[torch.Generator | None]) -> Tensor:
-    """One token for each row: (B, V) -> (B,).
+    """Choose one token per row: (B, V) -> (B,).
 
-    ``seen`` (B, V) is true for tokens already there.  Every row draws from its own generator, so that what it draws
-    does not depend on the rows beside it.
+    ``seen`` (B, V) is true for tokens that have already occurred.  Every row samples from its own generator, so that
+    its tokens do not depend on the other rows.
     """
     logits = logits.float()
     if sampling.repetition_penalty != 1.0 and seen is not None:
@@ -60,9 +60,9 @@ def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list
 
 
 def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
-    """The logits with minus infinity for every token that top-k, top-p or min-p leaves out: (B, V) -> (B, V).
+    """The logits, with minus infinity for every token that top-k, top-p or min-p excludes: (B, V) -> (B, V).
 
-    The most probable token always stays.
+    The most probable token is always kept.
     """
     if sampling.top_k and sampling.top_k < logits.shape[-1]:
         kth = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
@@ -72,7 +72,7 @@ def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
         logits = logits.masked_fill(logits < best + math.log(sampling.min_p), -math.inf)
     if sampling.top_p < 1:
         ordered, index = logits.sort(dim=-1, descending=True)
-        before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)  # of all that are more probable
+        before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)  # the sum of all more probable tokens
         dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, index, before >= sampling.top_p)
         logits = logits.masked_fill(dropped, -math.inf)
     return logits

@@ -1,4 +1,4 @@
-"""Write a target for every source: an encoder-decoder's search, batch by batch.
+"""Generate a target for every source: beam search with an encoder-decoder, batch by batch.
 
 Letters: S source length.
 """
@@ -11,13 +11,13 @@ from headway.data.batches import length_batches
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
 from headway.generation.decode import Model
-from headway.hub.generation import TargetRules
-from headway.io.forked import check_threads
+from headway.hub.generation_config import TargetRules
+from headway.io.fork_safety import check_threads
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
 
 BATCH_TOKENS = 8192
-"""Source tokens that each thread reads at once, those of every hypothesis of a beam counted."""
+"""Source tokens that each thread processes at once, counted once per hypothesis of a beam."""
 
 
 def write_targets(
@@ -30,10 +30,10 @@ def write_targets(
     length_penalty: float = 1.0,
     most: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each source its ``n_best`` best targets, best first; what is found for one does not depend on the others.
+    """The ``n_best`` best targets of each source, best first; each source's result is independent of the others.
 
-    A decoder goes on from the source itself.  ``most`` says how many tokens each target may have, its end among them;
-    without it they may be as long as the model and the rules allow.
+    A decoder continues the source itself.  ``most`` limits the tokens of each target, its ending token included;
+    without it, targets may be as long as the model and the rules allow.
     """
     check_threads()
     limits = [longest_target(model, rules, len(source)) for source in sources]
@@ -41,7 +41,7 @@ def write_targets(
         limits = [min(pair) for pair in zip(limits, most, strict=True)]
     device = next(model.parameters()).device
     batches = length_batches([beam * len(source) for source in sources], BATCH_TOKENS, 0, 0) if sources else []
-    batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # the last to end is then a small one
+    batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # so the last batch to finish is a small one
 
     def write(index: Sequence[int]) -> list[list[Hypothesis]]:
         chosen = [sources[i] for i in index]
@@ -68,7 +68,7 @@ def write_targets(
 
 
 def longest_target(model: EncoderDecoder | Decoder, rules: TargetRules, n_source: int) -> int:
-    """How many tokens the target of a source of ``n_source`` tokens may have, its end among them and its start not."""
+    """The maximum length of the target of a source of ``n_source`` tokens, its ending token counted, its start not."""
     room = min(model.config.max_length, rules.max_length or model.config.max_length) - len(rules.start)
     if isinstance(model, Decoder):
         room -= n_source

@@ -1,1 +1,1 @@
-"""Hugging Face directories, read and written."""
+"""Hugging Face model directories and the hub: found, fetched, read and written."""

@@ -1,11 +1,11 @@
-"""Data sets of the Hugging Face hub, fetched when their id is given, and at no other time.
+"""Datasets of the Hugging Face hub, fetched only when you give their id.
 
-    owner/name                  the split "train" of its main branch
+    owner/name                  the split "train" of the main branch
     owner/name:test             another split, or a part of one: owner/name:train[:1%]
     owner/name@v1.0:test        of a branch, a tag or a commit
 
-A path that exists is a path, and so is what ends as a file does (org/name.csv).  The library ``datasets`` keeps its
-cache and reads its variables as it does elsewhere; nothing is told about this machine, and nobody has to log in.
+An existing path is a path, and so is anything that ends like a file name (org/name.csv).  The ``datasets`` library uses
+its usual cache and environment variables; no telemetry is sent, and no login is needed.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.hub.download import discreet, is_hub_id, missing, one_line
+from headway.hub.download import hub_library, is_hub_id, missing_extra, one_line
 
 SPLIT = re.compile(r"[A-Za-z_][\w.\-\[\]:%+]*", re.ASCII)
 TRAIN = "train"
 ENDING = re.compile(r"\.[A-Za-z]+$")
-"""What a name ends in that is surely meant as a path; with a revision it is an id all the same."""
-WHAT = "data set"
+"""The ending of a name that must be meant as a path; with a revision it is an id all the same."""
+WHAT = "dataset"
 
 
 @dataclass(frozen=True)
 class DatasetId:
-    """A data set on the hub, and which split of it."""
+    """A dataset on the hub, and one of its splits."""
 
     name: str
     """owner/name"""
@@ -42,7 +42,7 @@ class DatasetId:
 
 
 def dataset_id(place: str | Path) -> DatasetId | None:
-    """The data set that an input names, None for a path."""
+    """The dataset that an input names, or None for a path."""
     if not isinstance(place, str):
         return None
     whole, colon, split = place.partition(":")
@@ -54,19 +54,19 @@ def dataset_id(place: str | Path) -> DatasetId | None:
 
 @contextlib.contextmanager
 def loaded(wanted: DatasetId) -> Iterator[Any]:
-    """The rows, as ``datasets.Dataset``, while the library is silent; fetched if they are not in its cache.
+    """The rows, as ``datasets.Dataset``, fetched if they are not in the cache; the library's output is suppressed.
 
-    Raises InputError where the library is missing (it is the extra ``hub``), the hub cannot be reached, or has no such
-    data set, revision or split, and where what is done with the rows fails.
+    Raises InputError if the library is missing (extra ``hub``), if the hub cannot be reached or has no such dataset,
+    revision or split, and for errors in the code that uses the rows.
     """
     with _library(wanted) as datasets:
         yield datasets.load_dataset(wanted.name, split=wanted.split, revision=wanted.revision)
 
 
 def parquet_files(wanted: DatasetId) -> list[str]:
-    """Where the Parquet files of a split are, as ``fsspec`` opens them; none of them is fetched.
+    """The locations of the Parquet files of a split, for ``fsspec`` to open; none of them is fetched.
 
-    Raises InputError as ``loaded`` does, and where the split is stored in another format.
+    Raises InputError as ``loaded`` does, and if the split is stored in another format.
     """
     with _library(wanted) as datasets:
         found = datasets.load_dataset_builder(wanted.name, revision=wanted.revision).config.data_files or {}
@@ -76,21 +76,21 @@ def parquet_files(wanted: DatasetId) -> list[str]:
     files = [str(file) for file in splits[wanted.split]]
     if others := [file for file in files if not file.lower().endswith(".parquet")]:
         raise InputError(
-            f"{wanted}: is stored as {others[0].rpartition('/')[2]}, and --stream reads Parquet; leave it out, or try "
-            f"the hub's own copy, {wanted.name}@refs/convert/parquet"
+            f"{wanted}: is stored as {others[0].rpartition('/')[2]}, but --stream reads Parquet; leave out --stream, "
+            f"or try the hub's own copy, {wanted.name}@refs/convert/parquet"
         )
     return files
 
 
 @contextlib.contextmanager
 def _library(wanted: DatasetId) -> Iterator[Any]:
-    """The library, for a time silent, with progress bars on a terminal alone; its errors become one message."""
-    with discreet(str(wanted), WHAT):
+    """The library, with its output suppressed except progress bars on a terminal; its errors become InputError."""
+    with hub_library(str(wanted), WHAT):
         try:
             import datasets
         except ImportError:
-            raise missing(str(wanted), WHAT) from None
-        logs = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]  # set up when they are loaded
+            raise missing_extra(str(wanted), WHAT) from None
+        logs = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]  # configured on import
         levels, counts = [log.level for log in logs], datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
         hide = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
         for log in logs:
@@ -102,7 +102,7 @@ def _library(wanted: DatasetId) -> Iterator[Any]:
             yield datasets
         except (InputError, MemoryError):
             raise
-        except Exception as error:  # which ones depends on the version of the library, and of those that it uses
+        except Exception as error:  # the types depend on the versions of the library and of its dependencies
             raise InputError(f"{wanted}: {_reason(error)}") from None
         finally:
             if hide:
@@ -113,13 +113,13 @@ def _library(wanted: DatasetId) -> Iterator[Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, and what to do, in one line."""
+    """What went wrong and what to do, in one line."""
     from datasets import config, exceptions
     from huggingface_hub import constants
 
     text, hub = one_line(error), constants.ENDPOINT
     if isinstance(error, exceptions.DatasetNotFoundError) and "gated" in text:
-        return f"whoever made it asks you to accept terms first: do so on its page, then set HF_TOKEN ({hub})"
+        return f"its authors ask you to accept their terms first: do so on its page, then set HF_TOKEN ({hub})"
     if isinstance(error, exceptions.DatasetNotFoundError) and text.startswith("Revision"):
         return f"has no such revision on {hub}; expected a branch, a tag or a commit"
     if isinstance(error, exceptions.DatasetNotFoundError):

@@ -9,16 +9,16 @@ from safetensors.torch import save_file
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.build import build, one_line, own_weights
-from headway.hub.config_file import read_config
+from headway.hub.build_model import build, one_line, own_weights
 from headway.hub.download import locate
 from headway.hub.families import FAMILIES
 from headway.hub.families.family import Family, architecture
-from headway.hub.kept import CONFIG, GENERATION, entries_to_write, kept_entries
+from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
+from headway.hub.name_table import write_weights
 from headway.hub.own_format import TYPES, load_own, save_own
+from headway.hub.safe.config_file import read_config
+from headway.hub.safe.weights import FILE, open_weights
 from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
-from headway.hub.table import write_weights
-from headway.hub.weights import FILE, open_weights
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
@@ -27,11 +27,12 @@ from headway.models.config import TransformerConfig
 
 
 def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
-    """The model in a Hugging Face directory, or of an id of the hub: a bare module in eval mode, in float32.
+    """The model of a Hugging Face directory or hub id: a bare module in eval mode, in float32.
 
-    Where ``modules.json`` says what follows the model (``hub.sentence_transformers``), that is its head.
-    ``allow_pickle`` reads weights of ``torch.save`` where there are no safetensors (``hub.pickle_import``).  Raises
-    InputError naming the file and what is wrong with it.
+    If ``modules.json`` lists modules after the Transformer (``hub.sentence_transformers``), they become its head.
+    ``allow_pickle`` reads weights of ``torch.save`` if there are no safetensors (``hub.safe.pickle_import``).
+
+    Raises InputError naming the file and what is wrong with it.
     """
     directory = locate(path, allow_pickle=allow_pickle).path
     theirs = read_config(directory)
@@ -40,7 +41,7 @@ def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
         model: Any = build(family, theirs, stored, directory / "config.json")
-    model.family = family.model_type  # type: ignore[assignment]  # of two that would write the same, the one it had
+    model.family = family.model_type  # type: ignore[assignment]  # to save it as the same family, of several possible
     model.kept = kept_entries(directory, theirs, family)  # type: ignore[assignment]
     add_modules(model, directory, theirs)
     return model.eval()
@@ -49,9 +50,11 @@ def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
 def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     """Write ``config.json`` and ``model.safetensors`` in the layout of the model's family.
 
-    ``entries`` go into ``config.json`` as they are: labels, and ids of special tokens.  A model that was loaded also
-    keeps what its files said of such things (``hub.kept``).  Raises ValueError when no family can express the model,
-    naming what the nearest one would change, and InputError when nothing can be written there.
+    ``entries`` are added to ``config.json`` as they are: labels, and ids of special tokens.  A loaded model also keeps
+    such entries of its own files (``hub.kept_entries``).
+
+    Raises ValueError when no family can express the model, naming what the nearest one would change, and InputError
+    when the directory cannot be written.
     """
     directory = Path(path)
     if isinstance(model_config(model), BaselineConfig):
@@ -72,7 +75,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
         write_json(directory / "config.json", {**theirs, **kept[CONFIG], "dtype": "float32"})
         if kept[GENERATION]:
             write_json(directory / GENERATION, kept[GENERATION])
-        write_whole(directory / FILE, lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
+        write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
         write_modules(directory, model, head)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -80,7 +83,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
 
 
 def save_any(model: nn.Module, path: str | Path, **entries: Any) -> None:
-    """As ``save_model``, and in our own format where no family expresses the model."""
+    """As ``save_model``, or in Headway's own format if no family can express the model."""
     if has_family(model):
         save_model(model, path, **entries)
     else:
@@ -88,7 +91,7 @@ def save_any(model: nn.Module, path: str | Path, **entries: Any) -> None:
 
 
 def has_family(model: nn.Module) -> bool:
-    """Whether a Hugging Face family expresses a model, so that other programs read what is saved of it."""
+    """Whether a Hugging Face family can express a model, so that other programs can read it."""
     if isinstance(model_config(model), BaselineConfig):
         return False
     try:
@@ -101,8 +104,8 @@ def has_family(model: nn.Module) -> bool:
 def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
     """The family that expresses a model exactly, and its ``config.json``.  Raises ValueError when there is none.
 
-    A family expresses a model when its configuration, read back, gives our configuration again.  Of several that do,
-    it is the one that the model was loaded from, or else the first.
+    A family expresses a model if its configuration, read back, gives our configuration again.  Of several such
+    families, it is the one that the model was loaded from, or otherwise the first.
     """
     differences = []
     named = getattr(model, "family", None)
@@ -127,16 +130,16 @@ def family_of(model: nn.Module) -> tuple[Family, dict[str, Any]]:
 
 
 def model_config(model: nn.Module) -> Any:
-    """The configuration a wiring was built from."""
+    """The configuration that a model was built from."""
     return model.config
 
 
 def check_reads_text(model: nn.Module, directory: Path) -> None:
-    """Raise InputError, which says what can be done instead, for a model that reads images."""
+    """Raise InputError, with an alternative, for a model that reads images."""
     if getattr(model, "patches", None) is not None:
         raise InputError(
-            f"{directory}: is a model of images, which reads no text and has no tokenizer. From Python, "
-            "`headway.load_model` gives it, and `headway.data.images` makes of pictures what it reads."
+            f"{directory}: is an image model, which reads no text and has no tokenizer. In Python, load it with "
+            "`headway.load_model`, and prepare images for it with `headway.data.images`."
         )
 
 
@@ -155,7 +158,7 @@ def _family(theirs: dict[str, Any], directory: Path) -> Family:
 
 
 def _changed(one: TransformerConfig, other: TransformerConfig) -> list[str]:
-    """Which values differ between two configurations, defaults filled in and dropout aside."""
+    """The fields that differ between two configurations, with defaults applied and dropout ignored."""
     derived = {"n_kv_heads": "kv_heads", "d_head": "head_width", "d_ff": "hidden", "positions": "position"}
     names = [derived.get(field.name, field.name) for field in fields(one)]
     names = [name for name in names if name not in ("dropout", "bias", "window")]

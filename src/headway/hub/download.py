@@ -1,13 +1,12 @@
-"""Models of the Hugging Face hub, fetched when their id is given, and at no other time.
+"""Models of the Hugging Face hub, fetched only when you give their id.
 
-    found = locate("runs/reviews")              # a path that exists is a path
-    found = locate("org/name@v1.0")             # what is none, and has this form, is an id of the hub
+    found = locate("runs/reviews")              # an existing path is a path
+    found = locate("org/name@v1.0")             # anything else of this form is a hub id
     found.path, found.id, found.revision        # where it is now; the id and the commit, for the record
 
-Only what a model is made of is fetched: configuration, safetensors, tokenizer.  Code is not, and pickles are not
-unless they are asked for.  The library of the hub keeps its cache and reads its variables (``HF_HOME``,
-``HF_ENDPOINT``, ``HF_TOKEN``, ``HF_HUB_OFFLINE``) as it does elsewhere; nothing is told about this machine, and nobody
-has to log in.
+Only the files of a model are fetched: configuration, safetensors, tokenizer.  Code is not, and pickles only on request.
+The hub's library uses its usual cache and environment variables (``HF_HOME``, ``HF_ENDPOINT``, ``HF_TOKEN``,
+``HF_HUB_OFFLINE``); no telemetry is sent, and no login is needed.
 """
 
 import contextlib
@@ -40,19 +39,19 @@ FILES = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("[0-9]_Pooling/config.json", "[0-9]_Dense/config.json", "[0-9]_Dense/model.safetensors"),
 )
-"""All that is fetched beside the weights."""
+"""All files that are fetched in addition to the weights."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
 SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
 MAIN = "main"
 SECONDS = 10
-"""How long the hub may take to answer."""
+"""Seconds that the hub may take to answer."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 EXTRA = "pip install 'headway[hub]'"
 
 
 @dataclass(frozen=True)
 class Download:
-    """Where a model is.  ``id`` and ``revision`` (the commit) are None for what was here already, under its path."""
+    """Where a model is.  ``id`` and ``revision`` (the commit) are None for a local path."""
 
     path: Path
     id: str | None = None
@@ -60,10 +59,10 @@ class Download:
 
 
 def is_hub_id(place: str | Path) -> bool:
-    """Whether a place is an id of the hub: text of the form org/name or org/name@revision, and no path that exists.
+    """Whether a string is a hub id: of the form org/name or org/name@revision, and not an existing path.
 
-    Where there is a folder ``org`` here, ``org/name`` is taken for a path that was mistyped, and nothing is fetched;
-    with a revision (``org/name@main``) it is an id all the same.  A ``Path`` is always a path.
+    If a folder ``org`` exists here, ``org/name`` is treated as a mistyped path, and nothing is fetched; with a revision
+    (``org/name@main``) it is an id all the same.  A ``Path`` is always a path.
     """
     if not isinstance(place, str) or (found := ID.fullmatch(place)) is None or _exists(place):
         return False
@@ -73,10 +72,10 @@ def is_hub_id(place: str | Path) -> bool:
 
 
 def locate(place: str | Path, *, allow_pickle: bool = False) -> Download:
-    """Where the model is that a path or an id of the hub names; an id is fetched.
+    """The location of the model that a path or a hub id names; the model of an id is fetched.
 
-    A place that is no id is given back as a path, there or not.  Raises InputError as ``fetch`` does, and for what is
-    neither a text nor a path.
+    Anything that is not an id is returned as a path, whether or not it exists.  Raises InputError as ``fetch`` does,
+    and for anything that is neither a string nor a path.
     """
     if not isinstance(place, str | os.PathLike):
         raise InputError(f"the place of a model is {shown(place)}; expected a path, or an id of the hub")
@@ -84,26 +83,26 @@ def locate(place: str | Path, *, allow_pickle: bool = False) -> Download:
 
 
 def fetch(id: str, revision: str | None = None, *, allow_pickle: bool = False) -> Download:
-    """Fetch a model's files into the cache of the hub's library; what is there already is not fetched again.
+    """Fetch a model's files into the cache of the hub's library; files already there are not fetched again.
 
     ``id`` is org/name, or org/name@revision; ``revision`` a branch, a tag or a commit (default: the main branch).
     ``allow_pickle`` fetches ``pytorch_model.bin`` where there is no safetensors file; opening it must be allowed too.
-    Without a connection, a model that was fetched before is found in the cache.
+    Without a connection, a model fetched before is found in the cache.
 
-    Raises InputError when the library is missing (it is the extra ``hub``), when the hub cannot be reached, when it
-    has no such model or revision or keeps it private, and when the model has none of the files that are needed.
+    Raises InputError if the library is missing (extra ``hub``), if the hub cannot be reached, if it has no such model
+    or revision or the model is private, and if the model lacks required files.
     """
     found = ID.fullmatch(id)
     if found is None:
         raise InputError(f"{id[:200]}: is not the id of a model; expected org/name or org/name@revision")
     name, revision = found["name"], revision or found["revision"]
-    with discreet(id) as library:
+    with hub_library(id) as library:
         api = library.HfApi(library_name="headway", library_version=__version__)
         try:
             folder = _fetch(api, name, revision or MAIN, allow_pickle)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        except Exception as error:  # which ones depends on the version of the library, and of those that it uses
+        except Exception as error:  # the types depend on the versions of the library and of its dependencies
             raise InputError(f"{name}: {_reason(error, revision)}") from None
     if not COMMIT.fullmatch(folder.name):
         raise InputError(f"{name}: found {folder.name[:80]!r} as the commit, expected 40 hexadecimal digits")
@@ -111,10 +110,9 @@ def fetch(id: str, revision: str | None = None, *, allow_pickle: bool = False) -
 
 
 def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
-    """The folder of a commit in the cache, with all its files that are needed.
+    """The folder of a commit in the cache, with all required files.
 
-    The hub is asked once what there is, and not again if it does not answer: then the folder is what was fetched
-    before, or there is none.
+    The hub is asked once for the list of files; if it does not answer, the folder is the one fetched before, if any.
     """
 
     def get(patterns: Sequence[str], revision: str, **words: Any) -> Path:
@@ -134,14 +132,14 @@ def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
     files = [entry.rfilename for entry in listed.siblings or ()]
     if "config.json" not in files:
         raise InputError("has no config.json, so it is not a model in the layout of transformers")
-    folder = get(FILES, revision, tqdm_class=_without_bar())  # by its revision, so that the cache remembers which it is
-    if folder.name != listed.sha:  # it has moved on
+    folder = get(FILES, revision, tqdm_class=_without_bar())  # by revision, so that the cache records its commit
+    if folder.name != listed.sha:  # the branch has moved on
         files = [entry.rfilename for entry in api.model_info(name, revision=folder.name, timeout=SECONDS).siblings]
     weights = _shards(folder) if INDEX in files else [file for file in files if file == FILE]
     if not weights:
         weights = [file for file in files if any(fnmatchcase(file, pattern) for pattern in PICKLES)]
         if not allow_pickle:
-            found = f", only {weights[0]}: a Python pickle, which can run code. If you trust its maker, "
+            found = f", only {weights[0]}: a Python pickle, which can run code. If you trust its author, "
             advice = f"`headway export {name} --to hf --allow-pickle --out NEW` converts it"
             raise InputError(f"has no {FILE}{found + advice if weights else ''}")
     if not all((folder / file).is_file() for file in weights):
@@ -150,7 +148,7 @@ def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
 
 
 def _without_bar() -> type:
-    """A progress bar that is not shown: the files beside the weights are small, and most often here already."""
+    """A hidden progress bar: the files other than the weights are small, and usually cached."""
     from huggingface_hub.utils import tqdm
 
     class Hidden(tqdm):
@@ -161,15 +159,15 @@ def _without_bar() -> type:
 
 
 def _shards(folder: Path) -> list[str]:
-    """The files that an index of weights names; whether it holds is checked when they are opened."""
+    """The files that an index of weights names; the index is checked when they are opened."""
     shards = read_object(folder / INDEX).get("weight_map")
     names = set(shards.values()) if isinstance(shards, dict) else set()
     return sorted(name for name in names if isinstance(name, str) and SHARD.fullmatch(name)) or [FILE]
 
 
 @contextlib.contextmanager
-def discreet(id: str, what: str = "model") -> Iterator[Any]:
-    """The hub's library, for a time silent and without telemetry, with progress bars on a terminal alone."""
+def hub_library(id: str, what: str = "model") -> Iterator[Any]:
+    """The hub's library without telemetry, with its output suppressed except progress bars on a terminal."""
     before = os.environ.get("HF_HUB_DISABLE_TELEMETRY")
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     try:
@@ -178,7 +176,7 @@ def discreet(id: str, what: str = "model") -> Iterator[Any]:
         from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     except ImportError:
         _restore(before)
-        raise missing(id, what) from None
+        raise missing_extra(id, what) from None
     telemetry, constants.HF_HUB_DISABLE_TELEMETRY = constants.HF_HUB_DISABLE_TELEMETRY, True
     log = logging.getLogger("huggingface_hub")
     level = log.level
@@ -197,8 +195,8 @@ def discreet(id: str, what: str = "model") -> Iterator[Any]:
         _restore(before)
 
 
-def missing(id: str, what: str) -> InputError:
-    """The error for what is to be fetched without the libraries that fetch it."""
+def missing_extra(id: str, what: str) -> InputError:
+    """The error for an id whose libraries are not installed."""
     return InputError(f"{id}: no such path.  To fetch the {what} of this name from the hub: {EXTRA}")
 
 
@@ -210,19 +208,19 @@ def _restore(telemetry: str | None) -> None:
 
 
 def _is_answer(error: Exception) -> bool:
-    """Whether the hub itself said that there is no such thing for us; all else may be otherwise another time."""
+    """Whether the hub itself answered that there is no such thing for us; other errors may be temporary."""
     from huggingface_hub import errors
 
     return isinstance(error, errors.RepositoryNotFoundError | errors.RevisionNotFoundError | errors.HFValidationError)
 
 
 def _reason(error: Exception, revision: str | None) -> str:
-    """What went wrong, and what to do, in one line."""
+    """What went wrong and what to do, in one line."""
     from huggingface_hub import constants, errors
 
     hub = constants.ENDPOINT
     if isinstance(error, errors.GatedRepoError):
-        return f"whoever made it asks you to accept terms first: do so on its page, then set HF_TOKEN ({hub})"
+        return f"its authors ask you to accept their terms first: do so on its page, then set HF_TOKEN ({hub})"
     if isinstance(error, errors.RepositoryNotFoundError):
         return f"no such path here, and no such model on {hub}, or a private one; check the name, or set HF_TOKEN"
     if isinstance(error, errors.RevisionNotFoundError):
@@ -236,7 +234,7 @@ def _reason(error: Exception, revision: str | None) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:200]
 

@@ -1,8 +1,8 @@
-"""A published model made ready for another task: its stack as it is, and the head that its family has for the task.
+"""Prepare a pretrained model for another task: its stack unchanged, with its family's head for the task.
 
-What a head takes over is the family's: BERT's classifier begins with its pooler, ModernBERT's with the dense layer and
-the norm of its masked-token head; all else is drawn from a normal distribution with standard deviation 0.02, as
-BERT was (Devlin et al. 2018), and biases start at zero.
+Which weights a head reuses depends on the family: BERT's classifier starts with its pooler, ModernBERT's with the dense
+layer and the norm of its masked-token head; the rest is drawn from a normal distribution with standard deviation 0.02,
+as BERT's weights were (Devlin et al. 2018), and biases start at zero.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from headway.hub.directory import family_of
 from headway.hub.families.family import Family
-from headway.hub.kept import CONFIG, GENERATION, LABELS
-from headway.hub.mean_layer import needs_layer, read_mean
+from headway.hub.kept_entries import CONFIG, GENERATION, LABELS
+from headway.hub.mean_pooling import needs_layer, read_mean
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Decoder, Encoder
 
@@ -26,13 +26,13 @@ STANDARD_DEVIATION = 0.02
 def for_classification(
     model: Classified, n_classes: int, *, dropout: float = 0.0, seed: int = 0, mean: bool = False
 ) -> Classified:
-    """Put a classifier of the family's own shape on an encoder or a decoder of any class, in place, and return it.
+    """Put a classifier of the family's own structure on an encoder or a decoder, in place, and return the model.
 
-    It may come with any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  With ``mean`` an
-    encoder is classified by the normalised mean of its vectors (``hub.mean_layer``), which may add a block to it, and
-    of its head only the last matrix is trained.  A decoder is classified by the last token's vector, the only one that
-    has seen the whole text.  ``dropout`` is the head's alone; names of classes that came with the model are forgotten.
-    Raises ValueError where no family can express the model, or where the family has no such classifier.
+    The model may have any head or none; (B, T) ids then give (B, C) logits, and the family can save it.  With ``mean``
+    an encoder is classified by the normalised mean of its vectors (``hub.mean_pooling``), which may add a block to it,
+    and only the last matrix of its head is trained.  A decoder is classified by the last token's vector, the only one
+    that has seen the whole text.  ``dropout`` is only the head's; names of classes that came with the model are
+    discarded.  Raises ValueError if no family can express the model, or if the family has no such classifier.
     """
     head = _drawn(lambda: classifier_of(model, n_classes, dropout), seed)
     if isinstance(model, Decoder):
@@ -46,7 +46,7 @@ def for_classification(
 
 
 def classifies(model: nn.Module, labels: Sequence[str]) -> bool:
-    """Whether a model that was loaded is a classifier of these very classes, by the names in its directory."""
+    """Whether a loaded model is a classifier of exactly these classes, by the names in its directory."""
     named = getattr(model, "kept", {}).get(CONFIG, {}).get(LABELS[0])
     known = [named.get(str(i), named.get(i)) for i in range(len(named))] if isinstance(named, dict) else []
     head = getattr(model, "head", None)
@@ -54,7 +54,7 @@ def classifies(model: nn.Module, labels: Sequence[str]) -> bool:
 
 
 def classifier_of(model: Encoder | Decoder, n_classes: int, dropout: float = 0.0) -> ClassificationHead:
-    """A new classifier of the shape that the model's family has.  Raises ValueError where there is none."""
+    """A new classifier of the structure of the model's family.  Raises ValueError if there is none."""
     family = encoder_family(model) if isinstance(model, Encoder) else family_of(model)[0]
     return family.classification_head(model.config, n_classes, dropout)
 
@@ -66,16 +66,16 @@ def adds_layer(model: Encoder) -> bool:
 
 
 def pools_mean(model: Encoder | Decoder) -> bool:
-    """Whether a model's head says that its vectors are pooled by their mean, as a sentence encoder's does."""
+    """Whether a model's head pools its vectors by their mean, as a sentence encoder's does."""
     return isinstance(model, Encoder) and isinstance(model.head, PoolingHead) and model.head.pooling == "mean"
 
 
 def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:
-    """Put a masked-token head of the family's own shape on an encoder, in place, and return the encoder.
+    """Put a masked-token head of the family's own structure on an encoder, in place, and return the encoder.
 
-    One that is there is kept, its matrix with it; a new one is tied to the token embedding.  (B, T) ids then give
-    (B, T, V) logits.  A pooler stays, for a classifier to begin with later; the files of such a model have none.
-    Raises ValueError where no family can express the encoder, and for one that reads images.
+    An existing masked-token head is kept with its matrix; a new one is tied to the token embedding.  (B, T) ids then
+    give (B, T, V) logits.  A pooler is kept for a later classifier; the files of such a model do not contain it.
+    Raises ValueError if no family can express the encoder, and for one that reads images.
     """
     family = encoder_family(model)
     if isinstance(model.head, MaskedTokenHead):
@@ -87,7 +87,7 @@ def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:
 
 
 def encoder_family(model: Encoder) -> Family:
-    """The family that expresses an encoder, whatever its head.  Raises ValueError when there is none."""
+    """The family that expresses an encoder, whatever its head.  Raises ValueError if there is none."""
     if not isinstance(model, Encoder):
         raise ValueError(f"a {type(model).__name__} is not an encoder: it takes no other head")
     head, model.head = model.head, None
@@ -110,8 +110,8 @@ def _with_head(model: Classified, head: nn.Module) -> Classified:
 
 
 def _drawn(make: Callable[[], Head], seed: int, *kept: Tensor) -> Head:
-    """A new head, its matrices drawn from a generator of their own; ``kept`` are those that are not its own."""
-    with torch.random.fork_rng(devices=[]):  # what torch draws while it builds is overwritten, and leaves no trace
+    """A new head, its matrices drawn from a separate generator; ``kept`` are the ones that belong to the model."""
+    with torch.random.fork_rng(devices=[]):  # torch's own initial weights are overwritten; keep its generator unchanged
         head = make()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Whether a model directory holds the same model as before."""
+"""Fingerprints of model directories, to tell whether they still hold the same model."""
 
 import hashlib
 import json
@@ -10,18 +10,18 @@ from headway.io.digest import add_file
 from headway.io.regular_file import open_regular
 
 SAMPLE = 4096
-"""Bytes read of each tensor."""
+"""Bytes read from each tensor."""
 LONGEST_HEADER = 1 << 27
 
 OF_THE_RUN = ("headway.json",)
-"""Files of a run directory that say nothing about what the model answers."""
+"""Files of a run directory that do not affect the model's outputs."""
 
 
 def fingerprint(directory: Path) -> str:
-    """SHA-256 of ``config.json`` and of what the files of weights say they hold, in hexadecimal.
+    """SHA-256 of ``config.json`` and of an extract of the weight files, in hexadecimal.
 
-    Of weights it takes the header, which has every name, type and shape, and the first bytes of every tensor: training
-    changes all of those, and a file of gigabytes is told in a moment.  Raises InputError for what cannot be read.
+    The extract is the header, with every name, type and shape, and the first bytes of every tensor: training changes
+    all of those, and a file of gigabytes takes a moment.  Raises InputError for files that cannot be read.
     """
     digest = hashlib.sha256()
     weights = sorted(directory.glob("*.safetensors")) or sorted(directory.glob("pytorch_model*.bin"))
@@ -39,9 +39,9 @@ def fingerprint(directory: Path) -> str:
 
 
 def full_fingerprint(directory: Path) -> str:
-    """``fingerprint``, with the files of the tokenizer and of how to generate, and with the models in its folders.
+    """``fingerprint``, including the files of the tokenizer and of generation, and the models in subfolders.
 
-    Such as the members that answer together, or the last layers of a sentence encoder.
+    These are, for example, the members of an ensemble, or the last layers of a sentence encoder.
     """
     digest = hashlib.sha256(fingerprint(directory).encode())
     folders = [path for path in sorted(directory.iterdir()) if (path / "config.json").is_file()]

@@ -1,7 +1,7 @@
-"""Models that no Hugging Face family has: a ``config.json`` and weights of our own.
+"""Models that no Hugging Face family can express: a ``config.json`` and weights in Headway's own format.
 
-They are the baselines ("headway-lstm" and the like) and Transformers of parts that no family puts together
-("headway-transformer").  By ``model_type`` other programs see that they cannot read them.  Weights have the names of
+These are the baselines ("headway-lstm" etc.) and Transformers with a combination of features that no family has
+("headway-transformer").  The ``model_type`` tells other programs that they cannot read them.  Weights have the names of
 the model's own parameters.
 """
 
@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.build import UNBUILDABLE, own_weights
-from headway.hub.weights import FILE, open_weights
+from headway.hub.build_model import UNBUILDABLE, own_weights
+from headway.hub.safe.weights import FILE, open_weights
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.memory import check_fits
 from headway.models.baselines import KINDS, BaselineConfig
@@ -34,7 +34,7 @@ TYPES = (TRANSFORMER, *(PREFIX + kind for kind in KINDS))
 def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None:
     """Write ``config.json``, with ``entries``, and ``model.safetensors``.
 
-    Raises ValueError for a model that is not as ``models.wirings`` makes it, and InputError where nothing can be
+    Raises ValueError for a model that ``models.wirings`` would not build, and InputError when the directory cannot be
     written.
     """
     config, wiring, classes = described(model)
@@ -44,17 +44,17 @@ def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / "config.json", {**written, **entries, "dtype": "float32"})
-        write_whole(directory / FILE, lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
+        write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
 
 
 def described(model: Any) -> tuple[TransformerConfig | BaselineConfig, str, int | None]:
-    """Configuration, wiring and number of classes, of which ``wired`` makes such a model.  Raises ValueError."""
+    """(configuration, wiring, number of classes), from which ``wired`` builds such a model.  Raises ValueError."""
     wiring = wiring_name(model)
     if wiring is None:
-        raise ValueError(f"{type(model).__name__} is no model of headway")
+        raise ValueError(f"{type(model).__name__} is not a model of Headway")
     head: Any = getattr(model, "head", None)
     classes = head.out.out_features if wiring == "encoder" and hasattr(head, "out") else None
     with torch.device("meta"):
@@ -84,8 +84,8 @@ def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
             with torch.device("meta"):
                 expected = _shapes(wired(config, theirs["wiring"], classes))
         except UNBUILDABLE as error:
-            said = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
-            raise InputError(f"{path}: {said}.") from None
+            problem = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
+            raise InputError(f"{path}: {problem}.") from None
         found = {name: list(stored.shape(name)) for name in stored.names}
         if found != expected:
             wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
@@ -105,7 +105,7 @@ def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
 
 
 def _config(theirs: dict[str, Any]) -> TransformerConfig | BaselineConfig:
-    """The configuration in a file, of which no field may be missing: a default may change, what was trained not."""
+    """The configuration in a file, which must have every field: a default may change, a trained model must not."""
     kind: Any = TransformerConfig if theirs["model_type"] == TRANSFORMER else BaselineConfig
     values = {field.name: theirs[field.name] for field in fields(kind) if field.name != "kind"}
     if kind is BaselineConfig:

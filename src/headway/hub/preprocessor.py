@@ -1,4 +1,4 @@
-"""``preprocessor_config.json``: what is done to a picture before a model reads it."""
+"""``preprocessor_config.json``: how an image is prepared for a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ REFUSED = ("do_center_crop", "do_pad")
 
 @dataclass(frozen=True)
 class ImagePreprocessor:
-    """Resize, rescale, normalise, in this order; the defaults are ViT's.  Checked when built: ValueError."""
+    """Resize, rescale, normalise, in this order; the defaults are ViT's.  Raises ValueError for invalid settings."""
 
     size: tuple[int, int] = (224, 224)
     """height and width in pixels"""
     resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
     """the filter for resizing"""
     rescale_factor: float = 1 / 255
-    """what the bytes of a picture are multiplied by"""
+    """the factor of the pixel values"""
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """what is subtracted from each channel"""
+    """the value subtracted from each channel"""
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """what each channel is divided by then"""
+    """the value by which each channel is then divided"""
     channel_order: Literal["rgb", "bgr"] = "rgb"
-    """which colour comes first"""
+    """the order of the channels"""
     do_resize: bool = True
     do_rescale: bool = True
     do_normalize: bool = True
@@ -52,7 +52,7 @@ class ImagePreprocessor:
 
 
 def load_preprocessor(directory: str | Path) -> ImagePreprocessor:
-    """What a model directory says of its pictures.  Raises InputError naming the file and what is wrong with it."""
+    """The image settings of a model directory.  Raises InputError naming the file and what is wrong with it."""
     path = Path(directory) / FILE
     theirs = read_json(path)
     try:
@@ -77,9 +77,9 @@ def load_preprocessor(directory: str | Path) -> ImagePreprocessor:
 
 
 def preprocessor_of(model: Any, directory: str | Path) -> ImagePreprocessor:
-    """What a model directory says of its pictures, where its model reads what that makes of them.
+    """The image settings of a model directory, checked against its model.
 
-    Raises InputError for a model of other sizes, or of other channels than red, green and blue.
+    Raises InputError if the model needs another size, or other channels than red, green and blue.
     """
     found, patches = load_preprocessor(directory), model.patches
     if found.size != patches.image_size or patches.channels != 3:
@@ -92,12 +92,12 @@ def preprocessor_of(model: Any, directory: str | Path) -> ImagePreprocessor:
 
 
 def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) -> None:
-    """Write the file beside a model, as ``transformers`` writes it for ViT.
+    """Write the file into a model directory, as ``transformers`` writes it for ViT.
 
-    Its ViTImageProcessor knows one order of channels: ValueError for another.
+    Raises ValueError for an order of channels other than RGB, the only one of ViTImageProcessor.
     """
     if preprocessor.channel_order != "rgb":
-        raise ValueError(f"channel_order is {preprocessor.channel_order!r}, but ViTImageProcessor has rgb alone")
+        raise ValueError(f"channel_order is {preprocessor.channel_order!r}, but ViTImageProcessor supports only rgb")
     height, width = preprocessor.size
     entries = {
         "image_processor_type": "ViTImageProcessor",
@@ -116,7 +116,7 @@ def save_preprocessor(preprocessor: ImagePreprocessor, directory: str | Path) ->
 
 
 def _size(value: Any) -> tuple[int, int]:
-    """Height and width, from the one number of old files too."""
+    """Height and width, also from the single number of old files."""
     if isinstance(value, dict):
         if set(value) != {"height", "width"}:
             raise ValueError(f"size has {', '.join(sorted(map(str, value)))}, expected height and width")

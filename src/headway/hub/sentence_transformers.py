@@ -1,7 +1,7 @@
-"""What follows the Transformer in a directory of sentence-transformers: pooling, normalisation, a dense layer.
+"""The modules after the Transformer in a directory of sentence-transformers: pooling, normalisation, a dense layer.
 
-``modules.json`` lists the steps; each but the first and the normalisation has a folder of its own.  Here they are the
-encoder's head:
+``modules.json`` lists the modules; each but the first and the normalisation has a folder of its own.  Here they form
+the encoder's head:
 
     Transformer, Pooling                        PoolingHead(normalise=False)
     Transformer, Pooling, Normalize             PoolingHead
@@ -10,8 +10,8 @@ encoder's head:
     Transformer, Pooling, Dense                 ClassificationHead(dense=False) where config.json names the classes
 
 A classifier's dense layer has no activation and one output for each label of ``id2label`` in ``config.json``; in
-sentence-transformers such a directory gives the logits as though they were a vector.  Names, shapes and paths are
-checked before anything is believed: a path is the plain name of a folder inside the directory.
+sentence-transformers such a directory returns the logits as if they were a vector.  Names, shapes and paths are checked
+before use: a path must be the bare name of a folder inside the directory.
 """
 
 import copy
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from headway.errors import InputError, shown
 from headway.hub.families.family import Json, class_names
-from headway.hub.safetensors_file import SafetensorsFile
+from headway.hub.safe.safetensors_file import SafetensorsFile
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.regular_file import inside
 from headway.io.strict_json import parse_object, read_object, read_text
@@ -40,21 +40,21 @@ CHAINS = (
     ["Pooling", "Dense", "Normalize"],
     ["Pooling", "Normalize", "Dense"],
 )
-"""What may follow the Transformer."""
+"""The supported sequences of modules after the Transformer."""
 FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 POOLING: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "lasttoken"}
-"""Older files have a switch for each way of pooling, newer ones a name."""
+"""Older files have a flag for each way of pooling, newer ones a name."""
 ACTIVATIONS = {"Identity": None, "Tanh": "tanh"}
 VECTOR = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 WIDEST = 2**20
 
 
 def add_modules(model: nn.Module, directory: Path, theirs: Json) -> None:
-    """Give a loaded encoder the head that ``modules.json`` describes; without such a file nothing is changed.
+    """Give a loaded encoder the head that ``modules.json`` describes; without such a file nothing changes.
 
-    ``theirs`` is ``config.json``.  The longest text in tokens is kept with the model.  Raises InputError naming the
-    file for what is damaged, leaves the directory, or has no meaning here.
+    ``theirs`` is ``config.json``.  The maximum text length in tokens is kept with the model.  Raises InputError naming
+    the file if it is damaged, leaves the directory, or is not supported.
     """
     if not (directory / MODULES).exists():
         return
@@ -82,14 +82,14 @@ def add_modules(model: nn.Module, directory: Path, theirs: Json) -> None:
 
 
 def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
-    """(an encoder without its head, the head) where the head is one of those above; else (the model, None).
+    """(an encoder without its head, the head) if the head is one of those above; otherwise (the model, None).
 
-    The weights are shared, not copied.  Raises ValueError for a head that the layout has no word for.
+    The weights are shared, not copied.  Raises ValueError for a head that the layout cannot express.
     """
     head = getattr(model, "head", None)
     if not isinstance(model, Encoder) or not isinstance(head, PoolingHead | ClassificationHead):
         return model, None
-    of_texts = isinstance(model.stack.embedding, Embeddings)  # a classifier of images has no dense layer either
+    of_texts = isinstance(model.stack.embedding, Embeddings)  # an image classifier has no dense layer either
     if isinstance(head, ClassificationHead) and not (head.normalise or (head.dense is None and of_texts)):
         return model, None
     _chain(head)
@@ -99,14 +99,14 @@ def without_modules(model: nn.Module) -> tuple[nn.Module, nn.Module | None]:
 
 
 def head_entries(head: nn.Module | None) -> Json:
-    """What ``config.json`` says of such a head: the classes, before they are named."""
+    """The entries of ``config.json`` for such a head: the classes, before they are named."""
     return class_names(head.out.out_features) if isinstance(head, ClassificationHead) else {}
 
 
 def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> None:
-    """Write ``modules.json`` and what it names, for a model whose other files are there; without a head, remove it.
+    """Write ``modules.json`` and the folders that it names, for a model already saved; without a head, remove it.
 
-    ``model`` and ``head`` are what ``without_modules`` gives.
+    ``model`` and ``head`` are the results of ``without_modules``.
     """
     if head is None:
         (directory / MODULES).unlink(missing_ok=True)
@@ -130,7 +130,7 @@ def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> 
 
 
 def sequence_length(model: nn.Module) -> int:
-    """The longest text in tokens: as ``sentence_bert_config.json`` said, within what the model's positions allow."""
+    """The maximum text length in tokens: ``sentence_bert_config.json``'s, limited by the model's positions."""
     kept: Any = getattr(model, "kept", {})
     length = kept.get(SENTENCE, {}).get("max_seq_length")
     longest: int = model.config.max_length  # type: ignore[union-attr, assignment]
@@ -138,13 +138,13 @@ def sequence_length(model: nn.Module) -> int:
 
 
 def _chain(head: nn.Module) -> tuple[list[str], nn.Linear | None, str | None]:
-    """The steps of a head, its dense layer and the activation after it."""
+    """The modules of a head, its dense layer and the activation after it."""
     if isinstance(head, ClassificationHead):
         if head.dense is not None or not isinstance(head.norm, nn.Identity):
             raise ValueError("a classifier on normalised vectors has no dense layer and no norm of its own")
         return ["Pooling", *(["Normalize"] if head.normalise else []), "Dense"], head.out, None
     if not isinstance(head, PoolingHead):
-        raise ValueError(f"sentence-transformers has no word for a {type(head).__name__}")
+        raise ValueError(f"sentence-transformers cannot express a {type(head).__name__}")
     if head.activation not in ACTIVATIONS.values():
         raise ValueError(f"activation {head.activation!r} after the pooling is not one of {', '.join(ACTIVATIONS)}")
     dense = ["Dense"] if head.dense is not None else []
@@ -174,7 +174,7 @@ def _classifier(
 
 
 def _read_modules(directory: Path) -> list[tuple[str, str]]:
-    """What follows the Transformer: (kind, folder) in order."""
+    """The modules after the Transformer: (kind, folder) in order."""
     path = inside(directory, MODULES)
     text = read_text(path, advice="expected a list of modules")
     found = parse_object(f'{{"modules": {text}}}', str(path), advice="expected a list of modules")
@@ -189,7 +189,7 @@ def _read_modules(directory: Path) -> list[tuple[str, str]]:
         if entry.get("idx") != number:
             raise InputError(f"{path}: module {number}: idx: found {shown(entry.get('idx'))}, expected {number}")
         if not isinstance(folder, str) or not (FOLDER.fullmatch(folder) if number else folder == ""):
-            expected = "the name of a folder beside it" if number else 'expected "": the model in the directory itself'
+            expected = "the name of a folder in it" if number else 'expected "": the model in the directory itself'
             raise InputError(f"{path}: module {number}: path: found {shown(folder)}, {expected}")
         if number:
             inside(directory, folder)
@@ -204,18 +204,18 @@ def _read_modules(directory: Path) -> list[tuple[str, str]]:
 
 
 def _kind(name: Any, number: int, path: Path) -> str:
-    """The last word of a module's type, if it is one of theirs that has a meaning here."""
+    """The last word of a module's type, if it is a supported type of sentence-transformers."""
     kind = name.rpartition(".")[2] if isinstance(name, str) and name.startswith("sentence_transformers.") else ""
     if kind not in ("Transformer", "Pooling", "Normalize", "Dense"):
         raise InputError(
             f"{path}: module {number}: type: found {shown(name)}, expected Transformer, Pooling, Normalize or Dense "
-            "of sentence_transformers; code of a directory is not run"
+            "of sentence_transformers; code in a directory is not run"
         )
     return kind
 
 
 def _read_sentence(directory: Path) -> Json:
-    """``max_seq_length`` where it is said; what would change a text before it is read is refused."""
+    """``max_seq_length`` if given; settings that would change a text before it is encoded are refused."""
     settings = read_object(inside(directory, SENTENCE)) if (directory / SENTENCE).exists() else {}
     length = settings.get("max_seq_length")
     where = directory / SENTENCE
@@ -223,14 +223,14 @@ def _read_sentence(directory: Path) -> Json:
         raise InputError(f"{where}: max_seq_length: found {shown(length)}, expected a number of tokens, 3 or more")
     if settings.get("do_lower_case"):
         raise InputError(
-            f"{where}: do_lower_case: found true, expected false: lowercasing belongs into the tokenizer's files"
+            f"{where}: do_lower_case: found true, expected false: lowercasing belongs in the tokenizer's files"
         )
     if (directory / PROMPTS).exists():
         prompt = read_object(inside(directory, PROMPTS)).get("default_prompt_name")
         if prompt is not None:
             raise InputError(
                 f"{directory / PROMPTS}: default_prompt_name: found {shown(prompt)}, expected null: "
-                "a prompt is part of the text; put it there yourself"
+                "a prompt is part of the text; add it to the text yourself"
             )
     return {} if length is None else {"max_seq_length": length}
 
@@ -243,7 +243,7 @@ def _read_pooling(directory: Path, folder: str, width: int) -> Pooling:
         if size != width:
             raise InputError(f"{path}: {key}: found {shown(size)}, expected {width}, the width of the model")
     if found.pop("include_prompt", True) is not True:
-        raise InputError(f"{path}: include_prompt: found false, expected true: no token is left out here")
+        raise InputError(f"{path}: include_prompt: found false, expected true: pooling here includes every token")
     switches = {key: found.pop(key) for key in list(found) if key.startswith("pooling_mode_")}
     modes = found.pop("pooling_mode", None)
     if found:
@@ -298,7 +298,7 @@ def _read_dense(directory: Path, folder: str, width: int) -> tuple[nn.Linear, st
 
 
 def _check_names(found: Json, path: Path) -> Json:
-    """The rest of a module's configuration, after the names of what it reads and writes."""
+    """The rest of a module's configuration, without the names of its inputs and outputs."""
     for key, wanted in VECTOR.items():
         if found.get(key, wanted) != wanted:
             raise InputError(f"{path}: {key}: found {shown(found[key])}, expected {wanted!r}")
@@ -306,7 +306,7 @@ def _check_names(found: Json, path: Path) -> Json:
 
 
 def _pooling_entries(pooling: Pooling, width: int) -> Json:
-    """The switches that every version reads."""
+    """The flags that every version reads."""
     mode = next(theirs for theirs, ours in POOLING.items() if ours == pooling)
     return {
         "word_embedding_dimension": width,
@@ -331,4 +331,4 @@ def _write_dense(folder: Path, dense: nn.Linear, activation: str | None) -> None
     }
     weights = {f"linear.{name}": p.detach().float().contiguous() for name, p in dense.named_parameters()}
     write_json(folder / "config.json", entries)
-    write_whole(folder / "model.safetensors", lambda beside: save_file(weights, beside, metadata={"format": "pt"}))
+    write_whole(folder / "model.safetensors", lambda file: save_file(weights, file, metadata={"format": "pt"}))

@@ -1,1 +1,1 @@
-"""The ground floor: files written whole, files of others opened safely, strict JSON, and quantities in words."""
+"""Used by every layer: atomic writes, safe reading of untrusted files, strict JSON, memory, quantities in words."""

@@ -13,9 +13,10 @@ from headway.io.quantities import size
 
 
 def new_mode() -> int:
-    """The rights of a new file, as the user's umask leaves them.
+    """The permissions of a new file under the user's umask.
 
-    It is read where the system tells it: to ask for it by setting it would change it for other threads meanwhile.
+    Read from /proc where the system has it: reading the umask by setting it would change it for other threads
+    meanwhile.
     """
     try:
         with Path("/proc/self/status").open(encoding="utf-8") as file:
@@ -27,11 +28,11 @@ def new_mode() -> int:
 
 
 def why_not(place: Path, error: Exception, needed: int = 0) -> str:
-    """Why ``place`` cannot be written, with the bytes that are ``needed``, where known, and those that are free."""
+    """Why ``place`` cannot be written, with the bytes ``needed`` (where known) and the bytes that are free."""
     reason = getattr(error, "strerror", None) or str(error)
     sizes = [f"it needs {size(needed)}"] if needed else []
     if getattr(error, "errno", None) == errno.EFBIG:
-        sizes.append("files may not be so large there (ulimit -f, or the file system)")
+        sizes.append("files there may not be that large (see ulimit -f, or the file system's limit)")
     with contextlib.suppress(OSError, StopIteration):
         folder = next(folder for folder in place.parents if folder.exists())
         sizes.append(f"{size(shutil.disk_usage(folder).free)} are free there")
@@ -39,34 +40,35 @@ def why_not(place: Path, error: Exception, needed: int = 0) -> str:
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a file beside ``path``, flush it to disk, then put it in place in one step.
+    """Let ``write`` fill a temporary file next to ``path``, flush it to disk, then rename it to ``path``.
 
-    Whoever reads ``path`` sees the old file or the new one, never half of one; an error leaves the old one untouched.
+    A reader of ``path`` sees either the old file or the new one, never half of one; an error leaves the old file
+    untouched.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        write(beside)
-        beside.chmod(new_mode())
-        flush(beside)
-        beside.replace(path)
+        write(temporary)
+        temporary.chmod(new_mode())
+        flush(temporary)
+        temporary.replace(path)
         flush(path.parent)
     except OSError as error:
         if error.errno is not None:
-            error.filename = error.filename or str(path)  # a disk that is full does not say so by itself
+            error.filename = error.filename or str(path)  # the error of a full disk names no file
         raise
     finally:
         with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
+            temporary.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as JSON, whole or not at all; NaN and infinity raise ValueError."""
+    """Write ``value`` as JSON, atomically.  Raises ValueError for NaN and infinity."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a file, below what a program that was killed may have left of one."""
+    """Append a line to a file; a line that a killed program left unfinished is ended first."""
     with path.open("ab+") as file:
         end = file.seek(0, os.SEEK_END)
         if end:
@@ -76,7 +78,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def flush(path: Path) -> None:
-    """Make the operating system write a file or a directory to disk now."""
+    """Make the operating system write a file or a directory to disk now (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

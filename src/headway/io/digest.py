@@ -1,4 +1,4 @@
-"""SHA-256 of files, read piece by piece: a file of gigabytes takes no more memory than a small one."""
+"""SHA-256 of files, read in pieces: a file of gigabytes takes no more memory than a small one."""
 
 import hashlib
 from pathlib import Path
@@ -12,12 +12,12 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of(file: BinaryIO) -> str:
-    """The SHA-256 of a file that is open for reading, from where it is to its end, in hexadecimal."""
+    """The SHA-256 of an open file from its current position to its end, in hexadecimal."""
     digest = hashlib.sha256()
     add_file(digest, file)
     return digest.hexdigest()
 
 
 def add_file(digest: "hashlib._Hash", file: BinaryIO) -> None:
-    """Add to a digest what is left of a file that is open for reading."""
+    """Add the rest of an open file to a digest."""
     hashlib.file_digest(file, lambda: digest)  # type: ignore[arg-type]

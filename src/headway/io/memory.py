@@ -1,7 +1,7 @@
-"""How much memory there is and how much is free, containers counted, and a refusal before more is asked for.
+"""How much memory there is and how much is free, container limits included, and a check before a large allocation.
 
-A container (Docker, Kubernetes, Slurm) bounds memory by a control group of Linux, version 2 or 1, while the rest of
-the system still tells the numbers of the whole machine.  A group's bound holds for all groups below it.
+A container (Docker, Kubernetes, Slurm) limits memory by a control group of Linux, version 2 or 1, while the rest of the
+system still reports the whole machine.  A group's limit also holds for all groups below it.
 https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 """
 
@@ -14,14 +14,14 @@ from headway.errors import InputError
 from headway.io import quantities
 
 KEPT_FREE = 2**27
-"""Bytes that stay free beside what is asked for."""
+"""Bytes that must stay free in addition to what is asked for."""
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def check_fits(n_bytes: int, what: str = "the model") -> None:
-    """Raise InputError, with both numbers, when ``n_bytes`` are more than the memory that is free now.
+    """Raise InputError, with both numbers, when ``n_bytes`` is more than the memory that is free now.
 
-    Where the system does not tell, nothing is refused.
+    Where the system does not report free memory, nothing is refused.
     """
     free = available_bytes()
     if free is not None and n_bytes > free - KEPT_FREE:
@@ -32,24 +32,24 @@ def check_fits(n_bytes: int, what: str = "the model") -> None:
 
 
 def total_bytes() -> int | None:
-    """Bytes of memory that processes here may take together: the machine's, or a container's, if fewer."""
-    found = [_told("MemTotal"), *(most for most, _ in _groups())]
+    """Bytes of memory that processes here may use together: the machine's, or a container's limit if that is lower."""
+    found = [_meminfo("MemTotal"), *(most for most, _ in _groups())]
     return min((value for value in found if value is not None), default=_physical())
 
 
 def available_bytes() -> int | None:
-    """Bytes that a process can still take: the machine's, or what a container or ``ulimit -v`` leaves, if fewer.
+    """Bytes that a process can still allocate: the machine's, or what a container or ``ulimit -v`` leaves, if fewer.
 
-    Where the system does not tell what is free, it is all there is.
+    Where the system does not report free memory, all of its memory.
     """
-    machine = _told("MemAvailable")
+    machine = _meminfo("MemAvailable")
     found = [machine if machine is not None else _physical(), *(left for _, left in _groups()), _limit()]
     known = [value for value in found if value is not None]
     return max(0, min(known)) if known else None
 
 
-def _told(name: str) -> int | None:
-    """A number of bytes in /proc/meminfo, which tells kB."""
+def _meminfo(name: str) -> int | None:
+    """A number of bytes in /proc/meminfo, which counts in kB."""
     for line in _lines(PROC / "meminfo"):
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -64,7 +64,7 @@ def _physical() -> int | None:
 
 
 def _groups() -> Iterator[tuple[int, int]]:
-    """(bytes that it may take, bytes that are left) of every control group above this process that has a bound."""
+    """(limit in bytes, bytes left) of every control group above this process that has a limit."""
     for line in _lines(PROC / "self" / "cgroup"):  # NUMBER:CONTROLLERS:/PATH; version 2 names no controllers
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -82,16 +82,16 @@ def _groups() -> Iterator[tuple[int, int]]:
 
 
 def _bound(group: Path, limit: str, used: str, cached: str) -> Iterator[tuple[int, int]]:
-    """What one group may take and has left; files in the cache count as free, since they give way."""
-    told = [next(_lines(group / name), "max") for name in (limit, used)]
-    if all(number.isdecimal() for number in told):
+    """The limit of one group and the bytes it has left; cached files count as free, since the kernel evicts them."""
+    values = [next(_lines(group / name), "max") for name in (limit, used)]
+    if all(number.isdecimal() for number in values):
         files = (line.split() for line in _lines(group / "memory.stat"))
         free = next((int(words[1]) for words in files if words[:1] == [cached]), 0)
-        yield int(told[0]), int(told[0]) - int(told[1]) + free
+        yield int(values[0]), int(values[0]) - int(values[1]) + free
 
 
 def _limit() -> int | None:
-    """What the limit on the address space leaves."""
+    """The bytes that the limit on the address space leaves."""
     if sys.platform == "win32":
         return None
     import resource

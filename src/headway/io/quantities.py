@@ -1,6 +1,6 @@
-"""Quantities for people, written and read: measured numbers, metrics, counts, sizes in bytes, and durations.
+"""Quantities in words, formatted and parsed: measured numbers, metrics, counts, sizes in bytes, and durations.
 
-A number that is printed has three to five significant digits; what is exact and short, such as 40,960, is in full.
+Measured numbers have three to five significant digits; exact, short ones such as 40,960 are written in full.
 """
 
 import math
@@ -9,13 +9,13 @@ import re
 from headway.errors import InputError, shown
 
 SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
-"""Of measured numbers, such as FLOPs."""
+"""For measured numbers, such as FLOPs."""
 COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
-"""Of tokens and parameters, as papers write them: 7 B is seven billion."""
+"""For tokens and parameters, as papers write them: 7 B is seven billion."""
 SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 TIMES = ((86_400, "days"), (3600, "h"), (60, "min"))
 LONGEST_TIME = 10 * 366 * 24 * 3600.0
-"""Seconds that a command may be given; nothing in use comes near."""
+"""The longest time, in seconds, that a command accepts; far above any in use."""
 
 
 def figure(value: float, digits: int = 4) -> str:
@@ -33,17 +33,17 @@ def figure(value: float, digits: int = 4) -> str:
 
 
 def metric(value: float) -> str:
-    """A loss, an accuracy or another metric, to compare with others: four decimals, or five digits from 10 on."""
+    """A loss, an accuracy or another metric: four decimals, or five significant digits from 10 on."""
     return f"{value:.4f}" if abs(value) < 10 else figure(value, 5)
 
 
 def count(value: float) -> str:
-    """A count in short: 878, 40,960, 1.79 M, 3.2 B."""
+    """A short form of a count: 878, 40,960, 1.79 M, 3.2 B."""
     return f"{value:,.0f}" if abs(value) < 999_500 else _scaled(value, COUNTS)
 
 
 def short_count(value: float) -> str:
-    """A count in very little room, such as beside an axis: 878, 41 k, 1.79 M, 3.2 B."""
+    """The shortest form of a count, such as for an axis: 878, 41 k, 1.79 M, 3.2 B."""
     return _scaled(value, (*COUNTS, (1e3, "k")))
 
 
@@ -53,22 +53,22 @@ def counted(n: int, noun: str) -> str:
 
 
 def plural(n: float | None, noun: str) -> str:
-    """A noun as it follows a number: "row" after 1, "rows" after any other, and where there is none."""
+    """The noun in the number that ``n`` asks for: "row" for 1, "rows" for any other and for None."""
     return noun if n == 1 else f"{noun}s"
 
 
 def size(n_bytes: float) -> str:
-    """Bytes: 878 bytes, 12.3 kB, 7.16 MB, 80 GB; a kB has 1,000."""
+    """Bytes: 878 bytes, 12.3 kB, 7.16 MB, 80 GB; 1 kB is 1,000 bytes."""
     return counted(round(n_bytes), "byte") if n_bytes < 999.5 else _scaled(n_bytes, SIZES)
 
 
 def size_unit(n_bytes: float) -> tuple[float, str]:
-    """The unit in which a size is easiest to read, kB or larger, for a table of one unit: its bytes and its sign."""
+    """The best unit for a size, kB or larger, as for a table in one unit: its bytes and its symbol."""
     return next((unit for unit in SIZES if n_bytes >= unit[0]), SIZES[-1])
 
 
 def duration(seconds: float) -> str:
-    """A time in full: 1.9 s, 22 s, 1 min 49 s, 2 h 5 min."""
+    """A duration in full: 1.9 s, 22 s, 1 min 49 s, 2 h 5 min."""
     whole = round(max(0.0, seconds))
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f} s"
@@ -80,23 +80,23 @@ def duration(seconds: float) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """A time in one unit: 3 s, 22 s, 1.8 min, 2.1 h, 14.5 days."""
+    """A duration in one unit: 3 s, 22 s, 1.8 min, 2.1 h, 14.5 days."""
     unit_size, unit = time_unit(seconds)
     value = f"{seconds:.0f}" if unit == "s" and seconds >= 10 else f"{seconds / unit_size:,.1f}".removesuffix(".0")
     return f"{value} {unit}"
 
 
 def time_unit(seconds: float) -> tuple[int, str]:
-    """The unit in which a time of this length is easiest to read: its seconds and its sign."""
+    """The best unit for a duration: its seconds and its symbol."""
     return next(
         ((length, sign) for length, sign in TIMES if seconds >= (4 if sign == "days" else 1.5) * length), (1, "s")
     )
 
 
 def parse_seconds(value: str | float, option: str = "--time") -> float:
-    """Seconds that "90s", "5m", "1h30m", "15", or 15 stand for: without a unit they are seconds.
+    """The seconds that "90s", "5m", "1h30m", "15" or 15 means; a number without a unit is in seconds.
 
-    Raises InputError, which names the ``option``, for anything else, 0, and more than ten years.
+    Raises InputError naming the ``option`` for anything else, for 0, and for more than ten years.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     text = f"{value:f}" if number else value if isinstance(value, str) else ""
@@ -109,13 +109,13 @@ def parse_seconds(value: str | float, option: str = "--time") -> float:
 
 
 def time_text(value: str | float, option: str = "--time") -> str:
-    """A time as it is given in words: a text as it is, a number of seconds as "15s".  Raises as ``parse_seconds``."""
+    """A duration as text: text unchanged, a number of seconds as "15s".  Raises as ``parse_seconds``."""
     seconds = parse_seconds(value, option)
     return value if isinstance(value, str) else f"{seconds:f}".rstrip("0").rstrip(".") + "s"
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...], digits: int = 3) -> str:
-    """A number in the largest of the units that it reaches, once rounded."""
+    """A number in the largest unit that it reaches after rounding."""
     value = float(f"{value:.{digits}g}")
     for unit_size, unit in units:
         if abs(value) >= unit_size:

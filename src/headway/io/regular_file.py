@@ -1,7 +1,7 @@
-"""Files that others made: found inside their directory, opened without waiting, recognised when they are another thing.
+"""Untrusted files: kept inside their directory, opened without blocking, and named when they are something else.
 
-A directory that was downloaded or unpacked may hold anything under a name that one reads: a link to elsewhere, a pipe
-that never ends, a device, or the small text that Git LFS or a web server leaves where the file should be.
+A directory that was downloaded or unpacked may hold anything under an expected name: a link to elsewhere, a pipe that
+never ends, a device, or the small text that Git LFS or a web server leaves in place of the file.
 """
 
 import os
@@ -22,34 +22,36 @@ _OTHER_KINDS = (
     (b"\x93NUMPY", "a NumPy array", ""),
     *((bytes([128, protocol]), "a Python pickle", "it can run code; get the safetensors") for protocol in range(2, 6)),
 )  # fmt: skip
-"""First bytes, what such a file is, what to do."""
+"""First bytes, what such a file is, and what to do about it."""
 
 
 def check_name(name: str, what: str = "") -> str:
-    """The name of a file or a folder, as it was given.  Raises InputError for one that is empty or is no text.
+    """The name of a file or folder, unchanged.  Raises InputError for one that is empty or not valid text.
 
-    An empty name would mean the working directory, with all that is in it.
+    An empty name would mean the working directory and everything in it.
     """
     begin = f"{what} " if what else ""
     if not name.strip():
         raise InputError(f"{begin}is empty; name a file or a folder (. is the working directory)".strip())
     if "\0" in name:
-        raise InputError(f"{begin}{shown(name)}: has a NUL character, which no name of a file has")
+        raise InputError(f"{begin}{shown(name)}: has a NUL character, which no file name can have")
     try:
         longest = max(len(part.encode("utf-8")) for part in (Path(name).parts or (".",)))
     except UnicodeEncodeError:
-        raise InputError(f"{begin}{shown(name)}: is not a name in UTF-8; rename the file or the folder") from None
+        raise InputError(f"{begin}{shown(name)}: is not valid UTF-8; rename the file or the folder") from None
     if longest > 255 or len(name.encode()) > 4095:
-        raise InputError(f"{begin}{shown(name)}: is longer than the name of a file can be, 255 bytes; name a file")
+        raise InputError(
+            f"{begin}{shown(name)}: is longer than a file name can be (255 bytes); give the name of a file"
+        )
     return name
 
 
 def inside(directory: Path, name: str) -> Path:
-    """The path of a file of a directory.  A symbolic link may stay inside the directory, and no more.
+    """The path of a file in a directory.  A symbolic link must stay inside the directory.
 
-    Except in the cache of the Hugging Face hub, ``models--…/snapshots/REVISION``, whose files are links into the
-    ``blobs`` beside ``snapshots``, and from there into the ``blobs`` of all models: there a link may stay inside
-    ``models--…`` or lead to those.  Raises InputError for a link that leaves.  A file that is missing is no error here.
+    The exception is the cache of the Hugging Face hub, ``models--…/snapshots/REVISION``, whose files are links into the
+    ``blobs`` next to ``snapshots``, and from there into the ``blobs`` shared by all models: there a link may stay
+    inside ``models--…`` or lead to those.  Raises InputError for a link that leaves.  A missing file is no error here.
     """
     path = directory / name
     try:
@@ -71,9 +73,9 @@ def inside(directory: Path, name: str) -> Path:
 
 
 def open_regular(path: Path, missing: str = "expected a file") -> BinaryIO:
-    """Open a regular file for reading; nothing else is opened, and opening never waits.
+    """Open a regular file for reading.  Nothing else is opened, and opening never blocks.
 
-    Raises InputError; ``missing`` is said when there is no such file.
+    Raises InputError; ``missing`` is the advice where there is no such file.
     """
     try:
         _check_regular(path, path.stat().st_mode)
@@ -86,7 +88,7 @@ def open_regular(path: Path, missing: str = "expected a file") -> BinaryIO:
         raise InputError(f"{path}: cannot be read ({_reason(error)})") from None
     file = os.fdopen(descriptor, "rb", buffering=0)
     try:
-        _check_regular(path, os.fstat(descriptor).st_mode)  # what was opened, should it have been replaced
+        _check_regular(path, os.fstat(descriptor).st_mode)  # check the opened file again: it may have been replaced
     except InputError:
         file.close()
         raise
@@ -94,7 +96,7 @@ def open_regular(path: Path, missing: str = "expected a file") -> BinaryIO:
 
 
 def other_kind(head: bytes) -> tuple[str, str] | None:
-    """What a file with these first bytes is when it is neither JSON nor safetensors, and what to do about it."""
+    """What a file that is neither JSON nor safetensors is, by its first bytes, and what to do about it."""
     for start, what, advice in _OTHER_KINDS:
         if head.startswith(start):
             return what, advice

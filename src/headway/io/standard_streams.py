@@ -1,7 +1,7 @@
-"""Standard input, output and error as a user's shell leaves them: closed, full, or with nobody who reads.
+"""Standard input, output and error as a shell may leave them: closed, on a full disk, or with no reader.
 
-What is said on standard error may be lost: that ends no command.  What is written to standard output is the result: the
-command says that it cannot be written, and ends.  Where the reader has gone, as with ``| head``, it ends quietly.
+Messages on standard error may be lost, which ends no command.  Standard output carries the result: when it cannot be
+written, the command says so and ends.  Where the reader has gone, as with ``| head``, it ends quietly.
 """
 
 import errno
@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 
 
 class OutputLost(Exception):
-    """Standard output cannot be written.  ``reader_left`` says that nobody reads it any more."""
+    """Standard output cannot be written.  ``reader_left``: because its reader has gone."""
 
     def __init__(self, error: OSError):
         super().__init__(f"standard output cannot be written ({error.strerror or error})")
@@ -20,7 +20,7 @@ class OutputLost(Exception):
 
 
 class _Lossy(io.FileIO):
-    """A file whose bytes are lost where they cannot be written."""
+    """A file that drops bytes it cannot write."""
 
     def write(self, data: Any) -> int:
         try:
@@ -30,7 +30,7 @@ class _Lossy(io.FileIO):
 
 
 class _Output(io.FileIO):
-    """A file that raises OutputLost once where it cannot be written; the rest is lost, so that the program can end."""
+    """A file that raises OutputLost once when it cannot be written and drops the rest, so that the program can end."""
 
     lost = False
 
@@ -44,21 +44,21 @@ class _Output(io.FileIO):
 
 
 def never_failing(stream: TextIO) -> TextIO:
-    """A stream to the same file that loses what cannot be written; the stream itself where it has no file."""
+    """A stream to the same file that drops what cannot be written; the stream itself where it has no file."""
     return _over(_Lossy, stream)
 
 
 def guard_standard_streams() -> None:
-    """Give the process standard streams that behave as this module says.  Streams that tests put there are left alone.
+    """Make the process's standard streams behave as this module describes.  Streams replaced by tests stay as they are.
 
-    A closed stream becomes the null device, which keeps its number from a file that is opened later.  ``sys.stdin``
-    stays None where standard input is closed, and ``sys.stdout`` loses what is written.
+    A closed stream becomes the null device, so that a file opened later does not get its number.  ``sys.stdin`` stays
+    None where standard input is closed, and ``sys.stdout`` drops what is written.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
             os.set_inheritable(descriptor, True)
     if sys.stdout is None:
         sys.stdout = _opened(_Lossy(1, "w", closefd=False))
@@ -71,7 +71,7 @@ def guard_standard_streams() -> None:
 
 
 def _over(kind: type[io.FileIO], stream: TextIO) -> TextIO:
-    """A text stream to the file of another one."""
+    """A text stream to the file of another stream."""
     try:
         stream.flush()
         raw = kind(stream.fileno(), "w", closefd=False)
@@ -82,5 +82,5 @@ def _over(kind: type[io.FileIO], stream: TextIO) -> TextIO:
 
 
 def _opened(raw: io.FileIO, encoding: str | None = "utf-8", **ways: Any) -> TextIO:
-    """What a terminal cannot show is written as its code."""
+    """Characters that a terminal cannot show are written as their codes."""
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", **ways)

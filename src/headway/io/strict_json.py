@@ -1,4 +1,4 @@
-"""JSON that others wrote, read strictly: what would mean two things, or cost more than it should, is refused."""
+"""JSON from untrusted sources, read strictly: ambiguous or needlessly expensive JSON is refused."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from headway.io.regular_file import open_regular, other_kind
 MAX_BYTES = 10 * 2**20
 MAX_DEPTH = 64
 MAX_DIGITS = 40
-"""transformers writes 10^30 for "any length", which has 31."""
+"""Digits of a whole number; transformers writes 10^30 for "any length", which has 31."""
 BYTES_PER_VALUE = 8
-"""A file may hold one value for this many bytes of its limit: a value takes up to ten times that in memory."""
+"""Bytes of the file's limit for each value it may hold: a value takes up to ten times that in memory."""
 
 
 def read_object(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file") -> dict[str, Any]:
-    """The JSON object in a file; ``parse_object`` says what is refused.
+    """The JSON object in a file; see ``parse_object`` for what is refused.
 
-    The file must be a regular one of at most ``max_bytes``; ``advice`` is what to do when it is missing or damaged.
+    The file must be a regular file of at most ``max_bytes``; ``advice`` ends the message when it is missing or damaged.
     Raises InputError naming the file.
     """
     return parse_object(read_text(path, max_bytes=max_bytes, advice=advice), str(path), max_bytes, advice)
@@ -35,7 +35,7 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected
             raise InputError(f"{path}: found {size} bytes, expected at most {max_bytes}")
         try:
             while len(content) <= max_bytes and (piece := file.read(2**20)):
-                content += piece  # to its end: the size may have been told wrongly, or change
+                content += piece  # read to the end: the reported size may be wrong, or change
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if len(content) > max_bytes:
@@ -51,13 +51,13 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected
 def parse_object(
     text: str, where: str, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file"
 ) -> dict[str, Any]:
-    """The object that a JSON text is.
+    """The JSON object in a text.
 
-    Refused are a key twice in one object, NaN and infinity (``1e400`` too), whole numbers of more than 40 digits, half
-    of a surrogate pair, more than 64 levels of nesting, and more values than a file of ``max_bytes`` has in earnest.
+    Refused: duplicate keys, NaN and infinity (``1e400`` too), whole numbers of more than 40 digits, lone surrogates,
+    more than 64 levels of nesting, and more values than a file of ``max_bytes`` could sensibly hold.
     Raises InputError beginning with ``where``.
     """
-    values = text.count(",") + text.count("[") + text.count("{")  # at least as many as there are
+    values = text.count(",") + text.count("[") + text.count("{")  # an upper bound
     if values > max_bytes // BYTES_PER_VALUE:
         raise InputError(f"{where}: found {values} values, expected at most {max_bytes // BYTES_PER_VALUE}")
     try:
@@ -82,7 +82,7 @@ def parse_object(
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise InputError(f"{where}: found half of a surrogate pair in a string, expected Unicode text") from None
+            raise InputError(f"{where}: found a lone surrogate in a string, expected Unicode text") from None
     return value
 
 
@@ -109,7 +109,7 @@ def _finite(digits: str) -> float:
 def _bounded(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise InputError(
-            f"not JSON for use: found a whole number of {len(digits)} digits, expected at most {MAX_DIGITS}"
+            f"not JSON within limits: found a whole number of {len(digits)} digits, expected at most {MAX_DIGITS}"
         )
     return int(digits)
 

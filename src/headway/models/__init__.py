@@ -1,1 +1,1 @@
-"""The three wirings of the one block, their configuration, heads, sizes and insides."""
+"""The three wirings of the block, their configuration, heads, baselines, sizes, analysis and adaptation."""

@@ -1,11 +1,11 @@
-"""What Transformers are compared with, in their own wirings: recurrent networks, a text CNN and a bag of words.
+"""Architectures that Transformers are compared with, in the same wirings: recurrent, convolutional, bag of words.
 
     RecurrentDecoder          a language model               RNN, LSTM or GRU
     BaselineEncoder           a classifier's vectors         the same in both directions, CNN (Kim 2014), bag of words
     RecurrentEncoderDecoder   a translator                   the same with additive attention (Bahdanau et al. 2015)
 
-Each has the signature of the Transformer whose class it extends, so tasks, training, generation and pipelines serve
-it unchanged; its state has ``reorder``, as caches have.
+Each has the signature of the Transformer whose class it extends, so tasks, training, generation and pipelines use it
+without changes; its state has ``reorder``, as caches have.
 
 Letters: B batch, T length (target), S source length, D width, V vocabulary, C classes.
 """
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headway.models.heads import ClassificationHead, TokenHead, pool
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.additive import AdditiveAttention, AttentionPooling
+from headway.nn.additive_attention import AdditiveAttention, AttentionPooling
 from headway.nn.convolution import Convolutions
 from headway.nn.dropout import Dropout
 from headway.nn.recurrent import CELLS, GATES, Recurrent, RecurrentState
@@ -28,24 +28,24 @@ KINDS = (*CELLS, "cnn", "bow")
 
 @dataclass(frozen=True)
 class BaselineConfig:
-    """What a baseline is made of.  Checked when built: an impossible value raises ValueError."""
+    """The architecture of a baseline.  Checked on construction: an impossible value raises ValueError."""
 
     kind: str
     """rnn, lstm, gru, cnn or bow"""
     vocab_size: int
-    """how many tokens the model knows"""
+    """size of the vocabulary"""
     d_model: int = 128
-    """width of the token vectors, and of what each layer gives"""
+    """width of the token vectors and of each layer's output"""
     n_layers: int = 1
-    """recurrent layers; a CNN has 1, a bag of words none: it is 1 for both"""
+    """recurrent layers; 1 for a CNN and for a bag of words"""
     max_length: int = 256
-    """the length trained for"""
+    """context length of the training"""
     tied: bool = True
     """use the token embedding as the output matrix too"""
     dropout: float = 0.0
     """probability of dropping an entry before each layer and before the head in training"""
     widths: tuple[int, ...] = (3, 4, 5)
-    """cnn: over how many tokens its filters reach"""
+    """cnn: how many tokens its filters span"""
 
     bias: ClassVar[tuple[str, ...]] = ("head",)
     logit_softcap: ClassVar[None] = None
@@ -60,7 +60,7 @@ class BaselineConfig:
             value = getattr(self, name)
             check(isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, "a whole number ≥ 1")
         check(self.recurrent or self.n_layers == 1, "n_layers", f"1 for {self.kind}")
-        check(not self.recurrent or self.d_model % 2 == 0, "d_model", "even: half of it is read in each direction")
+        check(not self.recurrent or self.d_model % 2 == 0, "d_model", "even: each direction gets half of it")
         check(isinstance(self.tied, bool), "tied", "True or False")
         known = isinstance(self.dropout, int | float) and 0 <= self.dropout < 1
         check(known, "dropout", "a number from 0 to below 1")
@@ -79,7 +79,7 @@ class BaselineConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BaselineConfig":
-        """Build from plain values, as ``dataclasses.asdict`` gives them; an unknown key raises ValueError."""
+        """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise ValueError(f"unknown configuration keys: {', '.join(unknown)}")
@@ -99,9 +99,9 @@ class TokenVectors(nn.Module):
 
 
 class BaselineStack(nn.Module):
-    """Token vectors and the layers over them: what the baselines have where Transformers have a ``Stack``.
+    """Token vectors and the layers over them: the baselines' counterpart of ``Stack``.
 
-    With ``both`` a recurrent one reads in both directions, half of the width in each.
+    With ``both`` a recurrent stack reads in both directions, each with half of the width.
     """
 
     def __init__(self, config: BaselineConfig, *, both: bool):
@@ -129,7 +129,7 @@ class BaselineStack(nn.Module):
     ) -> Tensor:
         """(B, T) int -> (B, T, D).  With a state, ``ids`` and ``mask`` continue what it has read.
 
-        Raises ValueError for segments, of which these models know nothing.
+        Raises ValueError for segments, which these models do not have.
         """
         if segments is not None:
             raise ValueError(f"{self.config.kind} has no embedding of segments")
@@ -148,7 +148,7 @@ class BaselineStack(nn.Module):
 
 
 class RecurrentDecoder(Decoder):
-    """A language model of RNN, LSTM or GRU layers, each reading what the one below gives."""
+    """A language model of stacked RNN, LSTM or GRU layers."""
 
     def __init__(self, config: BaselineConfig):
         nn.Module.__init__(self)
@@ -160,12 +160,12 @@ class RecurrentDecoder(Decoder):
         self.head = TokenHead(own, self.stack.embedding.tokens)
 
     def new_state(self) -> Any:
-        """An empty state, to be given to every call that continues the same sequences."""
+        """An empty state, to pass to every call that continues the same sequences."""
         return RecurrentState(self.config.n_layers)
 
 
 class BaselineEncoder(Encoder):
-    """Vectors of tokens that have seen those on both sides (a bag of words: themselves alone), and a head."""
+    """Vectors of tokens in the context of both sides (bag of words: without context), and a head."""
 
     def __init__(self, config: BaselineConfig, head: nn.Module | None = None):
         nn.Module.__init__(self)
@@ -177,9 +177,9 @@ class BaselineEncoder(Encoder):
 
 
 class BaselineClassificationHead(ClassificationHead):
-    """Pool as suits the model, then one logit for each class.
+    """Pool as suits the model, then compute one logit per class.
 
-    Recurrent: attention over the tokens; CNN: the largest answer of each filter; bag of words: the mean.
+    Recurrent: attention over the tokens; CNN: the maximum of each filter; bag of words: the mean.
     """
 
     def __init__(self, config: BaselineConfig, n_classes: int):
@@ -200,10 +200,10 @@ class BaselineClassificationHead(ClassificationHead):
 
 
 class RecurrentEncoderDecoder(EncoderDecoder):
-    """A translator: a recurrent encoder in both directions, and a decoder that attends to what it gives.
+    """A translation model: a bidirectional recurrent encoder, and a decoder that attends to its output.
 
-    The decoder begins with what the mean of the source says.  Its state asks additive attention for the source, and
-    both together give the next token (the order of Luong et al. 2015, in which all of a target is read at once).
+    The decoder starts from the mean of the encoded source.  Its state attends to the source by additive attention, and
+    both together give the next token (in the order of Luong et al. 2015, which computes all of a target at once).
     """
 
     def __init__(self, config: BaselineConfig):
@@ -223,7 +223,7 @@ class RecurrentEncoderDecoder(EncoderDecoder):
         self.head = TokenHead(own, self.decoder.embedding.tokens)
 
     def new_state(self) -> Any:
-        """An empty state for ``decode``; the source is kept in it."""
+        """An empty state for ``decode``; it keeps the source."""
         return RecurrentState(self.config.n_layers)
 
     def _read(
@@ -241,10 +241,10 @@ class RecurrentEncoderDecoder(EncoderDecoder):
 
 
 def initialise_baseline(model: nn.Module, seed: int, *, embedding_std: float = 0.1) -> nn.Module:
-    """Draw every weight anew from its own generator, in place.
+    """Draw every weight from a generator of its own, in place.
 
-    Recurrent matrices are orthogonal, gate by gate, others uniform with standard deviation 1/√(fan in); biases are
-    zero but that of an LSTM's forget gate, which is one (Jozefowicz et al. 2015): it begins by remembering.
+    Recurrent matrices are orthogonal, gate by gate, others uniform with standard deviation 1/√(fan in); biases are zero
+    except that of an LSTM's forget gate, which is one (Jozefowicz et al. 2015), so that it starts by remembering.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""One configuration for every Transformer."""
+"""The configuration of every Transformer, and of its position encoding."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -9,22 +9,22 @@ from headway.nn.feedforward import ACTIVATIONS
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How a rotary encoding turns more slowly, for texts longer than those of the training.
+    """How rotary frequencies are scaled for texts longer than those of the training.
 
     "linear" divides every frequency by ``factor`` (Chen et al. 2023).  "llama3" (Llama 3.1) and "yarn" (Peng et al.
     2023) keep the fast pairs and divide the slow ones.  "dynamic" (dynamic NTK) raises the base with the length of each
     text past ``original_length``; the formulas are in nn.positions.stretch.
 
-    Under "dynamic" the frequencies depend on how many tokens have been read, and keys in a state stay as they were
-    turned when they were read.  So up to ``original_length`` tokens, cached and uncached logits agree as everywhere;
-    beyond it they do not: uncached, a longer text turns all its keys anew.  transformers does the same in both cases.
+    Under "dynamic" the frequencies depend on the number of tokens read, and keys in a state keep the rotation they got
+    when they were read.  Cached and uncached logits therefore agree up to ``original_length`` tokens, as everywhere,
+    but not beyond: uncached, a longer text rotates all its keys again.  transformers does the same in both cases.
     """
 
     kind: Literal["linear", "dynamic", "yarn", "llama3"]
     factor: float
-    """how many times as slowly"""
+    """the factor by which frequencies are divided"""
     original_length: int = 2048
-    """dynamic, yarn, llama3: the length before stretching (for "dynamic", that of the model's configuration)"""
+    """dynamic, yarn, llama3: the length before scaling (for "dynamic", that of the model's configuration)"""
     slow: float = 1.0
     """yarn, llama3: pairs that turn fewer times within the original length are divided by the whole factor"""
     fast: float = 32.0
@@ -32,7 +32,7 @@ class RopeScaling:
     whole: bool = True
     """yarn: round the two bounds outwards to whole pairs"""
     size: float = 1.0
-    """yarn: what cosines and sines are multiplied by; the paper's 3.4 has 0.1 ln(factor) + 1"""
+    """yarn: factor of cosines and sines; the paper's 3.4 has 0.1 ln(factor) + 1"""
 
     KINDS: ClassVar[tuple[str, ...]] = ("linear", "dynamic", "yarn", "llama3")
 
@@ -49,25 +49,25 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class Positions:
-    """How positions are told, with the numbers that way needs."""
+    """The kind of position encoding, and its parameters."""
 
     kind: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = "rotary"
     base: float = 10000.0
     """rotary: the base of the wavelengths."""
     window_base: float | None = None
-    """rotary: the base in layers that attend to a window, where it differs (ModernBERT)."""
+    """rotary: the base in layers with a window, where it differs (ModernBERT)."""
     fraction: float = 1.0
-    """rotary: the share of each head that is turned."""
+    """rotary: the fraction of each head that is rotated."""
     scaling: RopeScaling | None = None
-    """rotary: how it is stretched beyond the length trained for, in all layers."""
+    """rotary: how the frequencies are scaled beyond the trained length, in all layers."""
     buckets: int = 32
-    """relative: how many buckets of distances."""
+    """relative: the number of buckets of distances."""
     max_distance: int = 128
-    """relative: the distance from which all share the last bucket."""
+    """relative: the distance from which all distances share the last bucket."""
     start: int = 0
-    """learned, sinusoidal: the number of the first position (RoBERTa, BART, M2M-100: 2)."""
+    """learned, sinusoidal: the index of the first position (RoBERTa, BART, M2M-100: 2)."""
     sinusoids: Literal["interleaved", "halves", "tensor2tensor"] = "interleaved"
-    """sinusoidal: where sines and cosines stand, see nn.positions.sinusoidal."""
+    """sinusoidal: the order of sines and cosines, see nn.positions.sinusoidal."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 
@@ -93,16 +93,16 @@ class Positions:
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """What a Transformer is made of.  Checked when built: an impossible combination raises ValueError."""
+    """The architecture of a Transformer.  Checked on construction: an impossible combination raises ValueError."""
 
     vocab_size: int
-    """how many tokens the model knows; 0 for one that reads patches of images"""
+    """size of the vocabulary; 0 for a model that reads image patches"""
     d_model: int = 128
     """width of the residual stream"""
     n_layers: int = 4
-    """how many blocks"""
+    """number of blocks"""
     n_heads: int = 4
-    """attention heads of each block"""
+    """attention heads per block"""
     n_kv_heads: int | None = None
     """key-value heads, if fewer than heads (grouped-query attention)"""
     d_head: int | None = None
@@ -110,7 +110,7 @@ class TransformerConfig:
     d_ff: int | None = None
     """hidden width of the feed-forward layer, if not 4 d_model (8/3 d_model when gated)"""
     max_length: int = 256
-    """the length trained for; learned positions are undefined beyond it"""
+    """context length of the training; learned positions are undefined beyond it"""
     positions: Positions | str = "rotary"
     """sinusoidal, learned, rotary, alibi, relative or none"""
     norm: Literal["layernorm", "rmsnorm"] = "rmsnorm"
@@ -118,7 +118,7 @@ class TransformerConfig:
     norm_order: Literal["pre", "post"] = "pre"
     """pre (GPT-2, Llama) or post (Vaswani, BERT)"""
     norm_eps: float = 1e-5
-    """the ε under the norm's root"""
+    """ε under the norm's root"""
     norm_parameters: Literal["both", "weight", "none"] = "weight"
     """which of γ and β the norms have; rmsnorm has no β"""
     activation: str = "silu"
@@ -126,7 +126,7 @@ class TransformerConfig:
     gated: bool = True
     """gate the feed-forward layer (SwiGLU with silu, GEGLU with gelu)"""
     bias: tuple[str, ...] = ()
-    """which linear layers add a bias: any of qkv, out, ff, head"""
+    """which linear layers have a bias: any of qkv, out, ff, head"""
     tied: bool = True
     """use the token embedding as the output matrix too"""
     embedding_norm: bool = False
@@ -136,15 +136,15 @@ class TransformerConfig:
     embedding_scale: bool = False
     """multiply token embeddings by √d_model (Vaswani)"""
     segments: int = 0
-    """how many segments (sentence A, sentence B) have an embedding of their own"""
+    """number of segments (sentence A, sentence B) with an embedding of their own"""
     window: int | tuple[int | None, ...] | None = None
-    """attend only to keys nearer than this; one number, or one for each layer (None: all keys)"""
+    """attend only to keys nearer than this; one number, or one per layer (None: all keys)"""
     qk_norm: bool = False
     """normalise queries and keys, head by head"""
     logit_softcap: float | None = None
-    """squash logits into ± this by tanh"""
+    """limit logits to ± this by tanh"""
     dropout: float = 0.0
-    """probability of dropping a residual branch's, an embedding's or an attention weight's entry in training"""
+    """probability of dropping an entry of a residual branch, an embedding or the attention weights in training"""
 
     BIASES: ClassVar[tuple[str, ...]] = ("qkv", "out", "ff", "head")
 
@@ -177,12 +177,12 @@ class TransformerConfig:
         if self.position.kind == "rotary":
             if self.rotated < 2 or self.rotated % 2:
                 raise ValueError(
-                    f"d_model is {self.d_model} with n_heads = {self.n_heads}: rotary positions turn {self.rotated} "
-                    "entries of each head, but must turn an even number of them, 2 or more"
+                    f"d_model is {self.d_model} with n_heads = {self.n_heads}: rotary positions rotate {self.rotated} "
+                    "entries of each head, but must rotate an even number of them, 2 or more"
                 )
             scaling = self.position.scaling
             dynamic = scaling is not None and scaling.kind == "dynamic"
-            _check(self.rotated > 2 or not dynamic, self, "positions", "such that more than 2 entries turn (dynamic)")
+            _check(self.rotated > 2 or not dynamic, self, "positions", "such that more than 2 entries rotate (dynamic)")
         per_layer = self.window if isinstance(self.window, tuple) else (self.window,) * self.n_layers
         fits = len(per_layer) == self.n_layers and all(near is None or _whole(near, 1) for near in per_layer)
         _check(fits, self, "window", f"a whole number ≥ 1 or None, or one for each of {self.n_layers} layers")
@@ -190,33 +190,33 @@ class TransformerConfig:
 
     @property
     def position(self) -> Positions:
-        """``positions`` with its numbers, whatever form it was given in."""
+        """``positions`` as a Positions object, also where it was given as a name."""
         if isinstance(self.positions, str):
             raise TypeError("positions was not read yet")
         return self.positions
 
     @property
     def kv_heads(self) -> int:
-        """Key-value heads, the default filled in."""
+        """Number of key-value heads, with the default applied."""
         return self.n_kv_heads or self.n_heads
 
     @property
     def head_width(self) -> int:
-        """Width of one head, the default filled in."""
+        """Width of one head, with the default applied."""
         return self.d_head or self.d_model // self.n_heads
 
     @property
     def hidden(self) -> int:
-        """Width of the feed-forward layer, the default filled in: 4 D, or 8/3 D rounded up to 8 when gated."""
+        """Width of the feed-forward layer, with the default applied: 4 D, or 8/3 D rounded up to 8 when gated."""
         return self.d_ff or (-(-8 * self.d_model // 24) * 8 if self.gated else 4 * self.d_model)
 
     @property
     def rotated(self) -> int:
-        """How many entries of each head a rotary encoding turns."""
+        """The number of entries of each head that a rotary encoding rotates."""
         return int(self.head_width * self.position.fraction)
 
     def layer_window(self, layer: int) -> int | None:
-        """The window of one layer, or None when it attends to all."""
+        """The window of one layer, or None when it attends to all keys."""
         return self.window[layer] if isinstance(self.window, tuple) else self.window
 
     def but(self, **changes: Any) -> "TransformerConfig":
@@ -225,7 +225,7 @@ class TransformerConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TransformerConfig":
-        """Build from plain values, as ``dataclasses.asdict`` gives them; an unknown key raises ValueError."""
+        """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:

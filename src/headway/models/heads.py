@@ -1,4 +1,4 @@
-"""What turns contextual vectors into answers.
+"""Heads: from contextual vectors to a model's output.
 
 Letters: B batch, T length, D width, V vocabulary, C classes.
 """
@@ -18,7 +18,7 @@ Pooling = Literal["mean", "first", "last"]
 
 
 def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
-    """The norm that the configuration asks for, over d_model or another width."""
+    """The norm of the configuration, over d_model or another width."""
     width = width or config.d_model
     if config.norm == "rmsnorm":
         return RMSNorm(width, config.norm_eps, weight=config.norm_parameters != "none")
@@ -27,9 +27,9 @@ def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
 
 
 def pool(x: Tensor, mask: Tensor | None, how: Pooling) -> Tensor:
-    """One vector for each sequence: (B, T, D) -> (B, D), over real tokens alone.
+    """One vector per sequence: (B, T, D) -> (B, D), over real tokens only.
 
-    "mean" of all, "first" ([CLS]) or "last"; ``mask`` (B, T) is true where a token is.
+    "mean" of all, "first" ([CLS]) or "last"; ``mask`` (B, T) is true where there is a token.
     """
     if how not in ("mean", "first", "last"):
         raise ValueError(f"pooling is {how!r}, but must be mean, first or last")
@@ -44,7 +44,7 @@ def pool(x: Tensor, mask: Tensor | None, how: Pooling) -> Tensor:
 
 
 class TokenHead(nn.Module):
-    """Logits over the vocabulary: x Eᵀ (+ bias), with E tied to the token embedding or a matrix of its own."""
+    """Logits over the vocabulary: x Eᵀ (+ bias), E is the token embedding if tied, else its own matrix."""
 
     def __init__(self, config: TransformerConfig, embedding: nn.Embedding):
         super().__init__()
@@ -54,13 +54,13 @@ class TokenHead(nn.Module):
         self.softcap = config.logit_softcap
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, V).  The mask is not needed: every position has logits of its own."""
+        """(B, T, D) -> (B, T, V).  The mask is not used: every position has logits of its own."""
         logits = self.matrix(x)
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
 
 class VectorHead(nn.Module):
-    """The vectors as they are, for a decoder without a head of its own (GPT2Model, LlamaModel).  It has no weights."""
+    """The vectors unchanged, for a decoder without a head (GPT2Model, LlamaModel).  It has no weights."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
@@ -68,7 +68,7 @@ class VectorHead(nn.Module):
 
 
 class MaskedTokenHead(nn.Module):
-    """BERT's masked-token head: a dense layer, its activation (the model's own unless given) and norm, then logits."""
+    """BERT's masked-token head: a dense layer, its activation (default: the model's own) and norm, then logits."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class MaskedTokenHead(nn.Module):
         self.token = TokenHead(config, embedding)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, V); with ``chosen``, bool (B, T), the N positions alone where it is true: (N, V)."""
+        """(B, T, D) -> (B, T, V); with ``chosen``, bool (B, T), only the N positions where it is true: (N, V)."""
         x = x if chosen is None else x[chosen]
         return self.token(self.norm(ACTIVATIONS[self.activation](self.dense(x))))
 
 
 class Pooler(nn.Module):
-    """BERT's pooled vector: a dense layer and its activation over the first token's vector."""
+    """BERT's pooler: a dense layer and its activation on the first token's vector."""
 
     def __init__(self, config: TransformerConfig, activation: str = "tanh"):
         super().__init__()
@@ -104,10 +104,10 @@ class Pooler(nn.Module):
 
 
 class ClassificationHead(nn.Module):
-    """Pool, a dense layer with its activation (and norm), then one logit for each class.
+    """Pool, a dense layer with its activation (and norm), then one logit per class.
 
-    ``dense`` false leaves the dense layer, its activation and its norm out (ViT, GPT-2).  ``normalise`` brings the
-    pooled vector to length 1 first: with ``dense`` false that is a classifier on top of a sentence embedding.
+    ``dense`` false omits the dense layer, its activation and its norm (ViT, GPT-2).  ``normalise`` first scales the
+    pooled vector to length 1: with ``dense`` false that is a classifier on top of a sentence embedding.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ClassificationHead(nn.Module):
         return self.out(self.dropout(self.vector(x, mask)))
 
     def vector(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What the last matrix reads: (B, T, D) -> (B, D)."""
+        """The input of the last matrix: (B, T, D) -> (B, D)."""
         x = pool(x, mask, self.pooling)
         x = nn.functional.normalize(x, dim=-1) if self.normalise else x
         if self.dense is not None:
@@ -151,9 +151,9 @@ class ClassificationHead(nn.Module):
 
 
 class PoolingHead(nn.Module):
-    """One vector for each sequence, for comparing texts by their cosine: pool, then ``dense``, then to length 1.
+    """One vector per sequence, for comparing texts by cosine: pool, then ``dense``, then scale to length 1.
 
-    ``dense`` (nn.Linear, E features out of D) and its activation may be left out, and so may the last step.
+    ``dense`` (nn.Linear, D to E features), its activation and the scaling are optional.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where training starts."""
+"""Initial weights."""
 
 import torch
 from torch import nn
@@ -17,14 +17,14 @@ def initialise(
     position_std: float | None = None,
     zero_out: bool = True,
 ) -> nn.Module:
-    """Draw every weight anew from its own generator, in place; norms start at one, biases at zero.
+    """Draw every weight from a generator of its own, in place; norms start at one, biases at zero.
 
-    Embeddings are drawn with ``embedding_std``, learned positions with ``position_std`` where that is another; biases
-    for distances (T5) start at zero, where no distance is favoured.
+    Embeddings are drawn with ``embedding_std``, learned positions with ``position_std`` where given; biases for
+    distances (T5) start at zero, which favours no distance.
 
-    Matrices are uniform with standard deviation 1/√(fan in), so that each layer keeps the size of what it reads.  With
+    Matrices are uniform with standard deviation 1/√(fan in), so that each layer preserves the scale of its input.  With
     ``zero_out`` the last matrix of every residual branch is zero, so that each block starts as the identity (a deep
-    pre-norm model then starts as its embeddings and head alone).
+    pre-norm model then starts as only its embeddings and its head).
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

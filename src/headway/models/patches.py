@@ -1,9 +1,9 @@
-"""How a model cuts images into tokens."""
+"""The geometry of image patches, and the embedding that it describes."""
 
 from dataclasses import dataclass
 
 from headway.models.config import TransformerConfig
-from headway.nn.patches import PatchEmbedding
+from headway.nn.patch_embedding import PatchEmbedding
 
 
 @dataclass(frozen=True)
@@ -11,9 +11,9 @@ class Patches:
     """The geometry of an image encoder; sizes are (height, width) in pixels.  Checked when built: ValueError."""
 
     image_size: tuple[int, int] = (224, 224)
-    """the size of the images trained on"""
+    """the size of the training images"""
     patch_size: tuple[int, int] = (16, 16)
-    """the size of what becomes one token"""
+    """the size of a patch: one token"""
     channels: int = 3
     """3 for red, green and blue"""
 
@@ -29,19 +29,19 @@ class Patches:
 
     @property
     def tokens(self) -> int:
-        """How many tokens an image becomes: one for each whole patch, and the class token."""
+        """The number of tokens of an image: one for each whole patch, and the class token."""
         return (self.image_size[0] // self.patch_size[0]) * (self.image_size[1] // self.patch_size[1]) + 1
 
     @property
     def pixels(self) -> int:
-        """How many numbers a patch has."""
+        """The number of values in a patch."""
         return self.channels * self.patch_size[0] * self.patch_size[1]
 
 
 def patch_embedding(config: TransformerConfig, patches: Patches) -> PatchEmbedding:
     """The embedding of a model that reads images.
 
-    Raises ValueError where the configuration asks for something that such an embedding does not have.
+    Raises ValueError where the configuration asks for something that such an embedding does not support.
     """
     wanted = {
         "vocab_size": 0,

@@ -1,4 +1,4 @@
-"""The position encoding that a configuration asks for: a line for each kind."""
+"""The position encoding of a configuration: one line per kind."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from headway.nn.positions import (
 
 
 def position_encoding(config: TransformerConfig, *, causal: bool) -> PositionEncoding:
-    """A new one, for one stack of blocks; ``causal`` says whether its queries see no later keys."""
+    """A new encoding, for one stack of blocks; ``causal``: whether its queries cannot attend to later keys."""
     return ENCODINGS[config.position.kind](config, causal)
 
 

@@ -1,7 +1,7 @@
-"""What a configuration will cost, before anything is built: parameters, multiplications, bytes.
+"""What a configuration costs, computed before anything is built: parameters, FLOPs, bytes.
 
-Everything here is arithmetic on the configuration; the tests hold it equal to what is counted on real models.  A
-multiply-add is two FLOPs, and matrix products alone are counted: the linear layers, the scores and the weighted sums.
+Everything here is arithmetic on the configuration; tests compare it with counts on real models.  A multiply-add is two
+FLOPs, and only matrix products are counted: the linear layers, the scores and the weighted sums.
 
 Letters: B batch, T length (target), S source length, D width, H heads, G key-value heads, K head width, F hidden width
 of the feed-forward layer, V vocabulary, C classes.
@@ -20,10 +20,10 @@ Wiring = Literal["encoder", "decoder", "encoder-decoder"]
 
 @dataclass(frozen=True)
 class Head:
-    """What an encoder ends in, or a decoder instead of its logits.
+    """The head of an encoder, or of a decoder in place of its logits.
 
     MaskedTokenHead ("masked", for an encoder), ClassificationHead ("classes") or VectorHead ("vectors").  ``dense``
-    false leaves out the dense layer of "classes", and its norm.
+    false omits the dense layer of "classes" and its norm.
     """
 
     kind: Literal["masked", "classes", "vectors"]
@@ -35,7 +35,7 @@ class Head:
 
     @property
     def has_dense(self) -> bool:
-        """Whether there is a dense layer before what the head gives."""
+        """Whether the head has a dense layer before its output."""
         return self.kind == "masked" or (self.kind == "classes" and self.dense)
 
 
@@ -49,12 +49,12 @@ def parameters(
     pooler: bool = False,
     patches: Patches | None = None,
 ) -> dict[str, int]:
-    """How many numbers are learned, by part; a tied matrix is counted once, as embedding.
+    """The number of parameters, by part; a tied matrix is counted once, as embedding.
 
     "embedding" (tokens or patches, learned positions, relative biases, segments), "attention", "cross", "feedforward",
-    "norms" and "head" (with the pooler, where there is one) add up to "total"; "block" is one block of the (decoder's)
-    stack that has all its norms.  ``encoder`` is an encoder-decoder's other configuration, and ``shared`` as it is
-    there; without a ``head`` all but encoders give logits; ``pooler`` and ``patches`` are an encoder's.
+    "norms" and "head" (with the pooler, if any) add up to "total"; "block" is one block of the (decoder's) stack with
+    all its norms.  ``encoder`` and ``shared`` are those of an encoder-decoder; without a ``head``, all but encoders
+    give logits; ``pooler`` and ``patches`` are an encoder's.
     """
     _check(wiring, encoder, head, pooler or patches is not None)
     if wiring == "encoder-decoder":
@@ -96,10 +96,9 @@ def forward_flops(
 ) -> int:
     """FLOPs of one forward pass over B sequences of T tokens without padding, and without a cache.
 
-    Scores are counted as computed: all T × T of them under a causal mask too, and in a windowed layer the pieces that
-    ``attend_window`` makes, where those are fewer.  ``source_length`` is S, for an encoder-decoder (T unless given).  T
-    counts an image's class token too; a pooler is no part of a forward pass, and whether a table is ``shared`` changes
-    nothing here.
+    Scores are counted as computed: all T × T of them even under a causal mask, and in a windowed layer the pieces of
+    ``attend_window`` where those are fewer.  ``source_length`` is S, for an encoder-decoder (default T).  T includes an
+    image's class token; a pooler is not part of a forward pass, and ``shared`` changes nothing here.
     """
     _check(wiring, encoder, head, pooler or patches is not None)
     width = config.d_model
@@ -120,12 +119,12 @@ def forward_flops(
 
 
 def flops_per_token(config: TransformerConfig, length: int, *, wiring: Wiring = "decoder") -> float:
-    """FLOPs of a forward pass for each token of sequences of that length."""
+    """FLOPs of a forward pass per token, for sequences of that length."""
     return forward_flops(config, 1, length, wiring=wiring) / length
 
 
 def training_flops(forward: int) -> int:
-    """FLOPs of a training step, from those of its forward pass: the backward pass takes twice as many again."""
+    """FLOPs of a training step, from those of its forward pass: the backward pass takes twice as many in addition."""
     return 3 * forward
 
 
@@ -137,23 +136,23 @@ def weight_bytes(count: int, bytes_each: int = 4) -> int:
 def cache_bytes(
     config: TransformerConfig, batch: int, length: int, *, source_length: int = 0, bytes_each: int = 4
 ) -> int:
-    """Bytes of the keys and values that a state holds for B sequences of T tokens (and the S of their source).
+    """Bytes of the keys and values in a state for B sequences of T tokens (and the S tokens of their sources).
 
-    The cache takes room in doubling steps, at least 64 tokens, so up to twice as much may be reserved.
+    The cache grows by doubling, from at least 64 tokens, so up to twice as much may be reserved.
     """
     return 2 * config.n_layers * batch * (length + source_length) * config.kv_heads * config.head_width * bytes_each
 
 
 def training_bytes(count: int, *, bytes_each: int = 4, optimizer_states: int = 2, bytes_each_state: int = 4) -> int:
-    """Bytes that training holds whatever the batch: weights, their gradients and the optimiser's states.
+    """Bytes that training needs for any batch size: weights, their gradients and the optimiser's states.
 
-    AdamW keeps two numbers for each parameter, Muon one, plain SGD none.  Activations come on top.
+    AdamW keeps two numbers per parameter, Muon one, plain SGD none.  Activations are not included.
     """
     return count * (2 * bytes_each + optimizer_states * bytes_each_state)
 
 
 def _gives_tokens(wiring: str, head: Head | None) -> bool:
-    """Whether a model ends in logits over the vocabulary."""
+    """Whether a model's output is logits over the vocabulary."""
     return wiring != "encoder" if head is None else head.kind == "masked"
 
 
@@ -197,7 +196,7 @@ def _stack_flops(config: TransformerConfig, batch: int, length: int, *, causal: 
     linear = (2 * q + kv + (3 if config.gated else 2) * config.hidden) * config.d_model
     flops = config.n_layers * 2 * batch * length * linear
     for layer in range(config.n_layers):
-        by_mask = config.position.kind in ("alibi", "relative")  # these two bring a whole mask
+        by_mask = config.position.kind in ("alibi", "relative")  # these two use a whole mask
         window = None if by_mask else config.layer_window(layer)
         flops += 2 * 2 * batch * q * window_scores(length, window, causal)
     return flops

@@ -1,8 +1,8 @@
-"""The three wirings of the one block.
+"""The three wirings of the block.
 
-    Encoder          every token sees every token              -> vectors, or a head's answer
-    Decoder          every token sees itself and those before  -> logits of the next token
-    EncoderDecoder   a decoder that also reads an encoder      -> logits of the next target token
+    Encoder          every token attends to every token              -> vectors, or a head's output
+    Decoder          every token attends to itself and those before  -> logits of the next token
+    EncoderDecoder   a decoder that also attends to an encoder       -> logits of the next target token
 
 Letters: B batch, T length (target), S source length, D width, V vocabulary, C classes.
 """
@@ -24,16 +24,16 @@ from headway.nn.dropout import Dropout
 from headway.nn.feedforward import FeedForward
 from headway.nn.masks import attention_mask, token_positions, with_bias
 from headway.nn.masks import source_mask as across_mask
-from headway.nn.patches import PatchEmbedding
+from headway.nn.patch_embedding import PatchEmbedding
 from headway.nn.positions.encoding import PositionEncoding
 from headway.nn.state import State
 
 
 class Encoder(nn.Module):
-    """Encoder-only: contextual vectors (BERT, RoBERTa, ModernBERT, ViT), and what ``head`` makes of them.
+    """Encoder-only: contextual vectors (BERT, RoBERTa, ModernBERT, ViT), and the output of ``head`` on them.
 
-    ``pooler`` is what some families (BERT, ViT) make of the first vector; ``pooled`` gives it, ``forward`` does not use
-    it.  With ``patches`` it reads images instead of ids (ViT): (B, C, H, W) float, N + 1 tokens each.
+    ``pooler`` is the pooling of the first vector in some families (BERT, ViT); ``pooled`` computes it, ``forward`` does
+    not use it.  With ``patches`` the encoder reads images instead of ids (ViT): (B, C, H, W) float, N + 1 tokens each.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class Encoder(nn.Module):
         *,
         chosen: Tensor | None = None,
     ) -> Tensor:
-        """(B, T) int -> (B, T, D) vectors, or (B, T, V) or (B, C) by the head.  ``mask`` is true where a token is.
+        """(B, T) int -> (B, T, D) vectors, or (B, T, V) or (B, C) by the head.  ``mask`` is true for tokens.
 
-        ``chosen``, bool (B, T), is for a masked-token head: logits of those N positions alone, (N, V).
+        ``chosen``, bool (B, T), is for a masked-token head: logits of only those N positions, (N, V).
         """
         x = self.stack(ids, mask, segments=segments)
         if self.head is None:
@@ -69,7 +69,7 @@ class Encoder(nn.Module):
         return self.head(x, mask) if chosen is None else self.head(x, mask, chosen)
 
     def pooled(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """One vector for each sequence, by the family's own pooler: (B, T) int -> (B, D)."""
+        """One vector per sequence, by the family's own pooler: (B, T) int -> (B, D)."""
         if self.pooler is None:
             raise ValueError("this model has no pooler; pool its vectors with models.heads.pool")
         return self.pooler(self.stack(ids, mask, segments=segments), mask)
@@ -89,24 +89,24 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """(B, T) int -> logits (B, T, V).  With a state, ``ids`` and ``mask`` continue what it has read.
 
-        ``chosen``, bool (B, T), gives the logits (N, V) of the N positions alone where it is true.
+        ``chosen``, bool (B, T), limits the logits to the N positions where it is true: (N, V).
         """
         x = self.stack(ids, mask, state)
         return self.head(x, mask) if chosen is None else self.head(x[chosen])
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> Tensor:
-        """Logits of the token after the last of ``ids`` alone: (B, T) -> (B, V).  Padding must be on the left."""
+        """Logits of only the token after the last of ``ids``: (B, T) -> (B, V).  Padding must be on the left."""
         return self.head(self.stack(ids, mask, state)[:, -1])
 
     def new_state(self) -> State:
-        """An empty state, to be given to every call that continues the same sequences."""
+        """An empty state, to pass to every call that continues the same sequences."""
         return State(self.config.n_layers)
 
 
 class EncoderDecoder(nn.Module):
     """Encoder-decoder: logits of a target, given a source (Vaswani et al. 2017, T5, BART, Marian).
 
-    ``encoder`` is the encoder's configuration where it differs from the decoder's.  Both read one table of token
+    ``encoder`` is the encoder's configuration where it differs from the decoder's.  Both share one table of token
     vectors where their sizes allow it, unless ``shared`` is false.
     """
 
@@ -134,7 +134,7 @@ class EncoderDecoder(nn.Module):
     ) -> Tensor:
         """(B, T) int and an encoded source (B, S, D) -> logits (B, T, V).
 
-        A state keeps the source's mask of its first call, and reorders it with all else.
+        A state keeps the source mask of its first call, and reorders it with everything else.
         """
         return self.head(self._read(target_ids, None, source, source_mask, state))
 
@@ -146,9 +146,9 @@ class EncoderDecoder(nn.Module):
         state: State | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Logits of the token after the last target token alone: (B, T) and (B, S, D) -> (B, V).
+        """Logits of only the token after the last target token: (B, T) and (B, S, D) -> (B, V).
 
-        ``mask`` (B, T) is true where a target token is; padding must be on the left.
+        ``mask`` (B, T) is true where there is a target token; padding must be on the left.
         """
         return self.head(self._read(target_ids, mask, source, source_mask, state)[:, -1])
 
@@ -167,7 +167,7 @@ class EncoderDecoder(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """Token vectors, with what the configuration adds to them: positions, segments, a scale, a norm, dropout."""
+    """Token vectors, with the additions of the configuration: positions, segments, a scale, a norm, dropout."""
 
     def __init__(self, config: TransformerConfig, position: PositionEncoding):
         super().__init__()
@@ -186,21 +186,21 @@ class Embeddings(nn.Module):
         x = self.tokens(ids)
         if self.scale is not None:
             x = x * self.scale
-        told = self.position.embed(positions, length)  # (B or 1, T, D)
-        if told is not None:
-            x = x + told.to(x.dtype)
+        vectors = self.position.embed(positions, length)  # (B or 1, T, D)
+        if vectors is not None:
+            x = x + vectors.to(x.dtype)
         if self.segments is not None:
             x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         return self.dropout(self.norm(x))
 
     def size(self, ids: Tensor) -> tuple[int, int]:
-        """How many sequences there are, and how many tokens each has: B and T."""
+        """The number of sequences and the number of tokens of each: B and T."""
         batch, length = ids.shape
         return batch, length
 
 
 class Stack(nn.Module):
-    """Embeddings, the blocks, and the final norm of a pre-norm model: what all three wirings share."""
+    """Embeddings, the blocks, and the final norm of a pre-norm model: shared by all three wirings."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Stack(nn.Module):
         self.windows = [config.layer_window(layer) for layer in range(config.n_layers)]
         self.relative = self.embedding.position.make_biases()
         self.recompute = False
-        """whether blocks are computed again for the gradient instead of keeping what is between (Chen et al. 2016)"""
+        """whether to recompute blocks in the backward pass instead of storing their activations (Chen et al. 2016)"""
 
     def forward(
         self,
@@ -271,10 +271,10 @@ class Stack(nn.Module):
     def attention_mask(
         self, queries: Tensor, keys: Tensor, key_mask: Tensor | None, window: int | None
     ) -> tuple[Tensor | None, bool]:
-        """What attention needs in layers with that window: a mask (or None), and whether it is the plain triangle.
+        """The mask for layers with that window (or None), and whether attention is plainly causal.
 
-        The mask holds what positions add to the scores, too.  Where they add nothing and nothing is padding, attention
-        needs no mask for as many queries as keys, nor for one query after all keys.
+        The mask includes the bias of the positions.  Without such a bias and without padding, attention needs no mask
+        for as many queries as keys, nor for one query after all keys.
         """
         n_queries, n_keys = queries.shape[1], keys.shape[1]
         bias = self.embedding.position.bias(queries, keys)
@@ -293,7 +293,7 @@ def shares_embedding(decoder: TransformerConfig, encoder: TransformerConfig) -> 
 
 
 def block(config: TransformerConfig, layer: int, d_source: int | None) -> Block:
-    """One block as the configuration wants it."""
+    """One block of the configuration."""
 
     def attention(source: int | None, window: int | None) -> Attention:
         return Attention(

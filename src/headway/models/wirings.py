@@ -1,4 +1,4 @@
-"""A model by the name of its wiring, for the Transformer's block or a baseline's layers; heads as from scratch."""
+"""Build a model from the name of its wiring, of Transformer blocks or of a baseline's layers."""
 
 from functools import partial
 from typing import Any
@@ -22,14 +22,14 @@ TRANSFORMERS = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": Encod
 
 
 def classification_head(config: TransformerConfig, n_classes: int) -> ClassificationHead:
-    """The head of a Transformer that is trained from scratch to classify."""
+    """The head of a Transformer classifier trained from scratch."""
     return ClassificationHead(config, n_classes, norm=partial(make_norm, config), dropout=config.dropout)
 
 
 def wired(config: Any, wiring: str, n_classes: int | None = None) -> nn.Module:
-    """The model of a TransformerConfig or BaselineConfig, an encoder with a head for ``n_classes`` where there are any.
+    """The model of a TransformerConfig or BaselineConfig; an encoder gets a head if ``n_classes`` is given.
 
-    Its weights are as torch makes them; ``initialise`` draws them.  Raises ValueError for what is no wiring, and for
+    Its weights are as torch makes them; ``initialise`` draws them.  Raises ValueError for an unknown wiring, and for
     classes without an encoder.
     """
     if wiring not in TRANSFORMERS:
@@ -45,7 +45,7 @@ def wired(config: Any, wiring: str, n_classes: int | None = None) -> nn.Module:
 
 
 def wiring_name(model: nn.Module) -> Wiring | None:
-    """The wiring of a model, or None for another."""
+    """The wiring of a model, or None for any other module."""
     for known in (BASELINES, TRANSFORMERS):
         for name, kind in known.items():
             if isinstance(model, kind):

@@ -1,1 +1,1 @@
-"""Tensors in, tensors out: the parts every Transformer is made of.  Imports torch alone."""
+"""Tensors in, tensors out: the layers that every Transformer is made of.  Imports only torch."""

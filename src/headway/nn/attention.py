@@ -17,11 +17,11 @@ from headway.nn.state import KeyValueCache
 
 
 class Attention(nn.Module):
-    """Multi-head attention: self or cross, cached or not, with as many or fewer key-value heads than query heads.
+    """Multi-head attention: self or cross, cached or not, with as many key-value heads as query heads or fewer.
 
-    Self-attention reads queries, keys and values from ``x`` by one matrix, ``qkv``; cross-attention (``d_source``
-    given) reads queries from ``x`` and keys and values from ``source``.  With fewer key-value heads than heads it is
-    grouped-query attention (Ainslie et al. 2023); with one, multi-query attention (Shazeer 2019).
+    Self-attention computes queries, keys and values from ``x`` with one matrix, ``qkv``; cross-attention (``d_source``
+    given) computes queries from ``x``, and keys and values from ``source``.  With fewer key-value heads than heads it
+    is grouped-query attention (Ainslie et al. 2023); with one, multi-query attention (Shazeer 2019).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(q_width, d_model, bias=out_bias)
         self.q_norm = qk_norm(self.d_head) if qk_norm else None
         self.k_norm = qk_norm(self.d_head) if qk_norm else None
-        self.watch: Callable[[Tensor], None] | None = None  # receives the weights (B, H, T, S) of every call
+        self.watch: Callable[[Tensor], None] | None = None  # called with the weights (B, H, T, S) of every call
 
     def forward(
         self,
@@ -70,12 +70,13 @@ class Attention(nn.Module):
     ) -> Tensor:
         """(B, T, D) -> (B, T, D).
 
-        ``mask`` as in ``attend``; ``rotation`` turns queries and new keys; ``source`` (B, S, D) for cross-attention.
+        ``mask`` as in ``attend``; ``rotation`` rotates queries and new keys; ``source`` (B, S, D) is for
+        cross-attention.
         """
         q, k, v = self._read_source(x, source, cache) if self.cross else self._read_self(x, rotation)
         if cache is not None and not self.cross:
             k, v = cache.append(k, v)
-        readers = len(q) // len(k)  # how many rows read each source (``State.reorder``): as if one had more queries
+        readers = len(q) // len(k)  # how many rows read each source (``State.reorder``): they act as further queries
         if readers > 1:
             q = q.unflatten(0, (-1, readers)).transpose(1, 2).flatten(2, 3)
         if self.n_kv_heads != self.n_heads:
@@ -90,14 +91,14 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def _window_mask(self, q: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
-        """The mask that a window without a mask stands for, for showing the weights."""
+        """The mask equivalent to a window without a mask, for showing the weights."""
         if self.window is None or mask is not None:
             return mask
         positions = torch.arange(q.shape[2], device=q.device)[None]
         return attention_mask(positions, positions, causal=causal, window=self.window)
 
     def _read_self(self, x: Tensor, rotation: Rotation | None):
-        """Queries (B, H, T, K), keys and values (B, G, T, K) of a self-attention; normalised, then rotated."""
+        """Queries (B, H, T, K), keys and values (B, G, T, K) of self-attention; normalised, then rotated."""
         heads = self.qkv(x).unflatten(-1, (-1, self.d_head))  # (B, T, H + 2 G, K)
         sizes = [self.n_heads, self.n_kv_heads]
         if self.q_norm is None and rotation is None:
@@ -106,7 +107,7 @@ class Attention(nn.Module):
         qk, v = heads.split([sum(sizes), self.n_kv_heads], dim=2)
         if self.q_norm is not None and self.k_norm is not None:
             if isinstance(self.q_norm, RMSNorm) and self.q_norm.weight is None:
-                qk = self.q_norm(qk)  # without weights one call serves both
+                qk = self.q_norm(qk)  # without weights, one call does both
             else:
                 q, k = qk.split(sizes, dim=2)
                 qk = torch.cat([self.q_norm(q), self.k_norm(k)], dim=2)

@@ -1,4 +1,4 @@
-"""The one block: self-attention, optional cross-attention, feed-forward, each in a residual with its norm.
+"""The block: self-attention, optional cross-attention, feed-forward, each in a residual connection with its norm.
 
 Encoder, decoder and encoder-decoder are wirings of it; BERT, GPT-2, Llama and T5 are configurations of it.
 """
@@ -15,7 +15,7 @@ from headway.nn.state import KeyValueCache
 
 
 class Residual(nn.Module):
-    """A layer with its norm and its shortcut, in either order; the only place where they meet.
+    """A layer with its norm and its residual connection, in either order; the only place where they are combined.
 
     "pre":  x + dropout(layer(norm(x)))   GPT-2, Llama: the stream itself is never normalised
     "post": norm(x + dropout(layer(x)))   Vaswani et al. 2017, BERT
@@ -30,14 +30,14 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, **given) -> Tensor:
-        """(B, T, D) -> (B, T, D); what else is given goes to the layer."""
+        """(B, T, D) -> (B, T, D); keyword arguments go to the layer."""
         if self.pre:
             return x + self.dropout(self.layer(self.norm(x), **given))
         return self.norm(x + self.dropout(self.layer(x, **given)))
 
 
 class Block(nn.Module):
-    """attention, then ``cross`` where there is a source to read, then feedforward."""
+    """attention, then ``cross`` where there is a source, then feedforward."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Block(nn.Module):
         source_mask: Tensor | None = None,
         source_cache: KeyValueCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D).  ``source`` (B, S, D) and its mask and cache are for ``cross`` alone."""
+        """(B, T, D) -> (B, T, D).  ``source`` (B, S, D), its mask and its cache are only for ``cross``."""
         x = self.attention(x, mask=mask, causal=causal, rotation=rotation, cache=cache)
         if self.cross is not None:
             x = self.cross(x, source=source, mask=source_mask, cache=source_cache)

@@ -1,4 +1,4 @@
-"""Convolutions over tokens (Kim 2014): each filter looks at a few neighbouring tokens, wherever they stand.
+"""Convolutions over tokens (Kim 2014): each filter reads a few neighbouring tokens, at any position.
 
 Letters: B batch, T length, D width, F filters of one width.
 """
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 
 class Convolutions(nn.Module):
-    """Filters of several widths side by side, D in all, followed by ReLU.
+    """Filters of several widths, D in total, followed by ReLU.
 
-    At the ends of a text they reach into zeros, as into padding: a text gives the same in any batch.
+    Beyond the ends of a text the filters read zeros, as they do from padding: the result does not depend on the batch.
     """
 
     def __init__(self, d_in: int, d_out: int, widths: Sequence[int]):
@@ -27,7 +27,7 @@ class Convolutions(nn.Module):
         self.filters = nn.ModuleList(nn.Conv1d(d_in, each + (n < left), width) for n, width in enumerate(widths))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, D) -> (B, T, D): at each token, what the filters that are centred there give."""
+        """(B, T, D) -> (B, T, D): at each token, the outputs of the filters centred on it."""
         if mask is not None:
             x = x * mask[..., None]
         x = x.mT  # (B, D, T)

@@ -6,7 +6,7 @@ from headway.nn.kernels.dispatch import dropout
 
 
 class Dropout(nn.Module):
-    """Zero entries with probability ``p`` in training and divide the others by 1 - p; the identity otherwise."""
+    """In training, zero entries with probability ``p`` and divide the others by 1 - p; otherwise the identity."""
 
     def __init__(self, p: float):
         super().__init__()

@@ -1,6 +1,6 @@
 """Low-rank updates of a linear layer (LoRA; Hu et al. 2021).
 
-Letters: I what a layer reads, O what it gives, R rank, P matrices that are stacked in one layer.
+Letters: I input width of a layer, O its output width, R rank, P matrices stacked in one layer.
 """
 
 import torch
@@ -8,16 +8,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SCALE = 2.0
-"""What an update is multiplied by: alpha / R with alpha = 2 R, whatever the rank."""
+"""The factor of an update: alpha / R with alpha = 2 R, whatever the rank."""
 
 
 class LowRankLinear(nn.Linear):
-    """A linear layer that stays as it is, and an update of low rank that is trained: W x + SCALE · B A x.
+    """A frozen linear layer with a trained update of low rank: W x + SCALE · B A x.
 
-    A layer may be several matrices on top of each other (queries, keys and values; a gate and what it gates), ``sizes``
-    of them in rows.  Each has an update of its own: ``down`` (P R, I) holds their A one below the other, and of ``up``
-    (O, R) each matrix's rows are its B.  A is normal with variance 1 / I; B is zero, so that training starts at the
-    layer as it was.  The weights of ``linear`` are taken over, not copied, and frozen.
+    A layer may hold several stacked matrices (queries, keys and values; a gate and what it gates) of ``sizes`` rows.
+    Each has an update of its own: ``down`` (P R, I) holds their matrices A stacked, and the rows of ``up`` (O, R) for
+    each matrix are its B.  A is normal with variance 1 / I; B is zero, so that training starts from the unchanged
+    layer.  The weights of ``linear`` are shared, not copied, and frozen.
     """
 
     def __init__(self, linear: nn.Linear, rank: int, sizes: tuple[int, ...], generator: torch.Generator | None = None):
@@ -46,7 +46,7 @@ class LowRankLinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """A plain layer that gives the same."""
+        """An ordinary linear layer with the update added to its weights."""
         pairs = zip(self.up.split(self.sizes), self.down.split(self.rank), strict=True)
         update = torch.cat([up @ down for up, down in pairs])  # (O, I)
         plain = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")

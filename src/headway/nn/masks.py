@@ -1,7 +1,7 @@
-"""Who may attend to whom: the one place where masks are made.
+"""Which tokens may attend to which: masks are made here and nowhere else.
 
-One convention: a mask is bool and **true where a query may attend to a key**.  Masks are made from positions, not from
-indices, so padding on either side, cached keys and batches of mixed lengths need no cases of their own.
+One convention: a mask is bool and **true where a query may attend to a key**.  Masks are computed from positions, not
+from indices, so padding on either side, cached keys and batches of mixed lengths need no special cases.
 
 Letters: B batch, T queries, S keys.
 """
@@ -23,7 +23,7 @@ def attention_mask(
     ``queries`` (B or 1, T) and ``keys`` (B or 1, S) are positions; the queries are the last T of the S keys.
     ``causal`` forbids keys after the query, ``window`` forbids distances of ``window`` or more on either side, and
     ``key_mask`` (B, S), true where there is a token, forbids padding.  A token may always attend to itself, so no row
-    is empty: a padding query sees at least itself, and since nobody sees *it*, what it computes reaches no result.
+    is empty: a padding query attends to itself, and since no token attends to *it*, its output affects no result.
     """
     distance = queries[:, :, None] - keys[:, None, :]  # (B, T, S)
     allowed = torch.ones_like(distance, dtype=torch.bool)
@@ -40,10 +40,10 @@ def attention_mask(
 
 
 def source_mask(mask: Tensor, *, check: bool = True) -> Tensor:
-    """Cross-attention's mask from the source's (B, S), true where a token is: (B, 1, 1, S).
+    """The mask of cross-attention from the source's mask (B, S), true where there is a token: (B, 1, 1, S).
 
-    Raises ValueError when a source has no token at all: its queries would have nothing to read.  This is looked at
-    unless ``check`` is false, and not in a training step on an accelerator, which would be waited for.
+    Raises ValueError when a source has no token: its queries would have nothing to attend to.  ``check`` false skips
+    this check; so does a training step on an accelerator, where it would wait for the device.
     """
     waits = mask.device.type != "cpu" and torch.is_grad_enabled()
     if check and not waits:
@@ -54,7 +54,7 @@ def source_mask(mask: Tensor, *, check: bool = True) -> Tensor:
 
 
 def with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    """One tensor for the scores: the bool mask, or ``bias`` with minus infinity wherever the mask forbids."""
+    """One tensor to add to the scores: the bool mask, or ``bias`` with minus infinity wherever the mask forbids."""
     if bias is None or mask is None:
         return mask if bias is None else bias
     return bias.masked_fill(~mask, float("-inf"))

@@ -1,6 +1,6 @@
-"""Where a layer's random numbers come from: torch's own generator, or one that belongs to the thread that computes.
+"""The source of a layer's random numbers: torch's own generator, or one that belongs to the current thread.
 
-Threads that drew from one generator would each get what the others left, which differs from run to run.
+Threads that share a generator would each draw numbers that depend on the others' timing, which differs between runs.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ _here = threading.local()
 
 
 def generator() -> torch.Generator | None:
-    """What to draw from in this thread; None is torch's own generator."""
+    """The generator for this thread; None is torch's own."""
     return getattr(_here, "generator", None)
 
 
 @contextlib.contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """While it is entered, this thread draws from a generator of its own that begins at ``seed``."""
+    """Within the context, this thread draws from a generator of its own, seeded with ``seed``."""
     before = generator()
     _here.generator = torch.Generator().manual_seed(seed)
     try:

@@ -1,11 +1,11 @@
-"""Recurrent layers: what was read is kept in a state of fixed size, changed token by token.
+"""Recurrent layers: a state of fixed size is updated token by token.
 
     RNN     h ← tanh(W x + b + U h + d)                                          (Elman 1990)
     LSTM    i, f, o = σ(...), g = tanh(...);  c ← f c + i g;  h ← o tanh(c)      (Hochreiter and Schmidhuber 1997)
     GRU     r, z = σ(...), n = tanh(W x + b + r (U h + d));  h ← (1 - z) n + z h (Cho et al. 2014)
 
-torch's kernels compute them, gates stacked in torch's order; ``step`` has the equations for one token, to read and to
-test by.  No token can be read before the one that precedes it: that is what attention does away with.
+torch's kernels compute them, gates stacked in torch's order; ``step`` has the equations for one token, for reading and
+for tests.  Each token has to wait for the one before it: attention removes that.
 
 Letters: B batch, T length, D width of what is read, H width of the state, G gates.
 """
@@ -19,14 +19,14 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 Cell = Literal["rnn", "lstm", "gru"]
 CELLS: dict[str, Any] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}
-"""G: how many matrices of H rows stand on top of each other in W and in U."""
+"""G: the number of matrices of H rows stacked in W and in U."""
 
 Memory = tuple[Tensor, ...]
-"""(h,), of an LSTM (h, c): each (directions, B, H)."""
+"""(h,), for an LSTM (h, c): each (directions, B, H)."""
 
 
 class Recurrent(nn.Module):
-    """One recurrent layer, over any tokens that are real; with ``both``, one in each direction, side by side."""
+    """One recurrent layer over the real tokens; with ``both``, one in each direction, concatenated."""
 
     def __init__(self, kind: Cell, d_in: int, d_state: int, *, both: bool = False):
         super().__init__()
@@ -38,11 +38,11 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None, memory: Memory | None = None) -> tuple[Tensor, Memory]:
         """(B, T, D) -> (B, T, H) or, in both directions, (B, T, 2 H); and the memory after the last real token.
 
-        ``mask`` (B, T) is true where a token is: others change nothing, wherever they stand, and give zeros.
+        ``mask`` (B, T) is true where there is a token: the others change nothing, wherever they are, and give zeros.
         """
         if mask is None:
             return self._run(x, memory)
-        lengths = mask.sum(dim=1).cpu()  # torch packs by lengths on the host: an accelerator is waited for this once
+        lengths = mask.sum(dim=1).cpu()  # torch packs by lengths on the host: the only wait for an accelerator
         if bool((lengths == x.shape[1]).all()):
             return self._run(x, memory)
         order = (~mask).long().argsort(dim=1, stable=True)  # (B, T): real tokens first
@@ -68,7 +68,7 @@ class Recurrent(nn.Module):
 def step(kind: Cell, x: Tensor, memory: Memory, w: Tensor, u: Tensor, b: Tensor, d: Tensor) -> Memory:
     """One token by the equations: x (B, D), memory of (B, H) each, w (G H, D), u (G H, H), b and d (G H,).
 
-    Slow, and what the layer is tested by.
+    Slow; the tests compare the layer with it.
     """
     h = memory[0]
     read, kept = (part.chunk(GATES[kind], dim=-1) for part in (x @ w.T + b, h @ u.T + d))  # G of (B, H)
@@ -84,15 +84,15 @@ def step(kind: Cell, x: Tensor, memory: Memory, w: Tensor, u: Tensor, b: Tensor,
 
 
 class RecurrentState:
-    """What a recurrent model remembers between calls: a memory for each layer, of the same size however much was read.
+    """What a recurrent model remembers between calls: a memory per layer, whose size does not depend on the length.
 
-    ``source`` (B, S, D) and ``source_mask`` (B, S) are those of an encoder-decoder.
+    ``source`` (B, S, D) and ``source_mask`` (B, S) belong to an encoder-decoder.
     """
 
     def __init__(self, n_layers: int):
         self.layers: list[Memory | None] = [None] * n_layers
         self.length = 0
-        """how many tokens have been read, padding included"""
+        """the number of tokens read, padding included"""
         self.source: Tensor | None = None
         self.source_mask: Tensor | None = None
 

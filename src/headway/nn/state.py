@@ -1,4 +1,4 @@
-"""What a model remembers between calls when it reads a sequence piece by piece.
+"""What a model remembers between calls when it reads a sequence piece by piece: the key-value cache.
 
 Letters: B batch, G key-value heads, S tokens so far, K head width.
 """
@@ -10,22 +10,22 @@ from torch import Tensor
 class KeyValueCache:
     """The keys and values of one attention layer, for the tokens read so far.
 
-    Room is taken in doubling steps, so that appending n tokens one by one copies O(n) numbers and not O(n²).
+    Capacity grows by doubling, so appending n tokens one by one copies O(n) numbers and not O(n²).
     """
 
     def __init__(self) -> None:
         self.length = 0
-        self._keys: Tensor | None = None  # (B, G, room, K), of which the first ``length`` are filled
+        self._keys: Tensor | None = None  # (B, G, capacity, K), of which the first ``length`` are filled
         self._values: Tensor | None = None
 
     @property
     def rows(self) -> int:
-        """How many sequences there are: B."""
+        """The number of sequences B."""
         return 0 if self._keys is None else len(self._keys)
 
     @property
     def device(self) -> torch.device | None:
-        """Where the keys are; None when there are none."""
+        """The device of the keys; None when there are none."""
         return None if self._keys is None else self._keys.device
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,25 +63,25 @@ class KeyValueCache:
 
 
 class State:
-    """Everything a Transformer decoder remembers: a cache for each layer, and which cached tokens are real.
+    """What a Transformer decoder remembers: a cache per layer, and which cached tokens are real.
 
-    ``mask`` (B, S) is true where a token is, or None while nothing has been padding.
+    ``mask`` (B, S) is true where there is a token, or None as long as there is no padding.
     """
 
     def __init__(self, n_layers: int):
         self.layers = [KeyValueCache() for _ in range(n_layers)]
         self.cross = [KeyValueCache() for _ in range(n_layers)]  # keys and values of the source, computed once
-        self.source_mask: Tensor | None = None  # (B, S), kept beside them
+        self.source_mask: Tensor | None = None  # (B, S)
         self.mask: Tensor | None = None
-        self._readers = 1  # how many rows, one after the other, read each cached source: hypotheses of a beam
+        self._readers = 1  # how many consecutive rows read each cached source: the hypotheses of a beam
 
     @property
     def length(self) -> int:
-        """How many tokens have been read, padding included."""
+        """The number of tokens read, padding included."""
         return self.layers[0].length
 
     def extend_mask(self, mask: Tensor | None, batch: int, length: int, device: torch.device) -> None:
-        """Note which of ``length`` tokens about to be read are real; None means all."""
+        """Record which of the next ``length`` tokens are real; None means all."""
         if mask is None and self.mask is None:
             return
         before = self.mask if self.mask is not None else torch.ones(batch, self.length, dtype=torch.bool, device=device)
@@ -91,7 +91,7 @@ class State:
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows of the batch, in that order: what beam search and finished prompts need.
 
-        ``rows`` is (B',) int64; on the CPU they are compared there, and an accelerator is not waited for.
+        ``rows`` is (B',) int64; on the CPU the rows are compared there, so no accelerator has to be waited for.
         """
         there = rows.to(device=self.layers[0].device)
         for cache in self.layers:

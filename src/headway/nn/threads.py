@@ -1,8 +1,8 @@
-"""Independent computations side by side, each in a thread with its share of torch's.
+"""Run independent computations in parallel, each in a thread with its share of torch's threads.
 
-Left alone, torch divides every operation among its threads, and they meet again after each: of hundreds of small
-operations one after the other, every meeting waits for the slowest.  Side by side they meet once, at the end, which
-matters most where another program keeps a core busy.
+By default torch splits every operation among its threads and synchronises them after each one; in a sequence of
+hundreds of small operations, every synchronisation waits for the slowest thread.  Independent computations synchronise
+only once, at the end, which matters most where another program keeps a core busy.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ import torch
 
 
 class Threads:
-    """``count`` threads for independent computations; with one, they run in the caller's, one after the other."""
+    """``count`` threads for independent computations; with one, they run one after the other in the caller's thread."""
 
     def __init__(self, count: int):
         self.count = count
@@ -26,19 +26,19 @@ class Threads:
         self.close()
 
     def close(self) -> None:
-        """Wait for what runs; what waits is not begun."""
+        """Wait for running computations; those still queued are cancelled."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-        """What ``function`` gives for each of the arguments, in order; the first error is raised."""
+        """The results of ``function`` for each of the arguments, in order; the first error is raised."""
         if self._pool is None:
             return list(map(function, *arguments))
         threads = torch.get_num_threads()
         each = max(1, threads // self.count)
 
         def one(*given: Any) -> Any:
-            torch.set_num_threads(each)  # of this thread, and of matrix products everywhere
+            torch.set_num_threads(each)  # for this thread, and for matrix products everywhere
             return function(*given)
 
         try:

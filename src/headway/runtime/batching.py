@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import length_batches, pad
-from headway.io.forked import check_threads
+from headway.io.fork_safety import check_threads
 from headway.nn.threads import Threads
 
 CACHE = 4 << 20

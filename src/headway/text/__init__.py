@@ -1,9 +1,9 @@
-"""Strings to ids and back: tokenizers trained here or loaded from a Hugging Face directory, and conversations."""
+"""Tokenizers, trained here or loaded from a Hugging Face directory, and chat templates."""
 
 from headway.text.chat import DEFAULT_TEMPLATE, render_chat, with_chat
-from headway.text.chat_ids import encode_chat
+from headway.text.chat.encode import encode_chat
 from headway.text.extend import Extended, extend
-from headway.text.stream import StopStrings, StreamDecoder
+from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import KINDS, train_tokenizer
 

@@ -1,4 +1,4 @@
-"""What a tokenizer is over: the Rust library, and a second reading of it in which no text spells a special token."""
+"""The implementations behind ``Tokenizer``: the Rust library, and a copy in which no text spells a special token."""
 
 import json
 import secrets
@@ -14,10 +14,10 @@ from headway.errors import InputError
 
 
 class Backend(Protocol):
-    """Strings to ids and back; what ``Tokenizer`` needs of the thing that does the work.
+    """Strings to ids and back: what ``Tokenizer`` needs of its implementation.
 
-    ``prefix``: the ids of languages that go before a text with ``special``.  ``languages``: ids by code.  ``coded``:
-    the language wanted is named before the source, not before the target.  ``transformers_class`` reads ``files``.
+    ``prefix``: ids of languages that are put before a text with ``special``.  ``languages``: ids by code.  ``coded``:
+    the target language is named before the source, not before the target.  ``transformers_class`` can read ``files``.
     """
 
     def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]: ...
@@ -54,16 +54,16 @@ class Backend(Protocol):
 
     def files(self) -> dict[str, bytes]: ...
 
-    def around(self, prefix: tuple[int, ...]) -> "Backend": ...
+    def with_prefix(self, prefix: tuple[int, ...]) -> "Backend": ...
 
 
 class RustBackend:
-    """A tokenizer of the ``tokenizers`` library; it never truncates, pads or drops merges at random.
+    """A tokenizer of the ``tokenizers`` library, without truncation, padding or random dropping of merges.
 
-    ``specials`` are made special tokens where they are not.  Special tokens that a text spells are text: where the
-    model itself could produce one (Unigram knows ``</s>`` as a piece; merges may add up to it), text is encoded by a
-    copy in which the special tokens go by names that nobody knows.  So is a conversation, whose own special tokens
-    then stand apart from those that a message spells.
+    ``specials`` are made special tokens if they are not yet.  Special tokens spelled in a text are text: where the
+    model itself could produce one (Unigram has ``</s>`` as a piece; merges may lead to it), text is encoded by a copy
+    in which the special tokens have secret names.  So are conversations, to tell their own special tokens from those
+    that a message spells.
     """
 
     prefix: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ class RustBackend:
         return encoding.ids, encoding.type_ids
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
-        """(the ids of texts and ids in order, the number of the part in which each begins)."""
+        """(the ids of texts and ids in order, the index of the part in which each begins)."""
         pieces = [part if isinstance(part, str) else self._secret_names[part] for part in parts]
         encoding = self._renamed.encode("".join(pieces), add_special_tokens=False)
         owners: list[int] = []
@@ -137,7 +137,7 @@ class RustBackend:
         parts = spec.get("decoders", [spec]) if spec else []
         return [str(part.get("type")) for part in parts]
 
-    def around(self, prefix: tuple[int, ...]) -> "RustBackend":
+    def with_prefix(self, prefix: tuple[int, ...]) -> "RustBackend":
         raise InputError("this tokenizer has no languages to choose from")
 
     def files(self) -> dict[str, bytes]:
@@ -148,7 +148,7 @@ class RustBackend:
 
     @cached_property
     def _reading_specials(self) -> tokenizers.Tokenizer:
-        """A second tokenizer, in which special tokens inside a text count: a switch on one is not thread-safe."""
+        """A copy that recognises special tokens in a text: switching a tokenizer's flag is not thread-safe."""
         return tokenizers.Tokenizer.from_str(self.tokenizer.to_str())
 
     @cached_property
@@ -171,7 +171,7 @@ class RustBackend:
         return tokenizers.Tokenizer.from_str(json.dumps(rename(json.loads(self.tokenizer.to_str()), names)))
 
     def _may_spell_specials(self) -> bool:
-        """Whether the model could make a special token of plain characters."""
+        """Whether the model could produce a special token from plain characters."""
         model = self.tokenizer.model
         specials = self._special_tokens.keys()
         if isinstance(model, models.Unigram):
@@ -183,7 +183,7 @@ class RustBackend:
             single = {token for token in specials if len(token) == 1} if spec["vocab"] else set()
             whole = specials & spec["vocab"].keys() if spec.get("ignore_merges") else set()
             return not specials.isdisjoint(made) or bool(single | whole)
-        for token in specials:  # whole words: known by trying
+        for token in specials:  # models of whole words: tested by encoding
             for text in (token, f" {token}", f"a{token}b", f"a {token} b"):
                 ids = set(self.tokenizer.encode(text, add_special_tokens=False).ids)
                 if self._special_tokens[token] in ids:
@@ -192,7 +192,7 @@ class RustBackend:
 
 
 def rename(spec: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """A parsed ``tokenizer.json`` in which tokens have new names and no merge makes one of them."""
+    """A parsed ``tokenizer.json`` with tokens renamed, and without the merges that would produce one of them."""
     model = spec["model"]
     vocabulary = model["vocab"]
     if isinstance(vocabulary, list):

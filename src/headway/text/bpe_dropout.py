@@ -1,7 +1,7 @@
-"""BPE dropout (Provilkov et al. 2020): a text is cut into other subwords each time it is read.
+"""BPE dropout (Provilkov et al. 2020): a text is split into different subwords each time it is read.
 
-At every step of cutting a word, each merge that could be made is left out with some probability, so that rare subwords
-and single letters are seen in every word.  It is for training alone.
+At every step of splitting a word, each possible merge is skipped with some probability, so that rare subwords and
+single letters also occur in training.  It is not used after training.
 """
 
 import heapq
@@ -17,20 +17,20 @@ from headway.text.backend import RustBackend
 from headway.text.tokenizer import Tokenizer
 
 VARIANTS, KEPT = 16, 40
-"""Random cuts of each word that are kept, where it has at most so many bytes: each time it is read, one is taken."""
+"""Random splits kept for each word of at most this many bytes; each reading of the word uses one of them."""
 
 
 class BPEDropout:
-    """Texts as ids, cut anew for every epoch; a pure function of the texts, the seed and the epoch.
+    """The ids of texts, split differently in every epoch; determined by the texts, the seed and the epoch.
 
-    ``share`` is the probability with which a merge is left out.  Raises InputError for a tokenizer that does not merge.
+    ``share`` is the probability of skipping a merge.  Raises InputError for a tokenizer without merges.
     """
 
     def __init__(self, tokenizer: Tokenizer, texts: Sequence[str], share: float, seed: int):
         backend = tokenizer.backend
         if not isinstance(backend, RustBackend) or tokenizer.kind != "bpe" or "ByteLevel" not in backend.decoders:
             raise InputError(
-                f"--bpe-dropout leaves out merges of byte-level BPE, and this tokenizer is of kind {tokenizer.kind!r}; "
+                f"--bpe-dropout skips merges of byte-level BPE, and this tokenizer is of kind {tokenizer.kind!r}; "
                 "leave out --bpe-dropout, or choose --tokenizer bpe."
             )
         spec = json.loads(backend.tokenizer.to_str())
@@ -49,7 +49,7 @@ class BPEDropout:
         self._before, self._after = framed[:at], framed[at + len(plain) :]
 
     def encode(self, epoch: int) -> list[list[int]]:
-        """The ids of every text as they are read in this epoch, with the special tokens around it."""
+        """The ids of every text in this epoch, with the special tokens around it."""
         choose = np.random.default_rng([self._seed, epoch])
         found = []
         for words in self._texts:
@@ -61,23 +61,23 @@ class BPEDropout:
 
     def _cut(self, word: int, variant: int) -> list[int]:
         letters = self._words[word]
-        if len(letters) > KEPT:  # such as a sentence without spaces, which seldom comes again
-            return self._cut_anew(letters, variant)
+        if len(letters) > KEPT:  # such as a sentence without spaces, which rarely occurs again
+            return self._random_cut(letters, variant)
         key = word, variant % VARIANTS
         if key not in self._cuts:
-            self._cuts[key] = self._cut_anew(letters, variant % VARIANTS)
+            self._cuts[key] = self._random_cut(letters, variant % VARIANTS)
         return self._cuts[key]
 
-    def _cut_anew(self, letters: str, variant: int) -> list[int]:
+    def _random_cut(self, letters: str, variant: int) -> list[int]:
         choose = random.Random(f"{self._seed} {variant} {letters}")
         return [self._ids[token] for token in cut(letters, self._ranks, self._share, choose)]
 
 
 def cut(word: str, ranks: dict[tuple[str, str], int], share: float, choose: random.Random) -> list[str]:
-    """A word in subwords: the merge that was learnt first is made first, but at each step every one may be left out."""
-    tokens: list[str | None] = list(word)  # None where a token has been taken into the one before it
+    """A word in subwords: merges are made in the order they were learned, but each may be skipped at every step."""
+    tokens: list[str | None] = list(word)  # None where a token was merged into the one before it
     after, before = list(range(1, len(tokens) + 1)), list(range(-1, len(tokens) - 1))
-    waiting: list[tuple[int, int, str, str]] = []  # merges by rank and place, with the two tokens that they are of
+    waiting: list[tuple[int, int, str, str]] = []  # merges by rank and position, with their two tokens
 
     def note(place: int) -> None:
         if place >= 0 and after[place] < len(tokens):
@@ -87,13 +87,13 @@ def cut(word: str, ranks: dict[tuple[str, str], int], share: float, choose: rand
 
     for place in range(len(tokens)):
         note(place)
-    left_out: list[tuple[int, int, str, str]] = []  # at this step
+    left_out: list[tuple[int, int, str, str]] = []  # in this step
     while waiting:
         merge = heapq.heappop(waiting)
         _, place, first, second = merge
         other = after[place]
         if tokens[place] != first or other == len(tokens) or tokens[other] != second:
-            continue  # one of the two has become part of another token
+            continue  # one of the two is now part of another token
         if choose.random() < share:
             left_out.append(merge)
             continue
@@ -110,7 +110,7 @@ def cut(word: str, ranks: dict[tuple[str, str], int], share: float, choose: rand
 
 
 def _words(backend: tokenizers.Tokenizer, text: str) -> list[str]:
-    """What the tokenizer merges letters within."""
+    """The units within which the tokenizer merges."""
     normal = backend.normalizer.normalize_str(text) if backend.normalizer is not None else text
     if backend.pre_tokenizer is None:
         return [normal]

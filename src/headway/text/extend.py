@@ -1,4 +1,4 @@
-"""Grow a tokenizer by tokens learnt from new texts; every old id stays."""
+"""Add tokens learned from new texts to a tokenizer; all old ids stay the same."""
 
 import json
 from collections import Counter
@@ -10,16 +10,16 @@ import tokenizers
 
 from headway.errors import InputError
 from headway.text.backend import RustBackend
-from headway.text.pairs import Words
-from headway.text.sample import MOST_CHARACTERS, Sample
+from headway.text.pair_counts import PairCounts
 from headway.text.tokenizer import Tokenizer
+from headway.text.training_sample import MOST_CHARACTERS, Sample
 
 
 @dataclass(frozen=True)
 class Extended:
-    """A grown tokenizer, its new tokens in the order of their ids, and tokens per word of the texts before and after.
+    """An extended tokenizer, its new tokens in the order of their ids, and tokens per word before and after.
 
-    A word is what stands between spaces.
+    Words are separated by spaces.
     """
 
     tokenizer: Tokenizer
@@ -38,10 +38,10 @@ def extend(
 ) -> Extended:
     """Learn up to ``n`` new tokens from texts, for a tokenizer of kind "bpe" (of bytes) or "wordpiece".
 
-    Training goes on where it ended: the pair of tokens that stand together most often becomes one, and again.  A BPE
-    gets the merges, after all it has; WordPiece, which takes the longest token that fits, gets the tokens, and first
-    the characters it lacks.  Texts that have fewer such pairs than ``n`` give fewer tokens.  The model's embeddings
-    must grow to the new ``vocab_size``.  Raises InputError.
+    Training continues where it ended: the most frequent pair of adjacent tokens becomes one token, repeatedly.  A BPE
+    gets the new merges, after its own; WordPiece, which uses the longest matching token, gets the tokens, after any
+    characters that it lacks.  Texts with fewer such pairs than ``n`` give fewer tokens.  The model's embeddings must
+    grow to the new ``vocab_size``.  Raises InputError.
     """
     backend = tokenizer.backend
     if not isinstance(backend, RustBackend) or tokenizer.kind not in ("bpe", "wordpiece"):
@@ -57,13 +57,13 @@ def extend(
     spec = json.loads(backend.tokenizer.to_str())
     counts = _count(backend.tokenizer, sample)
     added = (_extend_bpe if tokenizer.kind == "bpe" else _extend_wordpiece)(backend.tokenizer, spec, counts, n)
-    grown = tokenizer.over(tokenizers.Tokenizer.from_str(json.dumps(spec)))
+    grown = tokenizer.with_backend(tokenizers.Tokenizer.from_str(json.dumps(spec)))
     before, after = (sum(map(len, each.encode_batch(sample))) / n_words for each in (tokenizer, grown))
     return Extended(grown, added, before, after)
 
 
 def _count(backend: tokenizers.Tokenizer, sample: list[str]) -> Counter[str]:
-    """The words as the model gets them, and how often."""
+    """The words as the model receives them, and their counts."""
     counts: Counter[str] = Counter()
     for piece in sample:
         text = backend.normalizer.normalize_str(piece) if backend.normalizer else piece
@@ -74,7 +74,9 @@ def _count(backend: tokenizers.Tokenizer, sample: list[str]) -> Counter[str]:
 
 def _extend_bpe(backend: tokenizers.Tokenizer, spec: dict[str, Any], counts: Counter[str], n: int) -> list[str]:
     vocabulary = _whole_vocabulary(spec)
-    words = Words((([token.value for token in backend.model.tokenize(word)], times) for word, times in counts.items()))
+    words = PairCounts(
+        (([token.value for token in backend.model.tokenize(word)], times) for word, times in counts.items())
+    )
     added: list[str] = []
     while len(added) < n and (best := words.best()) is not None:
         first, second = best
@@ -103,7 +105,7 @@ def _extend_wordpiece(backend: tokenizers.Tokenizer, spec: dict[str, Any], count
         missing.update({token: times for token in tokens if token not in vocabulary})
     added = [token for token, times in sorted(missing.items(), key=lambda row: (-row[1], row[0])) if times > 1][:n]
     known = vocabulary.keys() | set(added)
-    words = Words([*split, *(row for row in strange if known >= set(row[0]))])
+    words = PairCounts([*split, *(row for row in strange if known >= set(row[0]))])
     while len(added) < n and (best := words.best()) is not None:
         joined = best[0] + best[1].removeprefix(prefix)
         if joined not in known:
@@ -116,7 +118,7 @@ def _extend_wordpiece(backend: tokenizers.Tokenizer, spec: dict[str, Any], count
 
 
 def _whole_vocabulary(spec: dict[str, Any]) -> dict[str, int]:
-    """The model's vocabulary, with the added tokens put in: new ids then follow all old ones."""
+    """The model's vocabulary including the added tokens, so that new ids follow all old ones."""
     vocabulary: dict[str, int] = spec["model"]["vocab"]
     for row in spec["added_tokens"]:
         vocabulary.setdefault(row["content"], row["id"])

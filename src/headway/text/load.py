@@ -1,4 +1,4 @@
-"""Which files a directory has, and which tokenizer they make."""
+"""Find the tokenizer files of a directory and load the tokenizer that they describe."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,16 +9,16 @@ from headway.errors import InputError
 from headway.io.regular_file import inside
 from headway.io.strict_json import read_text
 from headway.text.backend import Backend, RustBackend
-from headway.text.bert import load_bert
-from headway.text.byte_level import load_byte_level
-from headway.text.files import MAX_BYTES, SAVE_AGAIN, check_tokenizer, read_object
-from headway.text.growth import check_growth
-from headway.text.guard import guarded
-from headway.text.llama import load_llama
-from headway.text.patterns import check_patterns
-from headway.text.special import find_names, read_config
-from headway.text.t5 import load_t5
-from headway.text.translation import load_m2m100, load_marian
+from headway.text.families.bert import load_bert
+from headway.text.families.byte_level import load_byte_level
+from headway.text.families.llama import load_llama
+from headway.text.families.t5 import load_t5
+from headway.text.families.translation import load_m2m100, load_marian
+from headway.text.rust_errors import guarded
+from headway.text.safe.expansion import check_growth
+from headway.text.safe.regex import check_patterns
+from headway.text.safe.tokenizer_json import MAX_BYTES, SAVE_AGAIN, check_tokenizer, read_object
+from headway.text.special_tokens import find_names, read_config
 
 _CLASSES = {
     "vocab.txt": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
@@ -28,14 +28,14 @@ _CLASSES = {
     "source.spm": ("MarianTokenizer",),
     "sentencepiece.bpe.model": ("M2M100Tokenizer",),
 }
-"""The tokenizers that each file is read for; other families give the same files another meaning."""
+"""The tokenizer classes supported for each file; other classes interpret the same files differently."""
 
 _GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
 _ROBERTA = ("RobertaTokenizer", "BartTokenizer", "DistilRobertaTokenizer", "roberta", "bart")
 
 
 class Loaded(NamedTuple):
-    """What a directory holds.  ``path`` is the file that its errors name."""
+    """The tokenizer of a directory.  ``path`` is the file that its errors name."""
 
     path: Path
     backend: Backend
@@ -45,9 +45,9 @@ class Loaded(NamedTuple):
 
 
 def load(folder: Path, rows: int | None) -> Loaded:
-    """Read the tokenizer of a directory; ``rows`` are those of the model's embeddings, where known.
+    """Load the tokenizer of a directory; ``rows``: the number of rows of the model's embeddings, where known.
 
-    In this order: Marian (``source.spm``, ``target.spm``, ``vocab.json``), M2M-100 (``sentencepiece.bpe.model``,
+    Tried in this order: Marian (``source.spm``, ``target.spm``, ``vocab.json``), M2M-100 (``sentencepiece.bpe.model``,
     ``vocab.json``), ``tokenizer.json``, T5 (``spiece.model``), Llama (``tokenizer.model``), byte-level BPE
     (``vocab.json``, ``merges.txt``) and WordPiece (``vocab.txt``).  Raises InputError.
     """
@@ -111,16 +111,16 @@ def _load_json(path: Path, rows: int | None) -> tokenizers.Tokenizer:
 
 
 def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
-    """The tokenizer class, or the kind of model, that a directory names; "" for none.
+    """The tokenizer class or model type that a directory names; "" for none.
 
-    Raises InputError where the class is one that reads ``file`` in another way.
+    Raises InputError for a class that interprets ``file`` differently.
     """
     found = str(config.get("tokenizer_class") or "").removesuffix("Fast")
     if found and found not in _GENERIC:
         if found not in _CLASSES[file]:
             raise InputError(
                 f"{folder / 'tokenizer_config.json'}: tokenizer_class: found {found[:40]!r}, expected "
-                f"{' or '.join(_CLASSES[file])} beside {file}; {SAVE_AGAIN} to get a tokenizer.json"
+                f"{' or '.join(_CLASSES[file])} with {file}; {SAVE_AGAIN} to get a tokenizer.json"
             )
         return found
     path = folder / "config.json"
@@ -129,7 +129,7 @@ def _check_class(folder: Path, config: dict[str, Any], file: str) -> str:
 
 
 def _read_template(folder: Path, config: dict[str, Any]) -> None:
-    """``chat_template.jinja`` goes before the configuration; of several templates, the one called "default"."""
+    """``chat_template.jinja`` takes precedence over the configuration; of several templates, "default" is used."""
     path = inside(folder, "chat_template.jinja")
     if path.exists():
         config["chat_template"] = read_text(path, max_bytes=MAX_BYTES, advice="expected a chat template")

@@ -11,29 +11,29 @@ from tokenizers import AddedToken
 
 from headway.errors import InputError
 from headway.text.backend import Backend, RustBackend
-from headway.text.guard import check_unicode, guarded
+from headway.text.families.translation import TARGET_CODE, language
 from headway.text.load import load
-from headway.text.probe import probe
-from headway.text.stream import StreamDecoder, byte_alphabet
-from headway.text.translation import TARGET_CODE, language
-from headway.text.write import write
+from headway.text.rust_errors import check_unicode, guarded
+from headway.text.safe.smoke_test import probe
+from headway.text.save import write
+from headway.text.stream_decoder import StreamDecoder, byte_alphabet
 
 NO_LIMIT = 10**9
-"""A ``model_max_length`` above this stands for "none"."""
+"""A ``model_max_length`` above this means "none"."""
 TEXTS_AT_ONCE = 4096
-"""Texts that are encoded together."""
+"""The number of texts encoded together."""
 
 
 class Tokenizer:
     """Strings to ids and back, for every family of models.
 
-    Made by ``train_tokenizer`` or ``Tokenizer.load``.  It never truncates, pads or cleans up spaces, and may be used
-    from several threads.  ``names`` says which token is which ("eos_token", "pad_token", ...), as in
+    Made by ``train_tokenizer`` or ``Tokenizer.load``.  It never truncates, pads or cleans up spaces, and is
+    thread-safe. ``names`` maps roles to special tokens ("eos_token", "pad_token", ...), as in
     ``tokenizer_config.json``.
 
     ``target``: the tokenizer of the target texts of an encoder-decoder; itself, unless source and target differ.
-    ``trained_on_characters``: how much text it was trained on here, None when loaded; ``sampled``: whether there was
-    more text than was read.
+    ``trained_on_characters``: the number of characters it was trained on here, None when loaded; ``sampled``: whether
+    there was more text than that.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: str | Path, *, rows: int | None = None) -> "Tokenizer":
-        """The tokenizer of a Hugging Face directory; ``headway.text.load`` says from which files.
+        """The tokenizer of a Hugging Face directory; see ``headway.text.load`` for the files.
 
-        ``rows``: how many rows of embeddings the model has; every id must be below it.  Raises InputError naming the
+        ``rows``: the number of rows of the model's embeddings; every id must be below it.  Raises InputError naming the
         file, the field, what was found and what was expected.
         """
         found = load(Path(directory), rows)
@@ -72,9 +72,9 @@ class Tokenizer:
     def save(self, directory: str | Path, *, max_length: int | None = None, segments: bool = False) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json``; ``transformers.AutoTokenizer`` reads them.
 
-        The tokenizers of Marian and M2M-100 have no ``tokenizer.json``: the files they were loaded from are written as
-        they were, which is what their classes in transformers read.  ``max_length``: the model's context in tokens
-        (default: as loaded).  ``segments``: the model takes ``token_type_ids``, so that other programs send them.
+        The tokenizers of Marian and M2M-100 have no ``tokenizer.json``: the files they were loaded from are written
+        unchanged, which is what their classes in transformers read.  ``max_length``: the model's context in tokens
+        (default: as loaded). ``segments``: the model takes ``token_type_ids``, so that other programs pass them.
         """
         length = max_length or self.max_length
         write(Path(directory), self._backend, self._names, self._config, max_length=length, segments=segments)
@@ -87,12 +87,12 @@ class Tokenizer:
 
     @cached_property
     def vocab_size(self) -> int:
-        """The rows of embeddings this tokenizer needs: one more than its largest id, added tokens included."""
+        """The number of rows of embeddings needed: one more than the largest id, added tokens included."""
         return 1 + max(self._backend.vocabulary.values())
 
     @cached_property
     def tokens(self) -> list[str]:
-        """The tokens by id, as the vocabulary writes them; "" for an id that no token has."""
+        """The tokens by id, as the vocabulary writes them; "" for an id without a token."""
         tokens = [""] * self.vocab_size
         for token, number in self._backend.vocabulary.items():
             tokens[number] = token
@@ -120,12 +120,12 @@ class Tokenizer:
 
     @property
     def pad(self) -> int | None:
-        """The id that fills a batch; masks tell it from text."""
+        """The id that pads a batch; masks tell it from text."""
         return self._named("pad_token")
 
     @property
     def unknown(self) -> int | None:
-        """The id of what the vocabulary lacks."""
+        """The id of unknown text."""
         return self._named("unk_token")
 
     @property
@@ -145,7 +145,7 @@ class Tokenizer:
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """The ids that are no text."""
+        """The ids of special tokens."""
         return self._backend.special_ids
 
     @property
@@ -155,12 +155,12 @@ class Tokenizer:
 
     @property
     def target_start(self) -> list[int]:
-        """The ids with which every translation into the chosen language begins, after the decoder's start."""
+        """The ids with which every translation into the chosen language begins, after the decoder's start token."""
         return [] if self._target is None else list(self._target._backend.prefix)
 
     @property
     def languages(self) -> dict[str, int]:
-        """The languages between which one can choose, by code, and the ids of their tokens; empty for most models."""
+        """The languages to choose from: the id of each language's token, by code; empty for most models."""
         return dict(self._backend.languages)
 
     @property
@@ -169,42 +169,43 @@ class Tokenizer:
         return bool(self._backend.languages) and not self._backend.coded and not self.target_start
 
     def with_languages(self, *, source: str | None = None, target: str | None = None) -> "Tokenizer":
-        """The same tokenizer for another pair of languages; each is left as it is unless given.
+        """The same tokenizer for another pair of languages; a language not given stays as it is.
 
-        M2M-100 names the source's language before the source and the target's before the target.  A Marian model with
-        several target languages names the one wanted before the source.  Raises InputError for a language it lacks.
+        M2M-100 puts the source language before the source and the target language before the target.  A Marian model
+        with several target languages puts the target language before the source.  Raises InputError for a language it
+        lacks.
         """
         backend, other, config = self._backend, self.target._backend, dict(self._config)
         if backend.coded:
             if source is not None:
-                raise InputError(f"source language: found {source[:20]!r}, expected none: this model is not told it")
+                raise InputError(f"source language: found {source[:20]!r}, expected none: this model takes none")
             if target is not None:
-                backend = backend.around((language(self.languages, target, "target"),))
+                backend = backend.with_prefix((language(self.languages, target, "target"),))
                 config[TARGET_CODE] = target
         else:
             if source is not None:
-                backend = backend.around((language(self.languages, source, "source"),))
+                backend = backend.with_prefix((language(self.languages, source, "source"),))
                 config["src_lang"] = source
             if target is not None:
-                other = other.around((language(self.languages, target, "target"),))
+                other = other.with_prefix((language(self.languages, target, "target"),))
                 config["tgt_lang"] = target
         return Tokenizer(backend, self._names, config, target=Tokenizer(other, self._names, config))
 
     @property
     def max_length(self) -> int | None:
-        """The model's context in tokens as its directory states it, or None."""
+        """The model's context in tokens according to its directory, or None."""
         found = self._config.get("model_max_length")
         return found if type(found) is int and 0 < found <= NO_LIMIT else None
 
     @property
     def chat_template(self) -> str | None:
-        """The chat template of the loaded directory, unrendered, or None."""
+        """The chat template of the loaded directory, not rendered, or None."""
         found = self._config.get("chat_template")
         return found if isinstance(found, str) else None
 
     @property
     def special_tokens(self) -> dict[str, str]:
-        """The tokens with a role, by role, as ``tokenizer_config.json`` has them: "eos_token", "pad_token", ..."""
+        """The special tokens by role, as in ``tokenizer_config.json``: "eos_token", "pad_token", ..."""
         return dict(self._names)
 
     def with_template(self, template: str, names: dict[str, str], specials: Iterable[str]) -> "Tokenizer":
@@ -215,29 +216,29 @@ class Tokenizer:
 
     @property
     def backend(self) -> Backend:
-        """What does the work."""
+        """The implementation."""
         return self._backend
 
-    def over(self, backend: tokenizers.Tokenizer) -> "Tokenizer":
-        """The same names and settings over another tokenizer of the Rust library."""
+    def with_backend(self, backend: tokenizers.Tokenizer) -> "Tokenizer":
+        """A tokenizer with the same names and settings but another tokenizer of the Rust library."""
         return Tokenizer(backend, self._names, self._config)
 
     def encode(self, text: str, *, special: bool = False, allow_special: bool = False) -> list[int]:
         """The ids of a text.
 
-        ``special`` adds what the model wants around a text ([CLS] and [SEP] for an encoder).  A text that spells a
-        special token is text, unless ``allow_special``.  Raises InputError.
+        ``special`` adds the special tokens around a text ([CLS] and [SEP] for an encoder).  A special token spelled in
+        the text is text, unless ``allow_special``.  Raises InputError.
         """
         check_unicode(text)
         what = "this text cannot be encoded"
         return guarded(lambda: self._backend.encode([text], special=special, allow_special=allow_special), what)[0]
 
     def encode_batch(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
-        """The ids of each text, in order; on several threads.  Raises InputError naming the text that fails, from 0."""
+        """The ids of each text, in order; multithreaded.  Raises InputError with the index of the bad text."""
         return list(self.encode_each(texts, special=special))
 
     def encode_each(self, texts: Iterable[str], *, special: bool = False) -> Iterator[list[int]]:
-        """The same, some texts at a time: the library holds a kilobyte for each while it encodes."""
+        """The same as an iterator, some texts at a time: the library uses a kilobyte per text while it encodes."""
         start, rest = 0, iter(texts)
         while part := list(islice(rest, TEXTS_AT_ONCE)):
             for row, text in enumerate(part, start):
@@ -246,7 +247,7 @@ class Tokenizer:
             start += len(part)
 
     def _encode_part(self, texts: list[str], start: int, special: bool) -> list[list[int]]:
-        """The ids of each text; the first is number ``start`` of all."""
+        """The ids of each text; ``start`` is the index of the first among all texts."""
         try:
             return guarded(lambda: self._backend.encode(texts, special=special, allow_special=False), "")
         except InputError:
@@ -259,10 +260,10 @@ class Tokenizer:
         return guarded(lambda: self._backend.encode_pair(first, second), "this pair of texts cannot be encoded")
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]:
-        """(ids, owners) of texts and special ids in order: a text is text, whatever it spells, an id is that token.
+        """(ids, owners) of texts and special ids in order: a text is never read as a special token, an id always is.
 
-        ``owners`` has, for each id, the number of the part in which it begins: texts that follow each other are read
-        as one, so a token may reach into the next.  Raises InputError.
+        ``owners`` has, for each id, the index of the part in which it begins: adjacent texts are read as one, so a
+        token may reach into the next.  Raises InputError.
         """
         unknown = [part for part in parts if not isinstance(part, str) and part not in self.special_ids]
         if unknown:
@@ -272,7 +273,7 @@ class Tokenizer:
         return guarded(lambda: self._backend.encode_parts(parts), "these texts cannot be encoded")
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
-        """The text of ids; special tokens give none unless ``skip_special`` is false.  Raises InputError."""
+        """The text of ids, without special tokens unless ``skip_special`` is false.  Raises InputError."""
         numbers = [int(number) for number in ids]
         what = "these ids cannot be decoded"
         return guarded(lambda: self._backend.decode(numbers, skip_special=skip_special), what)

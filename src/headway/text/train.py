@@ -7,16 +7,16 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headway.errors import InputError
-from headway.text.sample import MOST_CHARACTERS, Sample
-from headway.text.special import ENCODER, encoder_template, special_names, translator_template
+from headway.text.special_tokens import ENCODER, encoder_template, special_names, translator_template
 from headway.text.tokenizer import Tokenizer
+from headway.text.training_sample import MOST_CHARACTERS, Sample
 
 KINDS = ("bpe", "wordpiece", "word", "char")
 
 DEFAULT_SIZE = {"bpe": 8192, "wordpiece": 8192, "word": 20_000, "char": 1_000_000}
 
 LONGEST_WORD = 100
-"""Characters; WordPiece reads a longer word as unknown."""
+"""Limit of characters in a word; WordPiece reads a longer word as unknown."""
 
 
 def train_tokenizer(
@@ -31,18 +31,19 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer; the same texts give the same tokenizer, byte for byte.
 
-    - "bpe": byte-level BPE (Sennrich et al., 2016; Radford et al., 2019).  Any text comes back exactly as it was.
-    - "wordpiece": words in pieces, as BERT has them (Devlin et al., 2019).  Spaces are not kept.
-    - "word": words and punctuation.  For a decoder spaces and line ends are tokens too, so text of known words comes
-      back exactly; for an encoder they are dropped.
+    - "bpe": byte-level BPE (Sennrich et al., 2016; Radford et al., 2019).  Decoding restores any text exactly.
+    - "wordpiece": BERT's subwords (Devlin et al., 2019).  Spaces are not restored.
+    - "word": words and punctuation.  For a decoder spaces and line ends are tokens too, so text of known words is
+      restored exactly; for an encoder they are dropped.
     - "char": every character of the texts is a token.
 
-    ``vocab_size``: tokens at most, special ones included (default: 8192, 8192, 20,000 and all characters); texts that
-    support fewer give fewer.  ``role``: "decoder" has ``<|endoftext|>`` and, where text can be unknown, ``<|unk|>``;
-    "encoder" has ``[PAD] [UNK] [CLS] [SEP] [MASK]``; "translator" has ``<s> <pad> </s>``, brings text into NFC, and
-    reads the first word of a text like any other.  ``lowercase``: by default, "wordpiece" and "word" for an encoder.
-    Reads at most ``max_characters`` (by default ten million, for "char" fifty), spread evenly over the texts where they
-    are a list or have ``out_of`` characters; ``Tokenizer.trained_on_characters`` and ``sampled`` say what was read.
+    ``vocab_size``: maximum number of tokens, special ones included (default: 8192, 8192, 20,000 and all characters);
+    texts that support fewer give fewer.  ``role``: "decoder" has ``<|endoftext|>`` and, where text can be unknown,
+    ``<|unk|>``; "encoder" has ``[PAD] [UNK] [CLS] [SEP] [MASK]``; "translator" has ``<s> <pad> </s>``, applies NFC, and
+    treats the first word of a text like any other.  ``lowercase``: by default for "wordpiece" and "word" of an
+    encoder.  Reads at most ``max_characters`` (by default ten million, for "char" fifty), spread evenly over the texts
+    if they are a list or have ``out_of`` characters; ``Tokenizer.trained_on_characters`` and ``sampled`` record what
+    was read.
 
     Raises InputError: no text, an unknown kind or role, or a vocabulary too small for the kind.
     """
@@ -59,7 +60,7 @@ def train_tokenizer(
     train = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "word": _train_word, "char": _train_char}[kind]
     backend = train(sample, size, specials, role, lowercase)
     if sample.characters == 0 or backend.get_vocab_size() <= len(specials):
-        raise InputError("there is no text to train a tokenizer on: expected at least one character that is no space")
+        raise InputError("there is no text to train a tokenizer on: expected at least one character besides spaces")
     backend.add_special_tokens([_special(token, kind) for token in specials])
     if role == "encoder":
         backend.post_processor = encoder_template(specials)
@@ -83,7 +84,7 @@ def _train_bpe(sample: Sample, size: int, specials: list[str], role: str, lowerc
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     steps = _steps(role == "translator", lowercase)
-    if role == "translator":  # the space that the first word gets is taken off again
+    if role == "translator":  # decoding removes the space added before the first word
         steps.append(normalizers.Prepend(" "))
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     _normalise(backend, steps)
@@ -99,7 +100,7 @@ def _train_bpe(sample: Sample, size: int, specials: list[str], role: str, lowerc
 
 
 def _special(token: str, kind: str) -> AddedToken:
-    """A special token.  [MASK] takes the space before it along where the words it stands for have theirs."""
+    """A special token.  [MASK] includes the space before it where words do."""
     return AddedToken(token, special=True, normalized=False, lstrip=kind == "bpe" and token == ENCODER["mask_token"])
 
 
@@ -117,7 +118,7 @@ def _train_word(sample: Sample, size: int, specials: list[str], role: str, lower
 
 
 def _steps(nfc: bool, lowercase: bool) -> list[normalizers.Normalizer]:
-    """What is done to a text before it is cut."""
+    """The normalization before a text is split."""
     return [*([normalizers.NFC()] if nfc else []), *([normalizers.Lowercase()] if lowercase else [])]
 
 
@@ -144,11 +145,11 @@ def _train_char(sample: Sample, size: int, specials: list[str], role: str, lower
 def _train_wordpiece(
     sample: Sample, size: int, specials: list[str], role: str, lowercase: bool
 ) -> tokenizers.Tokenizer:
-    """The vocabulary of a BPE over whole words, read by longest match.
+    """The vocabulary of a BPE over whole words, used with longest match.
 
-    The library's trainer numbers the characters that continue a word in an order that changes from run to run, and
-    the merges with it.  So the words are counted first, and those characters named to the trainer in a fixed order.
-    Accents stay when lowercasing: stripping them would take the vowels out of Thai and Hindi.
+    The library's trainer numbers the characters that continue a word in an order that changes from run to run, and with
+    it the merges.  So words are counted first, and those characters are passed to the trainer in a fixed order.
+    Accents are kept when lowercasing: stripping them would remove the vowels of Thai and Hindi.
     """
     normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.BertNormalizer(lowercase=lowercase, strip_accents=False)]
@@ -178,7 +179,7 @@ def _train_wordpiece(
 
 
 def _alphabet(words: Counter[str], room: int) -> tuple[set[str], list[str]]:
-    """The most frequent characters, alone and (second) as the continuation of a word, that together fit in ``room``."""
+    """The most frequent characters, alone and (second) as continuations of a word, that fit in ``room`` together."""
     counts: Counter[str] = Counter()
     inside: set[str] = set()
     for word, times in words.items():
@@ -195,7 +196,7 @@ def _alphabet(words: Counter[str], room: int) -> tuple[set[str], list[str]]:
 
 
 def _repeated(words: Counter[str], alphabet: set[str]) -> Iterator[str]:
-    """Every word as often as it was counted, in a fixed order; words with other characters are left out."""
+    """Every word as often as it was counted, in a fixed order, without words that have other characters."""
     for word, times in sorted(words.items()):
         if len(word) <= LONGEST_WORD and alphabet.issuperset(word):
             while times > 0:

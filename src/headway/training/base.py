@@ -7,16 +7,16 @@ from typing import Any
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.config_file import read_config
 from headway.hub.directory import check_reads_text, load_model, model_config
 from headway.hub.download import locate
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
+from headway.hub.safe.config_file import read_config
+from headway.models.adapt.dropout import set_dropout
 from headway.models.adapt.freeze import freeze
 from headway.models.adapt.lora import add_lora
 from headway.models.adapt.vocabulary import train_new_rows
 from headway.models.baselines import BaselineConfig
-from headway.models.dropout import set_dropout
 from headway.models.heads import TokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer

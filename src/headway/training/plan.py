@@ -90,7 +90,7 @@ class FineTuningPlan:
     contrastive: bool = False
     """whether the vectors are tuned by pairs of rows before that"""
     mean: bool = False
-    """whether a classifier from a base reads the mean of its vectors (``hub.mean_layer``)"""
+    """whether a classifier from a base reads the mean of its vectors (``hub.mean_pooling``)"""
 
 
 @dataclass(frozen=True, init=False, kw_only=True)

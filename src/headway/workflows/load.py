@@ -6,7 +6,7 @@ from typing import Any
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.download import locate
-from headway.io.forked import check_threads
+from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.tasks.registry import NAMES, room
 from headway.tasks.task import Pipeline

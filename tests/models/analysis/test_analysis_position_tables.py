@@ -51,7 +51,7 @@ def test_biases():
 def test_both_stacks_and_refusals():
     both = position_tables(EncoderDecoder(CONFIG.but(positions="alibi"), CONFIG), T)
     assert {name: found.kind for name, found in both.items()} == {"encoder": "rotary", "decoder": "alibi"}
-    with pytest.raises(ValueError, match="told no positions"):
+    with pytest.raises(ValueError, match="no position encoding"):
         table("none")
     with pytest.raises(TypeError, match="Linear is not an Encoder"):
         position_tables(torch.nn.Linear(3, 5))

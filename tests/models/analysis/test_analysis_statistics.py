@@ -70,7 +70,7 @@ def test_distance_between_patches():
     away = [math.dist((row, column), (1, 2)) for row in range(2) for column in range(3)]
     found = patch_distance(weights, (2, 3))
     assert found[0, 0] == pytest.approx(sum(away) / 6) and found[0, 1] == 0
-    with pytest.raises(ValueError, match="expected 3 × 3 patches and a token before"):
+    with pytest.raises(ValueError, match="expected a class token and 3 × 3 patches"):
         patch_distance(weights, (3, 3))
 
 
@@ -101,7 +101,7 @@ def test_a_perfect_induction_head_scores_one():
     slow = torch.stack([weights[:, :, t, t - period + 1] for t in range(period, 11)]).mean(dim=0)
     torch.testing.assert_close(induction_score(weights, period), slow)
     for wrong in (1, 11):
-        with pytest.raises(ValueError, match=f"a period of {wrong} in 11 tokens"):
+        with pytest.raises(ValueError, match=f"period is {wrong} for 11 tokens"):
             induction_score(weights, wrong)
 
 
@@ -123,7 +123,7 @@ def test_induction_scores_of_a_model(monkeypatch):
     assert seen[0][0] == 7 and seen[0][2] == 22  # no id occurs twice in a text, so a period is at most the vocabulary
     with pytest.raises(TypeError, match="Encoder is not a Decoder"):
         induction_scores(Encoder(model.config))
-    with pytest.raises(ValueError, match="nothing can be repeated"):
+    with pytest.raises(ValueError, match="too small to repeat"):
         induction_scores(Decoder(model.config.but(max_length=3)))
 
 

@@ -1,4 +1,4 @@
-"""One file per family: what its configuration and its weights are called."""
+"""One file per model family: the names of its configuration keys and of its weights."""
 
 from headway.hub.families.bart import BART
 from headway.hub.families.bert import BERT
@@ -22,4 +22,4 @@ FAMILIES: tuple[Family, ...] = (
     *(GPT_2, LLAMA, MISTRAL, QWEN2, QWEN3),
     *(T5, BART, MARIAN, M2M_100),
 )
-"""In the order in which a model to be saved is offered to them."""
+"""The order in which they are tried for a model to be saved."""

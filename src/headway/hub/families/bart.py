@@ -1,7 +1,7 @@
 """BART (Lewis et al. 2019): an encoder-decoder with learned positions, normalised after each residual.
 
-Quirks: the table of positions has two rows before the first; embeddings are normalised; the head's bias is a buffer
-that training there leaves alone.
+Quirks: the table of positions has two rows before the first position; embeddings are normalised; the head's bias is a
+buffer that transformers does not train.
 """
 
 from typing import ClassVar

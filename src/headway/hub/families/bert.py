@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2018): an encoder with learned positions and segments, normalised after each residual.
 
-Quirks: the vector of the first token goes through a pooler, which the classifier too begins with; old files hold the
-next-sentence head, position numbers that are computed here, and γ and β for the norms' weights and biases.
+Quirks: the first token's vector goes through a pooler, which is also the start of the classifier; old files contain the
+next-sentence head, position ids (computed here), and the names γ and β for the norms' weights and biases.
 """
 
 import re
@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 
 from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import Json, architecture, pick
-from headway.hub.table import Row, layers, row, stacked
+from headway.hub.name_table import Row, layers, row, stacked
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler
 from headway.models.transformer import Encoder
 
 
 class Bert(EncoderFamily):
-    """BertModel, BertForMaskedLM, BertForSequenceClassification, and of BertForPreTraining the masked-token head.
+    """BertModel, BertForMaskedLM, BertForSequenceClassification, and the masked-token head of BertForPreTraining.
 
-    The bias of the masked-token head is stored under two names.  Where its matrix is tied to the embedding the second
-    is a copy of the first; where it is not, ``transformers`` adds the second alone, and here the same is done.
+    The bias of the masked-token head is stored under two names.  If its matrix is tied to the embedding, the second is
+    a copy of the first; if not, ``transformers`` adds only the second, and so does Headway.
     """
 
     model_type = "bert"

@@ -1,4 +1,4 @@
-"""What the decoder families share: one class with logits over the vocabulary, one without a head, one with classes."""
+"""What the decoder families share: a class with logits over the vocabulary, one without a head, one with classes."""
 
 from collections.abc import Set
 from typing import ClassVar
@@ -14,17 +14,17 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 
 
 class DecoderFamily(Family):
-    """A decoder.  ``classes`` are, in this order: with logits, without a head, and (where there is one) with classes.
+    """A decoder.  ``classes`` are, in this order: with logits, without a head, and (if there is one) with classes.
 
-    The class without a head gives the normalised vectors of the last layer (``VectorHead``).  The one with classes
-    reads the last token's: transformers finds that token by ``pad_token_id``, which it needs for batches, we by the
-    mask.
+    The class without a head returns the normalised vectors of the last layer (``VectorHead``).  The one with classes
+    uses the last token's vector: transformers finds that token by ``pad_token_id``, which it needs for batches, Headway
+    by the mask.
     """
 
     ONLY: ClassVar[Json] = {**Family.ONLY, "is_causal": True, "is_encoder_decoder": False, "add_cross_attention": False}
     classifier: ClassVar[str | None] = None
     SPECIAL: ClassVar[Json] = {}
-    """ids of special tokens that transformers assumes where ``config.json`` leaves them out"""
+    """ids of special tokens that transformers assumes if ``config.json`` omits them"""
 
     def special(self, theirs: Json) -> Json:
         return self.SPECIAL
@@ -50,7 +50,7 @@ class DecoderFamily(Family):
         return {**dict.fromkeys(SPECIAL_IDS), **self.entries(model.config), **self._head(model.head)}
 
     def entries(self, config: TransformerConfig) -> Json:
-        """What ``config.json`` says beside ``SAME``, the heads and the special tokens."""
+        """The entries of ``config.json`` other than ``SAME``, the heads and the special tokens."""
         return {}
 
     def _head(self, head: nn.Module) -> Json:

@@ -1,14 +1,14 @@
 """DistilBERT (Sanh et al. 2019): half of BERT's layers, without segments and without a pooler.
 
-Quirks: its ε is no entry of the configuration; the classifier's dense layer is followed by ReLU; sinusoidal positions,
-where a configuration asks for them, are stored as a table, and read as the learned ones that they become.
+Quirks: ε is not in the configuration; the classifier's dense layer is followed by ReLU; sinusoidal positions, where a
+configuration asks for them, are stored as a table and read as learned positions.
 """
 
 from typing import ClassVar
 
 from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import Json
-from headway.hub.table import Row, layers, stacked
+from headway.hub.name_table import Row, layers, stacked
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 

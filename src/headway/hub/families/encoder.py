@@ -26,15 +26,15 @@ class EncoderFamily(Family):
     classifier: ClassVar[str]
     """the class with a classifier"""
     head_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
-    """their key for the classifier's dropout, if any, and what it is where that is left out (None: the model's own)"""
+    """their key for the classifier's dropout, if any, and its default (None: the model's own dropout)"""
     attention_dropout: ClassVar[str] = "attention_probs_dropout_prob"
-    """their key for the dropout of attention weights, which here is that of all"""
+    """their key for the dropout of attention weights, which must equal the dropout of everything else"""
     pooler_activation: ClassVar[str | None] = "tanh"
-    """what the pooler ends with; None where the configuration says"""
+    """the activation of the pooler; None if the configuration specifies it"""
     pools_classes: ClassVar[bool] = False
-    """whether the classifier begins with the pooler, which otherwise it leaves out"""
+    """whether the classifier starts with the pooler; otherwise it does not use it"""
     bare_pools: ClassVar[bool] = False
-    """whether the bare class has a pooler, which ``transformers`` draws at random where the files have none"""
+    """whether the bare class has a pooler, which ``transformers`` initialises at random if the files have none"""
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
         kind, config = architecture(theirs, self.classes), self.config(theirs)
@@ -55,7 +55,7 @@ class EncoderFamily(Family):
         return Encoder(config)
 
     def pooler(self, config: TransformerConfig, theirs: Json) -> Pooler:
-        """What the family makes of the first vector."""
+        """The family's pooler."""
         return Pooler(config)
 
     def unquirk(self, model: nn.Module) -> Json | None:
@@ -74,7 +74,7 @@ class EncoderFamily(Family):
         return {"architectures": [self.bare if model.head is None else self.masked], **dropout}
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
-        """With a pooler for the class that has one, all zeros if the model has none; without it for the others."""
+        """With a pooler for the class that has one, zeros if the model has none; without a pooler for the others."""
         kind, name, width = architecture(theirs, self.classes), f"{self.prefix}pooler.dense", config.d_model
         if kind == self.bare:
             empty = {f"{name}.weight": torch.zeros(width, width), f"{name}.bias": torch.zeros(width)}
@@ -89,7 +89,7 @@ class EncoderFamily(Family):
             model.pooler = None  # type: ignore[assignment]
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
-        """What is ignored, and a pooler that a classifier's file holds and its class leaves out."""
+        """The ignored names, including a pooler in a classifier's file whose class does not use it."""
         if self.pools_classes or architecture(theirs, self.classes) != self.classifier:
             return self.ignored
         return (*self.ignored, re.escape(self.prefix) + r"pooler\..*")

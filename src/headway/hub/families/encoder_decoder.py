@@ -1,4 +1,4 @@
-"""What BART, Marian and M2M-100 share: the keys and the weights' names of two stacks that share a width."""
+"""What BART, Marian and M2M-100 share: configuration keys and weight names of two stacks of the same width."""
 
 from collections.abc import Set
 from typing import Any, ClassVar
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from headway.hub.families.family import Family, Json, architecture, pick, refuse
-from headway.hub.table import Part, Row, layers, row, stacked
+from headway.hub.name_table import Part, Row, layers, row, stacked
 from headway.models.config import TransformerConfig
 from headway.models.heads import VectorHead
 from headway.models.transformer import EncoderDecoder
@@ -15,15 +15,15 @@ TARGET_IDS = {
     **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "forced_eos_token_id")),
     "decoder_start_token_id": 0,
 }
-"""What is written for a model whose tokens are not named yet: a target begins with token 0, and no token ends it."""
+"""The ids written for a model without named tokens: a target starts with token 0, and no token ends it."""
 
 
 class EncoderDecoderFamily(Family):
-    """A family with those keys and names.  Its first class has a head, and the bare one ends in vectors."""
+    """A family with those keys and names.  Its first class has a head, and the bare one returns vectors."""
 
     prefix = "model."
     separate: ClassVar[bool] = False
-    """whether source and target may have tables of token vectors of their own"""
+    """whether source and target may have separate tables of token vectors"""
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", None),
         "d_model": ("d_model", 1024),
@@ -50,11 +50,11 @@ class EncoderDecoderFamily(Family):
     )
 
     def shares(self, theirs: Json) -> bool:
-        """Whether both stacks read one table of token vectors."""
+        """Whether both stacks share one table of token vectors."""
         return True
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
-        if self.shares(theirs):  # for an untied head, transformers 4 trains two tables of vectors, transformers 5 three
+        if self.shares(theirs):  # with an untied head, transformers 4 trains two tables, transformers 5 three
             refuse(theirs, tie_word_embeddings=True)
         return {}
 
@@ -76,7 +76,7 @@ class EncoderDecoderFamily(Family):
         if not isinstance(model, EncoderDecoder):
             return None
         if not model.shared and not self.separate:
-            raise ValueError("its encoder and decoder read one table of token vectors")
+            raise ValueError("its encoder and decoder share one table of token vectors")
         encoder = model.encoder_config
         return {
             "architectures": [self.bare if isinstance(model.head, VectorHead) else self.classes[0]],
@@ -134,5 +134,5 @@ def _stack(side: str) -> list[Row]:
 
 
 def _first_row(bias: Tensor, _: TransformerConfig) -> Tensor:
-    """(1, V) -> (V,).  Any other shape raises IndexError or is refused where shapes are compared."""
+    """(1, V) -> (V,).  Any other shape raises IndexError or is refused when shapes are compared."""
     return bias[0] if len(bias) == 1 else bias

@@ -1,8 +1,8 @@
-"""What a family is: its ``config.json`` and its weights' names, to and from ours.
+"""The interface of a model family: its ``config.json`` and its weight names, to and from ours.
 
-A family's file holds what is its own: the keys that mean one of our fields (``SAME``), the fields that it fixes
-(``FIXED``), what else its configuration says (``quirks``, and ``unquirk`` back), its classes with their heads, and the
-name table.  The general part is here.
+The file of a family holds what is specific to it: the keys that correspond to our fields (``SAME``), the fields that it
+fixes (``FIXED``), the rest of its configuration (``quirks``, and the inverse ``unquirk``), its classes with their
+heads, and the name table.  The general part is here.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from headway.hub.table import Row
+from headway.hub.name_table import Row
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead
 from headway.models.transformer import Encoder
@@ -30,7 +30,7 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-"""Their words for activations.  Of several for one of ours, the first is written."""
+"""Their names of activations.  Of several for one of ours, the first is written."""
 
 
 class Family(ABC):
@@ -39,24 +39,24 @@ class Family(ABC):
     model_type: ClassVar[str]
     """the name in config.json"""
     classes: ClassVar[tuple[str, ...]]
-    """the classes of ``transformers`` that can be read; the first is assumed where none is named"""
+    """the classes of ``transformers`` that can be read; the first is the default"""
     bare: ClassVar[str]
     """the class without a head"""
     prefix: ClassVar[str] = ""
-    """what the bare model's weights begin with in the classes with a head; ``rows`` has them with it"""
+    """the prefix of the bare model's weights in the classes with a head; ``rows`` includes it"""
     SAME: ClassVar[dict[str, tuple[str, Any]]] = {}
-    """their key -> our field of the same value, and what ``transformers`` assumes where the key is left out"""
+    """their key -> our field of the same value, and the default of ``transformers``"""
     FIXED: ClassVar[dict[str, Any]] = {}
-    """our fields that have one value in this family"""
+    """our fields that have a fixed value in this family"""
     ONLY: ClassVar[Json] = {"pruned_heads": {}, "quantization_config": None, "tie_encoder_decoder": False}
-    """their key -> the only value that is supported where it is said"""
+    """their key -> the only supported value, if the key is present"""
     ignored: ClassVar[tuple[str, ...]] = ()
-    """patterns (regular expressions) of stored names that hold nothing a model needs: computed tables, old masks"""
+    """patterns (regular expressions) of stored names that no model needs: computed tables, old masks"""
     renamed: ClassVar[dict[str, str]] = {}
-    """what a part of a stored name (a regular expression) was called in old files -> what it is called since"""
+    """part of a stored name (a regular expression) in old files -> its name since"""
 
     def config(self, theirs: Json) -> TransformerConfig:
-        """Our configuration (of the decoder, where there are two) for theirs.  Raises ValueError for what we lack."""
+        """Our configuration (the decoder's, if there are two) for theirs.  Raises ValueError if unsupported."""
         refuse(theirs, **self.ONLY)
         fields = {ours: same(theirs, key, ours, default) for key, (ours, default) in self.SAME.items()}
         return TransformerConfig(**{**self.FIXED, **fields, **self.quirks(theirs)})
@@ -70,10 +70,10 @@ class Family(ABC):
         return {}
 
     def describe(self, model: nn.Module) -> Json | None:
-        """Their ``config.json`` for a model of ours, or None when it is not of this family.
+        """Their ``config.json`` for a model of ours, or None if it is not of this family.
 
-        Raises ValueError for a part, such as a head, that the family's configuration has no word for.  Whether the
-        configuration says all that ours says is checked by reading it back.
+        Raises ValueError for a part, such as a head, that the family's configuration cannot express.  Whether the
+        configuration expresses everything in ours is checked by reading it back.
         """
         entries = self.unquirk(model)
         if entries is None:
@@ -86,36 +86,36 @@ class Family(ABC):
 
     @abstractmethod
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
-        """A model of the architecture that ``config.json`` names, weights not yet read.
+        """A model of the architecture in ``config.json``, without its weights.
 
-        ``names`` are the weights that are there: some parts (a pooler) are there or not without a word elsewhere.
+        ``names`` are the stored weights: they alone show whether some parts (a pooler) exist.
         """
 
     @abstractmethod
     def unquirk(self, model: nn.Module) -> Json | None:
-        """What ``describe`` adds to ``SAME``, "architectures" among it; None for a model of another kind."""
+        """What ``describe`` adds to ``SAME``, including "architectures"; None for a model of another kind."""
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
-        """``ignored``, with what this configuration adds."""
+        """``ignored``, and the additions for this configuration."""
         return self.ignored
 
     def copies(self, theirs: Json) -> dict[str, str]:
-        """Names under which files may hold a tensor once more -> the name of that tensor in ``rows``."""
+        """Names under which files may store a tensor again -> the name of that tensor in ``rows``."""
         return {}
 
     def zeros(self, theirs: Json) -> dict[str, tuple[int, ...]]:
-        """Names that files may leave out -> their shapes; such a tensor is then zero."""
+        """Names that files may omit -> their shapes; such a tensor is zero."""
         return {}
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
-        """The weights of a model, by their names, as the class that ``theirs`` names has them: no more and no fewer."""
+        """The weights of a model, by their names, exactly as the class in ``theirs`` has them: no more and no fewer."""
         return weights
 
     def settle(self, model: nn.Module) -> None:  # noqa: B027  # most families add nothing
-        """Take out of a model that was read what ``stored`` added to its files."""
+        """Remove from a loaded model what ``stored`` added to its files."""
 
     def special(self, theirs: Json) -> Json:
-        """The ids of special tokens that are assumed where ``config.json`` leaves them out."""
+        """The ids of special tokens that are assumed if ``config.json`` omits them."""
         return {}
 
     @abstractmethod
@@ -133,9 +133,9 @@ class Family(ABC):
         raise ValueError(f"{self.model_type} has no masked-token head")
 
     def reuse(self, model: Encoder, head: ClassificationHead) -> None:
-        """Put into a new classifier what this family's classifier takes over from ``model``, and out of the model.
+        """Move the parts that this family's classifier reuses from ``model`` to a new classifier.
 
-        Here the dense layer and the norm of a classifier that is there, whose classes are others.
+        By default: the dense layer and the norm of an existing classifier with other classes.
         """
         model.pooler = None
         old = model.head
@@ -144,9 +144,9 @@ class Family(ABC):
 
 
 def same(theirs: Json, key: str, field: str, default: Any) -> Any:
-    """The value of a key that means one of our fields, checked for its type.
+    """The value of a key that corresponds to one of our fields, checked for its type.
 
-    The numbers of key-value heads and the width of a head may be null: as many as heads, and what they leave for each.
+    The number of key-value heads and the width of a head may be null: the number of heads, and the width they divide.
     """
     if field in ("n_kv_heads", "d_head") and theirs.get(key, default) is None:
         return None
@@ -158,7 +158,7 @@ def same(theirs: Json, key: str, field: str, default: Any) -> Any:
 
 
 def unsame(config: TransformerConfig, field: str) -> Any:
-    """What a key that means one of our fields says."""
+    """The value of a key that corresponds to one of our fields."""
     if field == "activation":
         return next((theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation), config.activation)
     derived = {"d_ff": config.hidden, "n_kv_heads": config.kv_heads, "d_head": config.head_width}
@@ -166,7 +166,7 @@ def unsame(config: TransformerConfig, field: str) -> Any:
 
 
 def pick(theirs: Json, name: str, kind: type, default: Any = None) -> Any:
-    """A value of ``config.json``, checked for its type; null counts as left out.  Raises ValueError naming the key."""
+    """A value of ``config.json``, checked for its type; null counts as missing.  Raises ValueError naming the key."""
     value: Any = theirs.get(name)
     value = default if value is None else value
     accepted = (int, float) if kind is float else (kind,)
@@ -176,7 +176,7 @@ def pick(theirs: Json, name: str, kind: type, default: Any = None) -> Any:
 
 
 def at_least(theirs: Json, name: str, least: int, default: int | None = None) -> int:
-    """A whole number of ``config.json`` from ``least`` on.  Raises ValueError naming the key."""
+    """A whole number of ``config.json``, at least ``least``.  Raises ValueError naming the key."""
     value: int = pick(theirs, name, int, default)
     if value < least:
         raise ValueError(f"{name} is {value}, but must be at least {least}")
@@ -184,7 +184,7 @@ def at_least(theirs: Json, name: str, least: int, default: int | None = None) ->
 
 
 def choice(theirs: Json, name: str, known: dict[str, str], default: str) -> str:
-    """Our word for theirs, by a table.  Raises ValueError naming the key when the table lacks it."""
+    """Our name for theirs, by a table.  Raises ValueError naming the key if the table lacks it."""
     value = pick(theirs, name, str, default)
     if value not in known:
         raise ValueError(f"{name} is {value!r}, expected one of {', '.join(known)}")
@@ -192,12 +192,12 @@ def choice(theirs: Json, name: str, known: dict[str, str], default: str) -> str:
 
 
 def word(ours: str, known: dict[str, str] = ACTIVATIONS) -> str:
-    """Their word for ours, by the same table; ours itself where the table lacks it, which reading back refuses."""
+    """Their name for ours, by the same table; ours itself if the table lacks it, which reading back refuses."""
     return next((theirs for theirs, value in known.items() if value == ours), ours)
 
 
 def check_head(family: Family, model: Encoder) -> None:
-    """Raise ValueError unless an encoder's head, if it has one, is of the shape that the family makes."""
+    """Raise ValueError unless an encoder's head, if any, has the structure of the family's head."""
     config, head = model.config, model.head
     if head is None:
         return
@@ -218,7 +218,7 @@ def check_head(family: Family, model: Encoder) -> None:
 
 
 def refuse(theirs: Json, **wanted: Any) -> None:
-    """Raise ValueError for a key with a value other than the only one that is supported; left out is fine."""
+    """Raise ValueError for a key with a value other than the only one supported; a missing key is fine."""
     for name, value in wanted.items():
         found = theirs.get(name)
         if found is not None and (found != value or isinstance(found, bool) != isinstance(value, bool)):
@@ -226,13 +226,13 @@ def refuse(theirs: Json, **wanted: Any) -> None:
 
 
 def check_head_width(theirs: Json, width: int, heads: int) -> None:
-    """Raise ValueError for a head_dim other than the width divided by the heads, in a family that has no other."""
+    """Raise ValueError for a head_dim other than width / heads, in a family that supports no other."""
     if heads > 0 and width % heads == 0:
         refuse(theirs, head_dim=width // heads)
 
 
 def architecture(theirs: Json, known: tuple[str, ...]) -> str:
-    """The class that ``config.json`` names (the first of ``known`` if none); another one raises ValueError."""
+    """The class in ``config.json`` (by default the first of ``known``).  Raises ValueError for any other."""
     names = pick(theirs, "architectures", list, [known[0]]) or [known[0]]
     if (found := names[0]) not in known:
         raise ValueError(f"architecture {found!r} is not one of {', '.join(known)}")
@@ -240,7 +240,7 @@ def architecture(theirs: Json, known: tuple[str, ...]) -> str:
 
 
 def class_count(theirs: Json) -> int:
-    """How many classes a classifier has; transformers assumes 2."""
+    """The number of classes of a classifier; transformers assumes 2."""
     labels = theirs.get("id2label")
     if labels is not None and not isinstance(labels, dict):
         raise ValueError(f"id2label is {str(labels)[:60]!r}, expected an object of numbers and names")
@@ -254,6 +254,6 @@ def class_names(count: int) -> Json:
 
 
 def rope_base(base: float, parameters: Json) -> float:
-    """The rotary base of one entry of ``rope_parameters``, else ``base``.  Other kinds of rope raise ValueError."""
+    """The rotary base of one entry of ``rope_parameters``, else ``base``.  Raises ValueError for other ropes."""
     refuse(parameters, rope_type="default", partial_rotary_factor=1.0)
     return pick(parameters, "rope_theta", float, base)

@@ -1,8 +1,8 @@
 """GPT-2 (Radford et al. 2019): a decoder with learned positions, layer norm before each layer, and every bias.
 
-Quirks: its matrices are stored with their axes exchanged; its files may lack the prefix and hold causal masks.  Scores
-may be divided by the number of the layer, or not by √d_k: the queries' weights are read so that they do that, and a
-model that is saved has the usual scores.
+Quirks: its matrices are stored transposed; its files may omit the prefix and contain causal masks.  Scores may be
+divided by the layer number, or not by √d_k: then the queries' weights are scaled to compensate, and a saved model has
+the usual scores.
 """
 
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headway.hub.families.decoder import DecoderFamily
 from headway.hub.families.family import Json, pick
-from headway.hub.table import Part, Row, layers, row, transposed
+from headway.hub.name_table import Part, Row, layers, row, transposed
 from headway.models.config import TransformerConfig
 
 
@@ -76,7 +76,7 @@ class GPT2(DecoderFamily):
 
 
 def _qkv(theirs: Json) -> list[Row]:
-    """Queries, keys and values, the queries scaled as the scores are there; layer by layer where that differs."""
+    """Queries, keys and values, the queries scaled as their scores require; layer by layer if that differs."""
     ours, name = "stack.blocks.{i}.attention.layer.qkv", "transformer.h.{i}.attn.c_attn"
     by_width = pick(theirs, "scale_attn_weights", bool, True)
 

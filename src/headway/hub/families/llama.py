@@ -1,6 +1,6 @@
 """Llama (Touvron et al. 2023): a decoder with rotary positions, RMSNorm and a gated feed-forward layer.
 
-Quirks: fewer key-value heads than heads and a width of heads of their own are possible; old files hold the rotary
+Quirks: there may be fewer key-value heads than heads, and a separate head width; old files contain the rotary
 frequencies, which are computed here.  Qwen2, Qwen3 and Mistral have the same table with other biases and windows.
 """
 
@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from headway.hub.families.decoder import DecoderFamily
 from headway.hub.families.family import Json, pick
 from headway.hub.families.rope import read_rope, write_rope
-from headway.hub.table import Row, layers, stacked
+from headway.hub.name_table import Row, layers, stacked
 from headway.models.config import TransformerConfig
 
 
 class LlamaLike(DecoderFamily):
-    """The table, with Llama's numbers where a key is left out."""
+    """The table, with Llama's defaults."""
 
     prefix = "model."
     SAME: ClassVar = {

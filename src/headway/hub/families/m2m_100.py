@@ -1,7 +1,7 @@
-"""M2M-100 (Fan et al. 2020), and NLLB in its shape: a many-to-many translator, normalised before each layer.
+"""M2M-100 (Fan et al. 2020) and NLLB, which has the same layout: many-to-many translation, pre-norm.
 
-Quirks: its sinusoids have the wavelengths of tensor2tensor, and the first position comes after the padding token's id;
-embeddings are multiplied by √D; a target begins with the end of a sentence and the token of its language.
+Quirks: its sinusoids have the wavelengths of tensor2tensor, and the first position follows the padding token's id;
+embeddings are multiplied by √D; a target starts with the end-of-sentence token and the token of its language.
 """
 
 from typing import Any, ClassVar

@@ -1,7 +1,7 @@
-"""Marian (Junczys-Dowmunt et al. 2018), as Opus-MT's translators are: an encoder-decoder with sinusoidal positions.
+"""Marian (Junczys-Dowmunt et al. 2018), the architecture of Opus-MT: an encoder-decoder with sinusoidal positions.
 
-Quirks: all sines stand before all cosines; their tables are stored in old files and computed here; source and target
-may have vocabularies and tables of their own; the head's bias is a buffer.
+Quirks: all sines precede all cosines; old files contain their tables, which are computed here; source and target may
+have separate vocabularies and tables; the head's bias is a buffer.
 """
 
 from typing import Any, ClassVar
@@ -56,7 +56,7 @@ class Marian(EncoderDecoderFamily):
         }
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
-        """With the tables of positions for the bare class, which reports them as missing; MarianMTModel does not."""
+        """With tables of positions for the bare class, which else reports them as missing; MarianMTModel does not."""
         if architecture(theirs, self.classes) != self.bare:
             return weights
         table = sinusoids(torch.arange(config.max_length), config.d_model, "halves")

@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al. 2024): an encoder with rotary positions, GEGLU, pre-norm and no biases.
 
-Quirks: the embeddings are normalised, so the first block's attention is not preceded by a norm; some layers attend to
-a window only; the masked-token head and the classifier begin with the same dense layer, activation and norm.
+Quirks: the embeddings are normalised, so the first block's attention has no norm before it; some layers attend to a
+window only; the masked-token head and the classifier start with the same dense layer, activation and norm.
 """
 
 from collections.abc import Set
@@ -23,7 +23,7 @@ from headway.hub.families.family import (
     rope_base,
     word,
 )
-from headway.hub.table import Row, layers
+from headway.hub.name_table import Row, layers
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, make_norm
 from headway.models.transformer import Encoder
@@ -151,7 +151,7 @@ class ModernBert(Family):
 
 
 def _kinds(theirs: Json) -> list[str]:
-    """What each layer attends to.  Raises ValueError for other kinds, and for more or fewer than there are layers."""
+    """The attention kind of each layer.  Raises ValueError for unknown kinds or a wrong number."""
     n_layers = at_least(theirs, "num_hidden_layers", 1)
     every = at_least(theirs, "global_attn_every_n_layers", 1, 3)
     kinds = pick(theirs, "layer_types", list, [KINDS[bool(i % every)] for i in range(n_layers)])
@@ -163,7 +163,7 @@ def _kinds(theirs: Json) -> list[str]:
 
 
 def _positions(theirs: Json, kinds: list[str]) -> Positions:
-    """Rotary, with a base of their own for the layers that attend to a window."""
+    """Rotary positions, with a separate base for the layers that attend to a window."""
     rope = pick(theirs, "rope_parameters", dict, {})
     if unknown := sorted(set(rope) - set(KINDS)):
         raise ValueError(f"rope_parameters has {', '.join(unknown)}, expected one entry for each of {', '.join(KINDS)}")
@@ -181,7 +181,7 @@ def _positions(theirs: Json, kinds: list[str]) -> Positions:
 
 
 def _head_entries(head: nn.Module | None) -> Json:
-    """What the configuration says of a head.  Raises ValueError for one that it has no word for."""
+    """The configuration entries of a head.  Raises ValueError for a head that they cannot express."""
     if head is None:
         return {"architectures": ["ModernBertModel"]}
     if not isinstance(head, MaskedTokenHead | ClassificationHead):

@@ -1,7 +1,7 @@
 """nanochat (Karpathy 2025): a decoder with rotary positions, ReLU², and norms without weights.
 
-Quirks: it turns queries and keys the other way round, which is our rotation with the halves of each head swapped; it
-normalises after turning, which without weights is the same as before; its embeddings are normalised.
+Quirks: it rotates queries and keys in the opposite direction, which is our rotation with the halves of each head
+swapped; it normalises after rotating, which without weights is the same as before; its embeddings are normalised.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from torch import Tensor
 from headway.hub.families.decoder import DecoderFamily
 from headway.hub.families.family import Json, pick
 from headway.hub.families.rope import read_rope, write_rope
-from headway.hub.table import Part, Row, layers, row
+from headway.hub.name_table import Part, Row, layers, row
 from headway.models.config import TransformerConfig
 
 
@@ -55,7 +55,7 @@ class NanoChat(DecoderFamily):
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
         positions = read_rope(theirs)
-        if positions.scaling is not None:  # the norm that follows the rotation undoes a factor of cosines and sines
+        if positions.scaling is not None:  # the norm after the rotation cancels a factor of cosines and sines
             positions = replace(positions, scaling=replace(positions.scaling, size=1.0))
         softcap = theirs.get("final_logit_softcapping", 15.0)
         return {

@@ -1,7 +1,7 @@
-"""Qwen2 (Yang et al. 2024): Llama with biases on queries, keys and values alone.
+"""Qwen2 (Yang et al. 2024): Llama with biases only on queries, keys and values.
 
-Quirks: some layers may attend to a window only.  Today's files list the kind of every layer (``layer_types``); in older
-ones it is the layers from ``max_window_layers`` on, if ``use_sliding_window`` says so.
+Quirks: some layers may attend to a window only.  Current files list the kind of every layer (``layer_types``); in older
+ones it is the layers from ``max_window_layers`` on, if ``use_sliding_window`` is true.
 """
 
 from typing import Any, ClassVar
@@ -38,7 +38,7 @@ class Qwen2(LlamaLike):
 
 
 def read_windows(theirs: Json) -> tuple[int | None, ...] | None:
-    """The window of every layer, or None.  Raises ValueError for layers that attend to a window of no size."""
+    """The window of every layer, or None.  Raises ValueError for windowed layers without a window size."""
     n_layers = pick(theirs, "num_hidden_layers", int, 32)
     near = pick(theirs, "sliding_window", int, 4096) if pick(theirs, "use_sliding_window", bool, False) else None
     first = n_layers if near is None else pick(theirs, "max_window_layers", int, 28)
@@ -51,7 +51,7 @@ def read_windows(theirs: Json) -> tuple[int | None, ...] | None:
 
 
 def write_windows(config: TransformerConfig) -> Json:
-    """The entries of ``config.json`` for windows, which are all of one size there."""
+    """The entries of ``config.json`` for windows, which all have the same size there."""
     windows = [config.layer_window(layer) for layer in range(config.n_layers)]
     near = [layer for layer, window in enumerate(windows) if window is not None]
     return {

@@ -1,4 +1,4 @@
-"""Qwen3 (Yang et al. 2025): Llama with queries and keys normalised head by head, and a width of heads of its own.
+"""Qwen3 (Yang et al. 2025): Llama with queries and keys normalised head by head, and a separate head width.
 
 Quirks: the two norms have weights over the width of a head; layers may attend to a window, as in Qwen2.
 """

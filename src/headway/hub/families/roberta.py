@@ -1,8 +1,7 @@
 """RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2020): BERT's encoder, without the next-sentence task.
 
-Quirks: positions are counted from the padding token's id plus one, and the rows before are counted in the table's size;
-one segment; the masked-token head has GELU whatever the blocks have; the classifier has a dense layer of its own and
-leaves the pooler out.
+Quirks: positions start after the padding token's id, and the rows before count in the table's size; one segment; the
+masked-token head has GELU whatever the blocks have; the classifier has its own dense layer and does not use the pooler.
 """
 
 from typing import Any, ClassVar
@@ -50,7 +49,7 @@ class Roberta(Bert):
         return MaskedTokenHead(config, tokens, activation="gelu")
 
     def reuse(self, model: Encoder, head: ClassificationHead) -> None:
-        EncoderFamily.reuse(self, model, head)  # the pooler is no part of the classifier
+        EncoderFamily.reuse(self, model, head)  # the classifier does not use the pooler
 
     def head_names(self, classifier: bool) -> tuple[tuple[str, str], ...]:
         if classifier:
@@ -59,7 +58,7 @@ class Roberta(Bert):
 
 
 class XlmRoberta(Roberta):
-    """The same under another name: XLMRobertaModel and its two kin."""
+    """RoBERTa under the names XLMRobertaModel, XLMRobertaForMaskedLM and XLMRobertaForSequenceClassification."""
 
     model_type = "xlm-roberta"
     classes: ClassVar = ("XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification")

@@ -1,8 +1,8 @@
-"""T5 (Raffel et al. 2020), 1.0 and 1.1: an encoder-decoder that knows distances by a learned bias of the scores.
+"""T5 (Raffel et al. 2020), 1.0 and 1.1: an encoder-decoder with a learned bias of the scores by distance.
 
-Quirks: scores are not divided by √d_k, so the queries' weights here are √d_k times those there; a head that is tied to
-the embedding reads vectors divided by √D, which is here part of the decoder's last norm; in 1.1 head and embedding are
-two matrices.  The first block holds the bias of all.
+Quirks: scores are not divided by √d_k, so our queries' weights are √d_k times theirs; a head tied to the embedding
+reads vectors divided by √D, which here is part of the decoder's last norm; in 1.1 head and embedding are two matrices.
+The first block holds the bias of all blocks.
 """
 
 from collections.abc import Set
@@ -12,7 +12,7 @@ from torch import nn
 
 from headway.hub.families.encoder_decoder import TARGET_IDS
 from headway.hub.families.family import ACTIVATIONS, Family, Json, architecture, choice, pick, refuse, word
-from headway.hub.table import Part, Row, layers, row, scaled
+from headway.hub.name_table import Part, Row, layers, row, scaled
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import VectorHead
 from headway.models.transformer import Encoder, EncoderDecoder
@@ -46,9 +46,9 @@ class T5Family(Family):
         number = pick(theirs, "num_layers", int, 6)
         if architecture(theirs, self.classes) != "T5EncoderModel":
             number = pick(theirs, "num_decoder_layers", int, number)
-        said = pick(theirs, "feed_forward_proj", str, "relu")
-        gated = said.startswith("gated-")
-        _check_activation(theirs, said)
+        projection = pick(theirs, "feed_forward_proj", str, "relu")
+        gated = projection.startswith("gated-")
+        _check_activation(theirs, projection)
         return {
             "n_layers": number,
             "gated": gated,
@@ -70,7 +70,7 @@ class T5Family(Family):
         kind, config = architecture(theirs, self.classes), self.config(theirs)
         if kind == "T5EncoderModel":
             return Encoder(config)
-        if kind != self.bare:  # transformers 5 writes "tied" for 1.1 too, whether or not it writes a head beside it
+        if kind != self.bare:  # transformers 5 writes "tied" for 1.1 too, even if it also writes a head
             config = config.but(tied=_scales(theirs) or "lm_head.weight" not in names)
         model = EncoderDecoder(config, config.but(n_layers=pick(theirs, "num_layers", int, 6)))
         if kind == self.bare:
@@ -80,7 +80,7 @@ class T5Family(Family):
     def unquirk(self, model: nn.Module) -> Json | None:
         if isinstance(model, EncoderDecoder):
             if not model.shared:
-                raise ValueError("its encoder and decoder read one table of token vectors")
+                raise ValueError("its encoder and decoder share one table of token vectors")
             kind = self.bare if isinstance(model.head, VectorHead) else self.classes[0]
             number = model.encoder_config.n_layers
         elif isinstance(model, Encoder) and model.head is None and model.pooler is None:
@@ -130,19 +130,19 @@ class T5Family(Family):
 
 
 def _scales(theirs: Json) -> bool:
-    """Whether the head reads vectors divided by √D: said by transformers 5, and before that where the head is tied."""
+    """Whether the head reads vectors divided by √D: an entry since transformers 5, before that if the head is tied."""
     if "scale_decoder_outputs" in theirs:
         return pick(theirs, "scale_decoder_outputs", bool, False)
     return pick(theirs, "tie_word_embeddings", bool, True)
 
 
-def _check_activation(theirs: Json, said: str) -> None:
-    """Raise ValueError where the two entries that ``feed_forward_proj`` stands for say something else: they prevail."""
-    name = "gelu_new" if said == "gated-gelu" else said.rpartition("-")[2]
+def _check_activation(theirs: Json, projection: str) -> None:
+    """Raise ValueError if the two entries derived from ``feed_forward_proj`` contradict it; they take precedence."""
+    name = "gelu_new" if projection == "gated-gelu" else projection.rpartition("-")[2]
     found = pick(theirs, "dense_act_fn", str, name)
     if ACTIVATIONS.get(found, found) != ACTIVATIONS.get(name, name):
-        raise ValueError(f"dense_act_fn is {found!r}, but feed_forward_proj {said!r} means {name!r}")
-    refuse(theirs, is_gated_act=said.startswith("gated-"))
+        raise ValueError(f"dense_act_fn is {found!r}, but feed_forward_proj {projection!r} means {name!r}")
+    refuse(theirs, is_gated_act=projection.startswith("gated-"))
 
 
 def _stack(ours: str, theirs: str, last: int, gated: bool) -> list[Row]:
@@ -172,7 +172,7 @@ def _stack(ours: str, theirs: str, last: int, gated: bool) -> list[Row]:
 
 
 def _queries(name: str) -> Part:
-    """Queries for scores that are not divided by √d_k, made ready for scores that are."""
+    """The queries' weights, scaled to compensate for scores that are not divided by √d_k."""
     return scaled(name, lambda config: config.head_width**0.5)
 
 

@@ -1,7 +1,7 @@
 """ViT (Dosovitskiy et al. 2020): an encoder of images, cut into patches, normalised before each layer.
 
-Quirks: a patch's vector is stored as a convolution's kernel, which is our matrix with its columns in three axes; the
-classifier reads the class token's vector as it is, and leaves the pooler out.
+Quirks: the patch projection is stored as a convolution kernel, which is our matrix with its columns in three axes; the
+classifier reads the class token's vector directly and does not use the pooler.
 """
 
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import ACTIVATIONS, Json, check_head_width, choice, pick, refuse, word
-from headway.hub.table import Part, Row, layers, row, stacked
+from headway.hub.name_table import Part, Row, layers, row, stacked
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler
 from headway.models.patches import Patches
@@ -112,7 +112,7 @@ class ViT(EncoderFamily):
 
 
 def patches(theirs: Json) -> Patches:
-    """How their configuration cuts images: one number is that of a square."""
+    """The patch geometry of their configuration; one number means a square."""
     image, patch = (pair(theirs, name, default) for name, default in (("image_size", 224), ("patch_size", 16)))
     return Patches(image, patch, pick(theirs, "num_channels", int, 3))
 
@@ -124,7 +124,7 @@ def pair(theirs: Json, name: str, default: int) -> tuple[int, int]:
 
 
 def in_front(name: str) -> Part:
-    """A table that is stored with an axis of one before it."""
+    """A table that is stored with a leading axis of size one."""
     return Part(name, lambda table, _: table.squeeze(0), lambda table, _: table[None])
 
 

@@ -1,1 +1,1 @@
-"""What changes a model that is there: LoRA, freezing, another vocabulary, fewer blocks, several models as one."""
+"""Changes to an existing model: LoRA, freezing, dropout, a larger vocabulary, fewer blocks, ensembles."""

@@ -1,4 +1,4 @@
-"""Several classifiers that answer as one."""
+"""Several classifiers used as one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """Classifiers of the same classes, whose probabilities are averaged."""
+    """Classifiers with the same classes, whose probabilities are averaged."""
 
     def __init__(self, members: Sequence[nn.Module]):
         super().__init__()
@@ -22,6 +22,6 @@ class Ensemble(nn.Module):
         return self.members[0].config
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T) int -> (B, C) logarithms of the mean probabilities, which stand where logits do."""
+        """(B, T) int -> (B, C): logarithms of the mean probabilities, in place of logits."""
         each = torch.stack([member(ids, mask).float().softmax(dim=-1) for member in self.members])  # (M, B, C)
         return each.mean(dim=0).log()

@@ -1,4 +1,4 @@
-"""Leave the lower part of a model as it is."""
+"""Freeze the lower part of a model."""
 
 from torch import nn
 
@@ -6,10 +6,10 @@ from headway.models.transformer import Stack
 
 
 def freeze(model: nn.Module, n_blocks: int | None) -> nn.Module:
-    """Stop the gradient of the embeddings and of the first ``n_blocks`` blocks of every stack, in place.
+    """Freeze the embeddings and the first ``n_blocks`` blocks of every stack, in place.
 
-    0 freezes the embeddings alone, None nothing.  An output matrix that is tied to the embedding is frozen with it.
-    Raises ValueError for more blocks than there are.
+    0 freezes only the embeddings, None nothing.  An output matrix tied to the embedding is frozen with it.  Raises
+    ValueError for more blocks than the model has.
     """
     if n_blocks is None:
         return model

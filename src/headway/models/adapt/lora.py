@@ -1,4 +1,4 @@
-"""A model trained by low-rank updates of its blocks, and the plain model that it amounts to (Hu et al. 2021)."""
+"""Train a model by low-rank updates of its blocks, and merge them into an ordinary model (Hu et al. 2021)."""
 
 import copy
 from typing import Any
@@ -14,13 +14,13 @@ from headway.nn.lora import LowRankLinear
 
 
 def add_lora(model: nn.Module, rank: int, *, seed: int = 0, first: int = 0) -> nn.Module:
-    """Give every linear layer of the blocks an update of that rank, and freeze all else; in place.
+    """Add an update of that rank to every linear layer of the blocks, and freeze everything else; in place.
 
-    The matrices of attention (queries, keys, values, outputs) and of the feed-forward layer have one each; where some
-    are stacked in one layer, each has its own (``nn.lora``).  The first ``first`` blocks have none, and what was frozen
-    before stays so.  A head stays trained in full, but for a language model's matrix and for any that is the token
-    embedding.  ``merged`` gives back a plain model.  Raises ValueError for a rank that is larger than a matrix, and for
-    more blocks than there are.
+    The matrices of attention (queries, keys, values, outputs) and of the feed-forward layer have one update each, also
+    where several are stacked in one layer (``nn.lora``).  The first ``first`` blocks get none, and parameters that were
+    already frozen stay frozen.  A head is trained in full, except for a language model's output matrix and for any
+    matrix that is the token embedding.  ``merged`` makes an ordinary model of it.  Raises ValueError for a rank larger
+    than a matrix, and for more blocks than the model has.
     """
     generator = torch.Generator().manual_seed(seed)
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
@@ -33,7 +33,7 @@ def add_lora(model: nn.Module, rank: int, *, seed: int = 0, first: int = 0) -> n
     for stack in stacks:
         if first > len(stack.blocks):
             raise ValueError(f"{first} blocks cannot be frozen: the model has {len(stack.blocks)}")
-        stack.embedding.requires_grad_(False)  # a tied head's matrix with it
+        stack.embedding.requires_grad_(False)  # and with it the matrix of a tied head
         for block in [one for one in list(stack.blocks)[first:] if any(id(p) in trained for p in one.parameters())]:
             for part in [part for part in block.modules() if isinstance(part, Attention | FeedForward)]:
                 for name, linear in list(part.named_children()):
@@ -43,9 +43,9 @@ def add_lora(model: nn.Module, rank: int, *, seed: int = 0, first: int = 0) -> n
 
 
 def merged(model: nn.Module) -> nn.Module:
-    """The plain model of its family that a model with low-rank updates amounts to; the model itself if it has none.
+    """The ordinary model of the same family with the low-rank updates merged in; the model itself if it has none.
 
-    All weights but those that have an update are shared with the model, which goes on as it is.
+    Weights without an update are shared with the model, which itself does not change.
     """
     if not any(isinstance(module, LowRankLinear) for module in model.modules()):
         return model
@@ -59,7 +59,7 @@ def merged(model: nn.Module) -> nn.Module:
 
 
 def count_parameters(model: nn.Module) -> tuple[int, int]:
-    """(how many parameters the model has as it is saved, how many numbers are trained)."""
+    """(the number of parameters of the model as saved, the number of trained parameters)."""
     updates = {id(p) for m in model.modules() if isinstance(m, LowRankLinear) for p in (m.down, m.up)}
     whole = sum(p.numel() for p in model.parameters() if id(p) not in updates)
     trained = 0
@@ -70,7 +70,7 @@ def count_parameters(model: nn.Module) -> tuple[int, int]:
 
 
 def _sizes(part: nn.Module, name: str, linear: nn.Linear) -> tuple[int, ...]:
-    """How many rows each of the matrices has that are stacked in one layer."""
+    """The rows of each matrix stacked in one layer."""
     if isinstance(part, Attention) and name in ("qkv", "kv"):
         q, kv = part.n_heads * part.d_head, part.n_kv_heads * part.d_head
         return (q, kv, kv) if name == "qkv" else (kv, kv)

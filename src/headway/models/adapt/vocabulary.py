@@ -1,4 +1,4 @@
-"""Room for more tokens in a model that is there.
+"""Resize the token tables of an existing model.
 
 Letters: N old tokens, M new size, D width.
 """
@@ -14,14 +14,14 @@ from headway.models.transformer import Stack
 
 
 def resize_vocabulary(model: nn.Module, n: int, rows: Mapping[int, Sequence[int]]) -> nn.Module:
-    """Grow every table of tokens of a model to ``n`` rows, in place: embeddings, output matrices and their biases.
+    """Grow every token table of a model to ``n`` rows, in place: embeddings, output matrices and their biases.
 
-    ``rows`` says for a new token of which old ones it was made: its row is the mean of theirs.  For a token made of
-    none, and for rows that are not named, it is the mean of all old rows, with which a new token changes the chances of
-    the others least (Hewitt 2021).  A row that is there already may be named too: tables often have more rows than
-    their tokenizer has tokens.  Tables that are one stay one, and every configuration that the model keeps says the new
-    size.  The tables remember as ``new_rows`` which rows are new.  Raises ValueError for a model whose tables are of
-    different sizes, for fewer rows than there are, and for an id outside the vocabulary.
+    ``rows`` maps a new token to the old tokens it was merged from: its row is the mean of theirs.  A token that maps to
+    none, or is not in ``rows``, gets the mean of all old rows, which changes the probabilities of the other tokens
+    least (Hewitt 2021).  ``rows`` may also name existing rows: tables often have more rows than their tokenizer has
+    tokens.  Tied tables stay tied, and every configuration in the model gets the new size.  The tables record their new
+    rows as ``new_rows``.  Raises ValueError for a model with tables of different sizes, for fewer rows than it has, and
+    for an id outside the vocabulary.
     """
     tables, heads = _tables(model)
     sizes = {len(table.weight) for table in tables} | {head.out_features for head in heads}
@@ -57,10 +57,10 @@ def resize_vocabulary(model: nn.Module, n: int, rows: Mapping[int, Sequence[int]
 
 
 def train_new_rows(model: nn.Module) -> nn.Module:
-    """Of tables that are frozen, train the rows of new tokens all the same: nobody has trained them yet; in place.
+    """Train the rows of new tokens in otherwise frozen tables, since they have never been trained; in place.
 
-    The gradient of the other rows is zero, so that an optimiser without decay leaves them as they are.
-    ``trained_rows`` says which are trained.
+    The gradient of the other rows is zero, so that an optimiser without weight decay leaves them unchanged.
+    ``trained_rows`` lists the trained rows.
     """
     tables, heads = _tables(model)
     for p in dict.fromkeys([*(table.weight for table in tables), *(p for head in heads for p in head.parameters())]):
@@ -88,7 +88,7 @@ def _only(rows: Tensor):
 
 
 def _tables(model: nn.Module) -> tuple[list[nn.Embedding], list[nn.Linear]]:
-    """The token embeddings, and the matrices that give logits over tokens."""
+    """The token embeddings, and the matrices that compute logits over tokens."""
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     found = [getattr(stack.embedding, "tokens", None) for stack in stacks]
     tables = [table for table in found if isinstance(table, nn.Embedding)]

@@ -1,8 +1,8 @@
-"""What happens inside a model, computed beside it: maps of heads, their statistics, the logit lens, attribution.
+"""What happens inside a model: attention maps, head statistics, the logit lens, attribution, position tables.
 
     from headway.models.analysis import attention_maps, gradient_times_input, logit_lens
 
-Each takes a model and what the model takes, such as ``pipe.model`` and ids; ``docs/inside.md`` shows them.
+Each function takes a model and that model's inputs, such as ``pipe.model`` and ids; see ``docs/inside.md``.
 """
 
 from headway.models.analysis.attribution import gradient_times_input

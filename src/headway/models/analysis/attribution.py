@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.patches import PatchEmbedding
+from headway.nn.patch_embedding import PatchEmbedding
 
 
 def gradient_times_input(
@@ -18,12 +18,12 @@ def gradient_times_input(
 ) -> dict[str, Tensor]:
     """The gradient of a logit with respect to each token's vector, times that vector: (B, T), by kind.
 
-    That is how fast the logit grows as the vector of one token is made longer; of a model that is linear in its tokens
-    the values add up to the logit.  The kind is "self" for an encoder or a decoder, "source" (B, S) and "target" (B, T)
-    for an encoder-decoder.  ``logit`` says which one, behind the batch: (class,) of a classifier, (position, token) of
-    a model of tokens; each a number, or one for each row, (B,).  What is padding gets 0, and so does what the position
-    does not see.  The model should be in eval mode.  Raises TypeError for a module that is none of the three wirings,
-    and for one that reads images; ValueError for a logit that is not there.
+    This is the rate at which the logit grows as one token's vector is scaled up; for a model that is linear in its
+    tokens the values add up to the logit.  The kind is "self" for an encoder or a decoder, "source" (B, S) and "target"
+    (B, T) for an encoder-decoder.  ``logit`` is the index of the logit after the batch axis: (class,) for a classifier,
+    (position, token) for a model of tokens; each a number, or one per row, (B,).  Padding gets 0, and so do tokens that
+    the position cannot attend to.  The model should be in eval mode.  Raises TypeError for a module that is none of the
+    three wirings and for one that reads images; ValueError for a logit that does not exist.
     """
     found: dict[str, Tensor] = {}
     with torch.enable_grad(), ExitStack() as hooks:

@@ -1,4 +1,4 @@
-"""The logit lens: what a model would answer if it stopped after each of its layers (nostalgebraist 2020).
+"""The logit lens: what a model would predict if it stopped after each of its layers (nostalgebraist 2020).
 
 Letters: B batch, T length, V vocabulary, C classes, D width, L layers.
 """
@@ -14,16 +14,16 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
 
 
 def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
-    """The final norm and the head on what every layer leaves in the residual stream: (L + 1, B, T, V).
+    """The final norm and the head applied to the residual stream after every layer: (L + 1, B, T, V).
 
-    Row 0 is that of the embeddings, row l that after block l, and the last equals ``model(*inputs, **given)`` exactly,
-    as both are without gradients.  Of an encoder-decoder it is the decoder's; of a classifier the rows are (B, C).
-    Raises TypeError for a module that is none of the three wirings, and ValueError for one without a head that gives
-    logits.
+    Row 0 is for the embeddings, row l for block l, and the last row equals ``model(*inputs, **given)`` exactly, since
+    both run without gradients.  For an encoder-decoder it is the decoder's; for a classifier the rows are (B, C).
+    Raises TypeError for a module that is none of the three wirings, and ValueError for a model without a head that
+    computes logits.
     """
     stack, head = _stack_and_head(model)
     streams: list[Tensor] = []
-    more: list[tuple[Any, ...]] = []  # what the head is given behind the vectors: a mask
+    more: list[tuple[Any, ...]] = []  # further arguments of the head: a mask
 
     def keep(_module: nn.Module, _given: Any, result: Tensor) -> None:
         streams.append(result)
@@ -45,5 +45,5 @@ def _stack_and_head(model: nn.Module) -> tuple[Stack, nn.Module]:
         )
     if not isinstance(model.head, TokenHead | MaskedTokenHead | ClassificationHead):
         found = "no head" if model.head is None else f"a {type(model.head).__name__}"
-        raise ValueError(f"the model has {found}; the logit lens needs one that gives logits")
+        raise ValueError(f"the model has {found}; the logit lens needs a head that computes logits")
     return stack, model.head

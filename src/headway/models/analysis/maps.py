@@ -1,4 +1,4 @@
-"""Looking inside a model while it runs, without changing what it computes.
+"""Attention maps: the weights of every head, recorded while a model runs, without changing what it computes.
 
 Letters: B batch, H heads, T queries, S keys, G key-value heads, K head width.
 """
@@ -15,11 +15,11 @@ from headway.nn.attention import Attention
 
 
 def attention_maps(model: nn.Module, *inputs: Any, **given: Any) -> dict[str, list[Tensor]]:
-    """Who attended to whom when ``model(*inputs, **given)`` ran: one (B, H, T, S) tensor for each layer, by kind.
+    """The attention weights of ``model(*inputs, **given)``: one (B, H, T, S) tensor per layer, by kind.
 
     The kind is "self" for an encoder or a decoder; "encoder", "decoder" and "cross" for an encoder-decoder.  Each row
-    sums to one.  The model computes what it computes unwatched, without gradients.  Raises TypeError for a module that
-    is none of the three wirings.
+    sums to one.  The model runs as usual, without gradients.  Raises TypeError for a module that is none of the three
+    wirings.
     """
     kinds = _attentions(model)
     maps: dict[str, list[Tensor]] = {kind: [] for kind in kinds}
@@ -32,10 +32,10 @@ def attention_maps(model: nn.Module, *inputs: Any, **given: Any) -> dict[str, li
 
 
 def fused_difference(model: nn.Module, *inputs: Any, **given: Any) -> float:
-    """How far the maps are from what was computed: the largest |weights × values - output of the fused kernel|.
+    """How far the maps are from the actual computation: the largest |weights × values - output of the fused kernel|.
 
-    Over all layers, heads and tokens when ``model(*inputs, **given)`` runs; of the order of 1e-7 in float32.  Nothing
-    may be cached.  Raises TypeError for a module that is none of the three wirings.
+    The maximum over all layers, heads and tokens of ``model(*inputs, **given)``; about 1e-7 in float32.  Nothing may be
+    cached.  Raises TypeError for a module that is none of the three wirings.
     """
     differences = [0.0]
     with torch.no_grad(), ExitStack() as watches:
@@ -66,7 +66,7 @@ def _within(module: nn.Module) -> list[Attention]:
 
 @contextmanager
 def _watching(layer: Attention, maps: list[Tensor]) -> Iterator[None]:
-    """Append the weights of every call to ``maps``, and hand them on to whoever watched before."""
+    """Append the weights of every call to ``maps``, and pass them on to the previous ``watch`` if there was one."""
     before = layer.watch
 
     def watch(weights: Tensor) -> None:
@@ -83,7 +83,7 @@ def _watching(layer: Attention, maps: list[Tensor]) -> Iterator[None]:
 
 @contextmanager
 def _comparing(layer: Attention, differences: list[float]) -> Iterator[None]:
-    """Append to ``differences``, for every call, how far weights × values are from what the layer projects."""
+    """Append to ``differences``, for every call, the error of weights × values as input of the output projection."""
     maps: list[Tensor] = []
     read: list[Tensor] = []
 

@@ -1,6 +1,6 @@
-"""What a model knows of positions, as arrays that can be drawn.
+"""What a model's position encoding looks like, as arrays to plot.
 
-Letters: T positions, D width, H heads, R pairs that are turned.
+Letters: T positions, D width, H heads, R rotated pairs.
 """
 
 import math
@@ -14,23 +14,24 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
 
 @dataclass(frozen=True)
 class PositionTable:
-    """One way to tell positions: ``values`` mean what ``kind`` says."""
+    """A position encoding; the meaning of ``values`` depends on ``kind``."""
 
     kind: str
     """sinusoidal, learned, rotary, alibi or relative"""
     values: Tensor
-    """sinusoidal and learned: (T, D), what is added to the vector at each position; rotary: (R,), tokens in which each
-    pair turns once; alibi and relative: (H, 2 T - 1), what is added to the scores of keys from T - 1 tokens before the
-    query to T - 1 after it"""
+    """sinusoidal and learned: (T, D), the vector added at each position; rotary: (R,), the number of tokens in which
+    each pair turns once; alibi and relative: (H, 2 T - 1), the bias added to the scores of keys from T - 1 tokens
+    before the query to T - 1 after it"""
     causal: bool = False
-    """whether keys after the query are not seen, whatever is added to their scores"""
+    """whether keys after the query are masked, whatever their bias"""
 
 
 def position_tables(model: nn.Module, length: int = 64) -> dict[str, PositionTable]:
-    """How a model tells its first ``length`` positions: by "self", or "encoder" and "decoder" of an encoder-decoder.
+    """The encoding of the first ``length`` positions: by "self", or "encoder" and "decoder" for an encoder-decoder.
 
-    Of a rotary model whose layers have different bases, the first layer's.  A learned table ends with the model's.
-    Raises TypeError for a module that is none of the three wirings, ValueError for one that is told no positions.
+    If the layers of a rotary model have different bases, the first layer's is used.  A learned table ends at the
+    model's length.  Raises TypeError for a module that is none of the three wirings, ValueError for a model without
+    positions.
     """
     if isinstance(model, EncoderDecoder):
         stacks = {"encoder": model.encoder, "decoder": model.decoder}
@@ -48,8 +49,8 @@ def position_tables(model: nn.Module, length: int = 64) -> dict[str, PositionTab
 
 def _table(stack: Stack, length: int) -> PositionTable:
     position, kind = stack.embedding.position, stack.config.position.kind
-    told = min(length, position.max_length or length)
-    vectors = position.embed(torch.arange(told), told)
+    size = min(length, position.max_length or length)
+    vectors = position.embed(torch.arange(size), size)
     if vectors is not None:
         return PositionTable(kind, vectors)
     rotate = position.rotation(torch.tensor([[1]]), stack.windows[0])
@@ -63,4 +64,4 @@ def _table(stack: Stack, length: int) -> PositionTable:
     bias = position.bias(query, query + ahead)
     if bias is not None:
         return PositionTable(kind, bias[0, :, 0], stack.causal)
-    raise ValueError("the model is told no positions: there is nothing to show")
+    raise ValueError("the model has no position encoding: there is nothing to show")

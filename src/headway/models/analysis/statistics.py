@@ -1,8 +1,8 @@
-"""What a head does, in numbers: how spread out, how far, and by which pattern it attends.
+"""Statistics of attention heads: how spread out, how far, and in which pattern each attends.
 
-All but ``induction_scores`` take weights as ``attention_maps`` gives them, (B, H, T, S), and give (B, H): means over
-the queries that are tokens.  ``mask`` (B, T), true where a token is, is for self-attention over padded texts; in
-cross-attention it is the targets', and padding of the sources has no weight anyway.
+All but ``induction_scores`` take weights from ``attention_maps``, (B, H, T, S), and return (B, H): means over the
+queries that are tokens.  ``mask`` (B, T), true where there is a token, is for self-attention over padded texts; for
+cross-attention it is the mask of the targets, and padding of the sources has no weight anyway.
 
 Letters: B batch, H heads, T queries, S keys, L layers.
 """
@@ -28,7 +28,7 @@ def confidence(weights: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def mean_distance(weights: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Σ w |position of the query - position of the key|, in tokens, of a self-attention: (B, H).
+    """Σ w |position of the query - position of the key|, in tokens, for self-attention: (B, H).
 
     Raises ValueError for maps that are not square.
     """
@@ -37,15 +37,15 @@ def mean_distance(weights: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def patch_distance(weights: Tensor, grid: tuple[int, int]) -> Tensor:
-    """How far away the patches of a picture are that a patch attends to, in patches (Dosovitskiy et al. 2020): (B, H).
+    """The mean distance, in patches, to the patches that a patch attends to (Dosovitskiy et al. 2020): (B, H).
 
-    ``grid`` is how many rows and columns of patches there are; the tokens are those, row by row, behind one that stands
-    for the whole picture.  It has no place, so what attends to it, and what it attends to, is left out.  Raises
-    ValueError for another number of tokens.
+    ``grid`` is the number of rows and columns of patches; the tokens are the class token and then the patches, row by
+    row. The class token has no position, so its weights as query and as key are left out.  Raises ValueError for
+    another number of tokens.
     """
     rows, columns = grid
     if tuple(weights.shape[-2:]) != (rows * columns + 1,) * 2:
-        raise ValueError(f"maps of {list(weights.shape[-2:])}, expected {rows} × {columns} patches and a token before")
+        raise ValueError(f"maps of {list(weights.shape[-2:])}, expected a class token and {rows} × {columns} patches")
     at = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).to(weights)  # (N, 2)
     between = weights[..., 1:, 1:]  # (B, H, N, N)
     found = (between * torch.cdist(at, at)).sum(dim=-1) / between.sum(dim=-1).clamp(min=1e-12)
@@ -53,7 +53,7 @@ def patch_distance(weights: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def previous_token_score(weights: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The mean weight on the token before, of a self-attention, over all tokens that have one: (B, H).
+    """The mean weight on the previous token in self-attention, over all tokens that have one: (B, H).
 
     Raises ValueError for maps that are not square.
     """
@@ -67,29 +67,29 @@ def previous_token_score(weights: Tensor, mask: Tensor | None = None) -> Tensor:
 def induction_score(weights: Tensor, period: int) -> Tensor:
     """The mean weight on the token after the earlier occurrence, in a text that repeats itself every ``period`` tokens.
 
-    The query at t >= period reads the token that stood at t - period; an induction head attends to the one behind it,
-    t - period + 1, since that is what comes next (Olsson et al. 2022): (B, H), 1 for a perfect one.  Raises ValueError
+    The query at t >= period reads the token that occurred at t - period; an induction head attends to the one after it,
+    t - period + 1, since that is what comes next (Olsson et al. 2022): (B, H), 1 for a perfect head.  Raises ValueError
     for maps that are not square, and where nothing is repeated.
     """
     n = _ahead(weights, None).shape[-1]
     if not 2 <= period < n:
-        raise ValueError(f"a period of {period} in {n} tokens: it must be 2 or more, and less than there are tokens")
+        raise ValueError(f"period is {period} for {n} tokens; it must be at least 2 and less than the number of tokens")
     return weights.diagonal(offset=1 - period, dim1=-2, dim2=-1)[..., 1:].mean(dim=-1)
 
 
 def induction_scores(model: Decoder, period: int = 24, sequences: int = 8, seed: int = 0) -> Tensor:
-    """``induction_score`` of each head of a decoder, on random ids written twice: (L, H), means over ``sequences``.
+    """``induction_score`` of each head of a decoder, on random ids repeated once: (L, H), means over ``sequences``.
 
-    The ids are different within a text, so that only their order tells what comes next; ``period`` is made shorter
-    where model or vocabulary are too small for it.  Raises TypeError for a model that is no decoder: what comes next is
-    a question of its own only where later tokens are not seen.
+    The ids differ within a text, so that only their order predicts what comes next; ``period`` is reduced where the
+    model or the vocabulary is too small for it.  Raises TypeError for a model that is not a decoder: predicting the
+    next token is only a question where later tokens are hidden.
     """
     if not isinstance(model, Decoder):
-        raise TypeError(f"{type(model).__name__} is not a Decoder: only a decoder tells what comes next")
+        raise TypeError(f"{type(model).__name__} is not a Decoder: only a decoder predicts the next token")
     vocabulary = model.config.vocab_size
     period = min(period, model.config.max_length // 2, vocabulary)
     if period < 2:
-        raise ValueError("nothing can be repeated in so short a context, or with so small a vocabulary")
+        raise ValueError("the context or the vocabulary is too small to repeat anything")
     draw = torch.Generator().manual_seed(seed)
     once = torch.stack([torch.randperm(vocabulary, generator=draw)[:period] for _ in range(sequences)])
     ids = torch.cat([once, once], dim=1).to(next(model.parameters()).device)  # (B, 2 period)
@@ -102,7 +102,7 @@ def head_statistics(
 ) -> dict[str, Tensor]:
     """The statistics of all heads by name, (L, B, H) each, from one kind of maps of ``attention_maps``.
 
-    "entropy", "confidence" and, of a self-attention, "distance" and "previous_token".
+    "entropy" and "confidence", and for self-attention also "distance" and "previous_token".
     """
     measures = {"entropy": entropy, "confidence": confidence}
     if self_attention:
@@ -114,7 +114,9 @@ def _ahead(weights: Tensor, mask: Tensor | None) -> Tensor:
     """Position of the key minus position of the query, counted over tokens alone: (B or 1, T, T)."""
     n_queries, n_keys = weights.shape[-2:]
     if n_queries != n_keys:
-        raise ValueError(f"{n_queries} queries and {n_keys} keys: distances are those of a whole self-attention")
+        raise ValueError(
+            f"{n_queries} queries and {n_keys} keys: distances need a whole self-attention, with as many of each"
+        )
     at = torch.arange(n_keys, device=weights.device)[None] if mask is None else token_positions(mask)  # (B or 1, T)
     return at[:, None, :] - at[:, :, None]
 

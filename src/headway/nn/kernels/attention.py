@@ -12,7 +12,7 @@ from headway.nn.kernels.dropout import drop_by_bytes
 
 
 def attend_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """Attention as two batched products and a softmax, with the mask added in the first product: (B, H, T, K)."""
+    """Attention as two batched products and a softmax, the mask added within the first product: (B, H, T, K)."""
     heads, n_queries, n_keys = q.shape[1], q.shape[2], k.shape[2]
     added = q.new_zeros(n_queries, n_keys)
     if causal:

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 IGNORED = -100
-"""A target that counts nothing; torch's own number for it."""
+"""A target that does not count; torch uses the same number."""
 
 
 class CrossEntropy(torch.autograd.Function):
     """Σ (ln Σ exp z - (1 - ε) z_target - ε mean z) with its gradient in closed form: p - (1 - ε) onehot - ε / V.
 
-    torch's takes the exponential of every logit forwards and again backwards, and more passes for the smoothing; with
-    4,096 places and a vocabulary of 4,000 that is a seventh of a translator's step.  Here the probabilities are made
-    once and become the gradient in place, so it can be taken only once.
+    torch computes the exponential of every logit in the forward pass and again in the backward pass, and makes more
+    passes for the smoothing; with 4,096 positions and a vocabulary of 4,000 that is a seventh of a translator's step.
+    Here the probabilities are computed once and become the gradient in place, so the gradient can be taken only once.
     """
 
     @staticmethod
@@ -23,7 +23,7 @@ class CrossEntropy(torch.autograd.Function):
         counted = targets != IGNORED
         right = targets.clamp(min=0)[:, None]  # (N, 1)
         p = logits.softmax(dim=-1)
-        # ln Σ exp z from the largest logit, whose p is at least 1 / V
+        # ln Σ exp z relative to the largest logit, whose p is at least 1 / V
         normaliser = logits.amax(dim=-1, keepdim=True) - p.amax(dim=-1, keepdim=True).log()
         each = normaliser - (1 - smoothing) * logits.gather(1, right)
         if smoothing:
@@ -46,7 +46,7 @@ class CrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy_oracle(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """-(1 - ε) ln p_target - ε mean ln p, summed over the targets that count, as it is written."""
+    """-(1 - ε) ln p_target - ε mean ln p, summed over the targets that count, by the formula."""
     total = logits.sum() * 0
     for z, target in zip(logits, targets.tolist(), strict=True):
         if target != IGNORED:

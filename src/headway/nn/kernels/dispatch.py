@@ -1,6 +1,6 @@
-"""Which way each operation is computed: the one place that looks at processor, precision and shape.
+"""Which implementation computes each operation: the only place that looks at device, precision and shape.
 
-Every choice gives the same values and gradients but for rounding; the reasons are times measured.
+All choices agree in values and gradients up to rounding; they were made by measured speed.
 
 Letters: B batch, T queries, S keys, H heads, K head width, R pairs, N places, V vocabulary.
 """
@@ -17,7 +17,7 @@ from headway.nn.kernels.rotation import Turn
 from headway.nn.kernels.window import attend_window
 
 PLAIN_SCORES = 1 << 26
-"""How many scores plain attention may make in bfloat16 on a CPU: 128 MiB of them."""
+"""How many scores plain attention may compute in bfloat16 on a CPU: 128 MiB of them."""
 
 
 def attend(
@@ -32,11 +32,11 @@ def attend(
     """softmax(q kᵀ / √d_k) v: (B, H, T, K), (B, H, S, K), (B, H, S, K) -> (B, H, T, K).
 
     ``mask`` broadcasts to (B, H, T, S): bool, true = may attend, or float, added to the scores.  ``causal`` is the
-    plain triangle without a mask tensor, for T = S alone (else ValueError).  ``window``, where there is no mask and
-    T = S, leaves the keys nearer than that.  ``attend_oracle`` is the same in plain arithmetic.
+    causal triangle without a mask tensor, only for T = S (else ValueError).  ``window``, only without a mask and for
+    T = S, allows the keys nearer than that.  ``attend_oracle`` computes the same step by step.
 
-    A window: in pieces, since their scores grow with T and not with T².  A CPU with dropout or in bfloat16: plain
-    products (``is_plain``).  All else: torch's fused kernel, which keeps no T × S scores.
+    With a window: in pieces, so that the scores grow with T and not with T².  On a CPU with dropout or in bfloat16:
+    plain products (``is_plain``).  Otherwise: torch's fused kernel, which stores no T × S scores.
     """
     if window is not None and mask is None and q.shape[2] == k.shape[2]:
         return attend_window(q, k, v, window, causal, dropout)
@@ -49,10 +49,10 @@ def attend(
 
 
 def is_plain(cpu: bool, bfloat16: bool, n_scores: int, dropout: float) -> bool:
-    """Whether attention without a window makes all its scores, which the memory of a run has to count.
+    """Whether attention without a window stores all its scores, which the memory plan of a run has to count.
 
     On a CPU in bfloat16 the plain product is about four times as fast as torch's fused kernel, forward and backward
-    together; above ``PLAIN_SCORES`` the smaller memory of that kernel, which has no dropout there, counts for more.
+    together; above ``PLAIN_SCORES`` the fused kernel's lower memory matters more (it has no dropout there).
     """
     return cpu and (dropout > 0 or (bfloat16 and n_scores <= PLAIN_SCORES))
 
@@ -60,7 +60,7 @@ def is_plain(cpu: bool, bfloat16: bool, n_scores: int, dropout: float) -> bool:
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """γ x / √(mean of x² + ε) over the last axis: (..., D) -> (..., D).
 
-    A CPU that needs a gradient: in closed form, since torch composes it there.  All else: torch's own.
+    On a CPU with gradients: in closed form, since torch composes it from several operations.  Otherwise: torch's own.
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled():
         return F.rms_norm(x, (x.shape[-1],), weight, eps)
@@ -69,17 +69,17 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Each pair (x[i], x[i + R]) turned by an angle, given its cosine and sine (..., R): (..., 2 R) -> the same.
+    """Each pair (x[i], x[i + R]) rotated by an angle, given its cosine and sine (..., R): (..., 2 R) -> the same.
 
-    Everywhere with the gradient in closed form: autograd would keep more, and torch has no kernel for it.
+    Always with the gradient in closed form: autograd would store more, and torch has no kernel for it.
     """
     return Turn.apply(x, cos, sin)
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """``x`` with each entry zero with probability ``p`` (rounded to a 256th), the others divided by 1 - p.
+    """``x`` with each entry zeroed with probability ``p`` (rounded to a 256th) and the others divided by 1 - p.
 
-    Everywhere by random bytes, from the generator that belongs to the thread, which torch's kernel does not take.
+    Always from random bytes, drawn from the thread's own generator, which torch's kernel does not accept.
     """
     return drop_by_bytes(x, p)
 
@@ -87,10 +87,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
 def cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
     """The sum of -ln p of the targets, in nats: (), from logits (N, V) in float32 and targets (N,).
 
-    Targets that are ``IGNORED`` count nothing.  ``smoothing`` spreads a share of each target evenly over the vocabulary
-    (Szegedy et al. 2016).
+    Targets equal to ``IGNORED`` do not count.  ``smoothing`` spreads that fraction of each target evenly over the
+    vocabulary (Szegedy et al. 2016).
 
-    A CPU that needs a gradient: in closed form, with one exponential of each logit.  All else: torch's own.
+    On a CPU with gradients: in closed form, with one exponential per logit.  Otherwise: torch's own.
     """
     if logits.device.type == "cpu" and torch.is_grad_enabled() and logits.requires_grad:
         return CrossEntropy.apply(logits, targets, smoothing)

@@ -1,6 +1,6 @@
-"""Dropout by random bytes: one draw of 64 bits decides eight entries.
+"""Dropout from random bytes: one draw of 64 bits decides eight entries.
 
-torch draws once for each entry, which on a CPU takes a quarter of a small model's step.
+torch draws once per entry, which on a CPU takes a quarter of a small model's step.
 """
 
 import torch

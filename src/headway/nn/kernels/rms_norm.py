@@ -7,7 +7,7 @@ from torch import Tensor
 class Normalise(torch.autograd.Function):
     """x / √(mean of x² + ε) with its gradient in closed form.
 
-    On a CPU torch composes ``rms_norm`` of five operations and keeps what each needs; this reads and writes half as
+    On a CPU torch composes ``rms_norm`` of five operations and stores the inputs of each; this reads and writes half as
     much.  With r = 1/√(mean x² + ε) and y = r x, the gradient is r (g - y mean(g y)).
     """
 
@@ -30,6 +30,6 @@ class Normalise(torch.autograd.Function):
 
 
 def rms_norm_oracle(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    """γ x / √(mean of x² + ε) over the last axis, as it is written."""
+    """γ x / √(mean of x² + ε) over the last axis, by the formula."""
     y = x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()
     return y if weight is None else y * weight

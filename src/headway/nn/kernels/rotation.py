@@ -1,4 +1,4 @@
-"""Turning pairs of entries (Su et al. 2021, rotary positions) with the gradient in closed form.
+"""Rotation of pairs of entries (Su et al. 2021, rotary positions) with the gradient in closed form.
 
 Letters: R pairs; x has the first entries of all pairs, then the second ones: (..., 2 R).
 """
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Turn(torch.autograd.Function):
-    """A rotation, whose gradient is the rotation back: nothing of ``x`` need be kept."""
+    """A rotation; its gradient is the inverse rotation, so ``x`` need not be stored."""
 
     @staticmethod
     def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -32,6 +32,6 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def turn_oracle(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """(a cos - b sin, b cos + a sin) of each pair (a, b), as it is written."""
+    """(a cos - b sin, b cos + a sin) of each pair (a, b), by the formula."""
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)

@@ -1,7 +1,7 @@
-"""Sliding-window attention in time linear in the length: the sub-quadratic choice (Beltagy et al. 2020, Longformer).
+"""Sliding-window attention in time linear in the length (Beltagy et al. 2020, Longformer).
 
-Queries are cut into pieces of one window; a piece needs only its own keys and those of the pieces beside it, so the
-scores take T × 3 W entries instead of T × T.  A sequence that is too short to gain is attended to whole.
+Queries are split into pieces of one window; a piece needs only its own keys and those of the neighbouring pieces, so
+there are T × 3 W scores instead of T × T.  A sequence too short to gain from this uses full attention with a mask.
 Letters: B batch, H heads, T length, K head width, W window, N pieces.
 """
 
@@ -20,7 +20,8 @@ def window_scores(length: int, window: int | None, causal: bool) -> int:
 def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dropout: float = 0.0) -> Tensor:
     """Attention among keys nearer than ``window``: (B, H, T, K) three times -> (B, H, T, K).
 
-    Query i attends to key j when |i - j| < window, and j ≤ i when ``causal``, as ``attend_oracle`` with that mask does.
+    Query i attends to key j when |i - j| < window, and j ≤ i when ``causal``; equal to ``attend_oracle`` with that
+    mask.
     """
     batch, heads, length, width = q.shape
     if window_scores(length, window, causal) == length * length:
@@ -43,7 +44,7 @@ def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int, causal: bool, dr
 
 
 def _whole_mask(length: int, window: int, causal: bool, device: torch.device) -> Tensor:
-    """Which key each query may attend to, true = may: (T, T)."""
+    """Which keys each query may attend to, true = may: (T, T)."""
     places = torch.arange(length, device=device)
     distance = places[:, None] - places[None]
     near = distance.abs() < window
@@ -51,7 +52,7 @@ def _whole_mask(length: int, window: int, causal: bool, device: torch.device) ->
 
 
 def _piece_mask(length: int, window: int, causal: bool, heads: int, device: torch.device) -> Tensor:
-    """Which of the span of keys each query of each piece may attend to, true = may: (H N, W, span)."""
+    """Which keys of its span each query of each piece may attend to, true = may: (H N, W, span)."""
     pieces = -(-length // window)
     query = torch.arange(pieces * window, device=device).view(pieces, window, 1)  # (N, W, 1)
     span = 2 * window + (0 if causal else window)
@@ -62,5 +63,5 @@ def _piece_mask(length: int, window: int, causal: bool, heads: int, device: torc
     allowed = (distance.abs() < window) & (key >= 0) & (key < length)
     if causal:
         allowed &= distance >= 0
-    allowed |= (distance == 0) & (query >= length)  # queries added by padding see themselves, and are cut off
+    allowed |= (distance == 0) & (query >= length)  # padding queries attend to themselves, and are cut off
     return allowed.repeat(heads, 1, 1)  # (H N, W, span)

@@ -1,11 +1,11 @@
-"""How a Transformer is told the order of its tokens: one file for each way, all with one interface.
+"""Position encodings: one file for each kind, all with one interface.
 
 Added to the embeddings: ``sinusoidal`` (Vaswani et al. 2017, 3.5) and ``learned`` (BERT, GPT-2).
-Turning queries and keys: ``rotary`` (Su et al. 2021), more slowly by ``stretch`` for longer texts.
+Rotating queries and keys: ``rotary`` (Su et al. 2021), with ``stretch`` for longer texts.
 Added to the scores: ``alibi`` (Press et al. 2021) and ``relative`` (T5, Raffel et al. 2020).
-None of these: ``encoding.PositionEncoding`` itself; a causal mask alone also tells a decoder something of the order.
+No encoding: ``encoding.PositionEncoding`` itself; a causal mask alone also gives a decoder some information on order.
 
-A new way is a new file with a subclass of ``PositionEncoding``, and a line in ``models.positions``.
+A new encoding is a new file with a subclass of ``PositionEncoding``, and a line in ``models.positions``.
 """
 
 from headway.nn.positions.alibi import AlibiEncoding, alibi_bias, alibi_slopes

@@ -19,15 +19,15 @@ class AlibiEncoding(PositionEncoding):
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
         """(B or 1, T) and (B or 1, S) -> (B or 1, H, T, S)."""
-        self.slopes = self.slopes.to(queries.device)  # sent there once
+        self.slopes = self.slopes.to(queries.device)  # moved there once
         return alibi_bias(queries, keys, self.slopes)
 
 
 def alibi_slopes(n_heads: int) -> Tensor:
-    """How steeply each head's scores fall with distance: (H,).
+    """How steeply the scores of each head fall with distance: (H,).
 
-    A geometric sequence from 2^(-8/H); for H not a power of two, that of the next lower power and every second one of
-    the next higher (the paper's rule).
+    A geometric sequence from 2^(-8/H); where H is no power of two, the one for the next lower power followed by every
+    second number of the one for the next higher power (the paper's rule).
     """
 
     def powers(n: int) -> list[float]:

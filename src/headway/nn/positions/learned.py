@@ -9,9 +9,9 @@ from headway.nn.positions.encoding import PositionEncoding
 
 
 class LearnedPositions(nn.Module):
-    """A table of vectors for the positions below ``max_length``; undefined beyond, and refused there.
+    """A table of vectors for the positions below ``max_length``; positions beyond are refused.
 
-    The table has ``start`` rows before that of the first position (RoBERTa and BART: 2).
+    The table has ``start`` rows before the row of the first position (RoBERTa and BART: 2).
     """
 
     def __init__(self, max_length: int, width: int, start: int = 0):
@@ -22,8 +22,8 @@ class LearnedPositions(nn.Module):
     def forward(self, positions: Tensor, length: int | None = None) -> Tensor:
         """(B or 1, T) int -> (B or 1, T, D).  Raises ValueError past the trained length.
 
-        Every position is below ``length`` where that is given.  So the positions themselves, which an accelerator may
-        not have computed yet, are looked at only where padding may account for what is too long.
+        ``length``, where given, is an upper bound of the positions.  The positions themselves, which an accelerator may
+        not have computed yet, are then only looked at where the bound is too long, which may be due to padding.
         """
         if (length is None or length > self.max_length) and positions.numel():
             longest = int(positions.max()) + 1
@@ -36,7 +36,7 @@ class LearnedPositions(nn.Module):
 
 
 class LearnedEncoding(PositionEncoding):
-    """``LearnedPositions`` of its own."""
+    """The encoding with a table of its own, ``LearnedPositions``."""
 
     def __init__(self, max_length: int, width: int, start: int = 0):
         self.max_length, self.sizes = max_length, (max_length, width, start)

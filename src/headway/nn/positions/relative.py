@@ -12,7 +12,7 @@ from headway.nn.positions.encoding import PositionEncoding
 
 
 class RelativeBias(nn.Module):
-    """T5's learned bias for each head and each bucket of distances; near distances exactly, far ones by logarithm."""
+    """T5's learned bias per head and bucket of distances; near distances exactly, far ones on a logarithmic scale."""
 
     def __init__(self, n_heads: int, buckets: int, max_distance: int, *, causal: bool):
         super().__init__()
@@ -40,7 +40,7 @@ class RelativeBias(nn.Module):
 
 
 class RelativeEncoding(PositionEncoding):
-    """A ``RelativeBias`` of its own, which all blocks share."""
+    """The encoding with a ``RelativeBias`` that all blocks share."""
 
     def __init__(self, n_heads: int, buckets: int, max_distance: int, *, causal: bool):
         self.n_heads, self.buckets, self.max_distance, self.causal = n_heads, buckets, max_distance, causal

@@ -1,4 +1,4 @@
-"""Rotary positions: pairs of entries of queries and keys are turned (Su et al. 2021).
+"""Rotary positions: pairs of entries of queries and keys are rotated (Su et al. 2021).
 
 Letters: B batch, H heads, T length, K head width, R = rotated half width.
 """
@@ -17,16 +17,16 @@ Angles = tuple[Tensor, Tensor]  # cosines and sines, each (B or 1, 1, T, R)
 
 
 class RotaryEncoding(PositionEncoding):
-    """``rotate`` by ``rotation``, in layers with a window by ``window_base`` where that is given (ModernBERT).
+    """Rotation by ``rotate`` and ``rotation``, in layers with a window by ``window_base`` where given (ModernBERT).
 
-    ``scaling`` says how it turns more slowly, for texts longer than those of the training.
+    ``scaling`` stretches the frequencies for texts longer than those of the training.
     """
 
     def __init__(self, width: int, base: float, window_base: float | None = None, scaling: Scaling | None = None):
         self.width, self.base, self.window_base, self.scaling = width, base, window_base, scaling
 
     def rotation(self, positions: Tensor, window: int | None) -> Rotation:
-        """What turns (B, any heads, T, K) at positions (B or 1, T)."""
+        """The rotation of (B, any heads, T, K) at positions (B or 1, T)."""
         base = self.base if window is None or self.window_base is None else self.window_base
         return partial(rotate, by=self._angles(positions, base))
 
@@ -35,7 +35,7 @@ class RotaryEncoding(PositionEncoding):
         if scaling is None:
             return rotation(positions, self.width, base)
         if scaling.kind == "dynamic":
-            lengths = positions.amax(dim=1) + 1  # read so far, row by row: a batch is then what its rows are alone
+            lengths = positions.amax(dim=1) + 1  # tokens so far, row by row: a batch gives what its rows give alone
             slower = dynamic_base(base, self.width, scaling.factor, scaling.original_length, lengths)
             return rotation(positions, self.width, slower)
         stretch = partial(STRETCHES[scaling.kind], scaling, base)
@@ -51,8 +51,8 @@ def rotation(
 ) -> Angles:
     """Cosines and sines of p / base^(2i/d): (B or 1, T) int -> two of (B or 1, 1, T, R) with R = d_rotated / 2.
 
-    ``base`` may be one number for each row, (B, 1, 1, 1).  ``stretch`` changes the frequencies 1 / base^(2i/d), (R,) ->
-    (R,), and ``size`` multiplies cosines and sines: scores then grow by its square (YaRN).
+    ``base`` may be one number per row, (B, 1, 1, 1).  ``stretch`` changes the frequencies 1 / base^(2i/d), (R,) ->
+    (R,), and ``size`` multiplies cosines and sines, so that scores grow by its square (YaRN).
     """
     powers = torch.arange(0, d_rotated, 2, device=positions.device).float() / d_rotated  # (R,)
     frequencies = 1.0 / base**powers  # (R,) or (B, 1, 1, R)
@@ -65,9 +65,9 @@ def rotation(
 
 
 def rotate(x: Tensor, by: Angles) -> Tensor:
-    """Turn each pair (x[i], x[i + R]) by its position's angle: (B, H, T, K) -> the same; what is past 2 R stays.
+    """Rotate each pair (x[i], x[i + R]) by its position's angle: (B, H, T, K) -> the same; entries past 2 R stay as is.
 
-    The product of a query and a key turned this way depends on the difference of their positions alone.
+    The product of a query and a key rotated this way depends only on the difference of their positions.
     """
     cos, sin = (part.to(x.dtype) for part in by)
     half = cos.shape[-1]

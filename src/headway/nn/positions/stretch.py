@@ -1,4 +1,4 @@
-"""Rotations that turn more slowly, for texts longer than those of the training.
+"""Rotary frequencies stretched for texts longer than those of the training.
 
 Letters: B batch, R pairs of entries.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Scaling(Protocol):
-    """The numbers of a stretch; ``models.config.RopeScaling`` says what each is."""
+    """The numbers of a stretch; ``models.config.RopeScaling`` explains each."""
 
     @property
     def kind(self) -> str: ...
@@ -31,15 +31,15 @@ class Scaling(Protocol):
 
 
 def stretch_linear(frequencies: Tensor, factor: float) -> Tensor:
-    """Position interpolation (Chen et al. 2023): every pair turns ``factor`` times as slowly: (R,) -> (R,)."""
+    """Position interpolation (Chen et al. 2023): every frequency is divided by ``factor``: (R,) -> (R,)."""
     return frequencies / factor
 
 
 def stretch_llama3(frequencies: Tensor, factor: float, original_length: int, slow: float, fast: float) -> Tensor:
     """Llama 3.1's rule (Meta 2024, reference code): (R,) -> (R,).
 
-    A pair that turns more than ``fast`` times within the original length keeps its frequency, one that turns less than
-    ``slow`` times is divided by ``factor``, and between the two the share that is kept grows with the number of turns.
+    A pair that turns more than ``fast`` times within the original length keeps its frequency, one that turns fewer than
+    ``slow`` times is divided by ``factor``; in between, the kept fraction grows with the number of turns.
     """
     turns = original_length * frequencies / (2 * math.pi)
     kept = ((turns - slow) / (fast - slow)).clamp(0, 1)
@@ -51,13 +51,13 @@ def stretch_yarn(
 ) -> Tensor:
     """YaRN (Peng et al. 2023, "NTK-by-parts", 3.2): (R,) -> (R,).
 
-    As ``stretch_llama3``, but between the two the share falls with the number of the pair: from the pair that turns
-    ``fast`` times within the original length, to the one that turns ``slow`` times.  ``whole`` rounds both outwards.
+    As ``stretch_llama3``, but in between the kept fraction falls with the index of the pair: from the pair that turns
+    ``fast`` times within the original length to the one that turns ``slow`` times.  ``whole`` rounds both outwards.
     """
     width = 2 * len(frequencies)
 
     def pair(turns: float) -> float:
-        """The pair i that turns so often: base^(-2i/d) original_length = 2π turns."""
+        """The index i of the pair with that many turns: base^(-2i/d) original_length = 2π turns."""
         return width * math.log(original_length / (2 * math.pi * turns)) / (2 * math.log(base))
 
     first, last = (math.floor(pair(fast)), math.ceil(pair(slow))) if whole else (pair(fast), pair(slow))
@@ -71,7 +71,7 @@ def dynamic_base(base: float, d_rotated: int, factor: float, original_length: in
     """The base for texts of ``lengths`` tokens: (B,) int -> (B, 1, 1, 1); ``base`` up to the original length.
 
     Beyond it, base (factor n / original - factor + 1)^(d / (d - 2)) for n tokens: "dynamic NTK" (Peng et al. 2023, 3.3,
-    with the factor that transformers gives it).  With factor 1 the slowest pair then turns over n tokens as far as it
+    with the factor as transformers applies it).  With factor 1 the slowest pair then turns over n tokens as far as it
     did over the original length.
     """
     lengths = lengths.clamp(min=original_length).float()
@@ -84,4 +84,4 @@ STRETCHES: dict[str, Callable[[Scaling, float, Tensor], Tensor]] = {
     "llama3": lambda by, base, f: stretch_llama3(f, by.factor, by.original_length, by.slow, by.fast),
     "yarn": lambda by, base, f: stretch_yarn(f, by.factor, by.original_length, by.slow, by.fast, base, by.whole),
 }
-"""The frequencies (R,) of each kind, from its numbers, the base, and the plain frequencies (R,) of that base."""
+"""By kind: the frequencies (R,) from the scaling, the base, and the unscaled frequencies (R,) of that base."""

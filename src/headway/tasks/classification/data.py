@@ -18,7 +18,7 @@ from headway.data.split import HELD_OUT, split_rows
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
-from headway.hub.mean_layer import longer
+from headway.hub.mean_pooling import with_block
 from headway.io.quantities import duration
 from headway.models.adapt.depth import first_blocks
 from headway.models.adapt.freeze import freeze
@@ -125,11 +125,11 @@ class ClassificationData(TaskData):
             contrastive = self.options.fine_tuning.contrastive or not self.options.fine_tuning.frozen
             plan = frozen_plan(self.options, self.base.config, depth, self.longest, contrastive=contrastive, why=why)
             grows = adds_layer(model)
-            return _reading_mean(plan, longer(plan.config) if grows else plan.config, grows=grows)
+            return _reading_mean(plan, with_block(plan.config) if grows else plan.config, grows=grows)
         if self.base is not None:
             mean = self.new_head and pools_mean(model)
             grows = mean and adds_layer(model)
-            config = longer(self.base.config) if grows else self.base.config
+            config = with_block(self.base.config) if grows else self.base.config
             plan = fine_tune_classifier_plan(self.options, config, lengths, self.longest, seconds)
             return _reading_mean(plan, plan.config, grows=grows) if mean else plan
         options, classes = reference(self.options), len(self.labels)

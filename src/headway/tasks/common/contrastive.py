@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import pad
+from headway.models.adapt.dropout import set_dropout
 from headway.models.adapt.freeze import freeze
-from headway.models.dropout import set_dropout
 from headway.models.heads import pool
 from headway.models.transformer import Encoder
 

@@ -4,7 +4,7 @@ The vectors are those after two thirds of the blocks, pooled by their mean and b
 a published encoder serve what it was trained for, the middle ones serve other tasks better.  Where the labels are
 words, they are examples too: a few plain sentences with the label in them ("this is positive") join the rows.  The
 classifier is multinomial logistic regression, fitted on exactly what the last matrix of the family's own classifier
-reads (``hub.mean_layer``).
+reads (``hub.mean_pooling``).
 """
 
 import re
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from headway.data.batches import length_batches, pad
-from headway.hub.mean_layer import shift_of
+from headway.hub.mean_pooling import shift_of
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
 

@@ -12,7 +12,7 @@ from headway.data.tokens import TokenFile
 from headway.errors import InputError
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.task import TaskData, TaskInputs
-from headway.text.sample import MOST_CHARACTERS
+from headway.text.training_sample import MOST_CHARACTERS
 from headway.training.distributed.ranks import Ranks
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan

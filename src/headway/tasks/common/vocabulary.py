@@ -9,7 +9,7 @@ from headway.models.adapt.vocabulary import resize_vocabulary
 from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
 from headway.text.extend import extend
-from headway.text.parts import made_of
+from headway.text.merged_tokens import merged_from
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
 
@@ -55,6 +55,6 @@ def base_vocabulary(
 
 def make_room(base: Base, tokenizer: Tokenizer) -> None:
     """Grow the tables of the base's model to what the tokenizer needs; each new row as ``resize_vocabulary`` says."""
-    rows = made_of(base.tokenizer, tokenizer)
+    rows = merged_from(base.tokenizer, tokenizer)
     if rows:
         resize_vocabulary(base.model, max(base.config.vocab_size, tokenizer.vocab_size), rows)

@@ -12,7 +12,7 @@ from torch import Tensor
 from headway.data.images import as_bytes, fitted, normalised, read_image
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.io.forked import check_threads
+from headway.io.fork_safety import check_threads
 from headway.models.transformer import Encoder
 from headway.runtime.batching import tokens_at_once
 from headway.tasks.common.labels import label_answers

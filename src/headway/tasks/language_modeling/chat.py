@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.kept import CONFIG, GENERATION
+from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.text.chat import END, START, Message, check_messages, with_chat
-from headway.text.chat_ids import encode_chat, encode_prompt
+from headway.text.chat.encode import encode_chat, encode_prompt
 from headway.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.language_modeling.data import LanguageModelData
 from headway.tasks.task import TaskInputs
 from headway.text.chat import with_chat
-from headway.text.chat_ids import encode_chat, encode_prompt
+from headway.text.chat.encode import encode_chat, encode_prompt
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import base_decoder

@@ -11,7 +11,7 @@ from headway.generation.sampling import Sampling, check_number
 from headway.models.transformer import Decoder
 from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.text.chat import Message
-from headway.text.stream import StopStrings, StreamDecoder
+from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
 
 Steps = PythonGenerator[dict[int, int], set[int] | None, None]

@@ -17,7 +17,7 @@ from headway.data.dialogues import KEY, Dialogues
 from headway.data.streamed import Streamed
 from headway.data.table import Table
 from headway.hub.directory import model_config
-from headway.hub.generation import warn_of_settings
+from headway.hub.generation_config import warn_of_settings
 from headway.models.heads import ClassificationHead, TokenHead
 from headway.models.transformer import Decoder
 from headway.tasks.common.doors import Door

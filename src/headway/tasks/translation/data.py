@@ -17,7 +17,7 @@ from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.generation.targets import write_targets
-from headway.hub.generation import TargetRules, target_rules
+from headway.hub.generation_config import TargetRules, target_rules
 from headway.models.heads import TokenHead
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder

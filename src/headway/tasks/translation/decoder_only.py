@@ -5,7 +5,7 @@ from dataclasses import asdict
 from headway.data.batches import IGNORED
 from headway.data.feed import Feed, RowFeed
 from headway.errors import InputError
-from headway.hub.generation import TargetRules
+from headway.hub.generation_config import TargetRules
 from headway.io import quantities
 from headway.models.size import Wiring, parameters
 from headway.tasks.common.next_token import LanguageModeling

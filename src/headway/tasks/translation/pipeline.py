@@ -11,7 +11,7 @@ from headway.errors import InputError
 from headway.generation.beam import Hypothesis
 from headway.generation.sampling import check_number
 from headway.generation.targets import write_targets
-from headway.hub.generation import TargetRules
+from headway.hub.generation_config import TargetRules
 from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.translation.alignment import Alignment, align

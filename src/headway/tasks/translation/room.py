@@ -11,7 +11,7 @@ from torch import nn
 
 from headway.data.batches import IGNORED, Batch, TargetBatch, pad
 from headway.hub.directory import model_config
-from headway.hub.generation import TargetRules, target_rules, warn_of_settings
+from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.heads import TokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.common.doors import Door

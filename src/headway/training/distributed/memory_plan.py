@@ -12,8 +12,14 @@ from typing import Any
 from headway.errors import InputError
 from headway.io.quantities import size
 from headway.models.config import TransformerConfig
-from headway.models.memory import activation_bytes, block_matrices, copied_bytes, optimizer_bytes, passing_bytes
 from headway.models.size import forward_flops, parameters, training_flops
+from headway.models.training_memory import (
+    activation_bytes,
+    block_matrices,
+    copied_bytes,
+    optimizer_bytes,
+    workspace_bytes,
+)
 from headway.nn.kernels.dispatch import is_plain
 
 USABLE = 0.85
@@ -148,7 +154,7 @@ def memory(
         best=_part(4 * trained * (1 + work.average), parts),
         copies=copies,
         activations=kept,
-        passing=passing_bytes(work.config, micro_batch * work.readings, work.length, c=c, logits=work.logits),
+        passing=workspace_bytes(work.config, micro_batch * work.readings, work.length, c=c, logits=work.logits),
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.hub.directory import load_model
-from headway.hub.weights import FILE
+from headway.hub.safe.weights import FILE
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.digest import sha256
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from headway.errors import InputError
 from headway.hub.directory import save_any
-from headway.hub.kept import CONFIG, GENERATION
+from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.io.atomic_write import append_line, write_json
 from headway.models.adapt.lora import merged

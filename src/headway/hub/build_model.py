@@ -1,0 +1,183 @@
+"""A model built from a configuration and stored weights, which are compared in full before any weight is read.
+
+The model is first built on torch's device "meta", where tensors have shapes but no data, and is given weights without
+data.  So a configuration that asks for a thousand times the stored weights costs nothing, whatever the family does with
+names, and the actual weights are read once, directly into place.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from headway.errors import InputError
+from headway.hub.families.family import Family
+from headway.hub.name_table import expand, read_weights
+from headway.hub.safe.weights import Weights
+from headway.io.memory import check_fits
+
+UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
+"""What building a model from a hostile ``config.json`` may raise; torch raises RuntimeError for impossible sizes."""
+
+DRAWS = (Tensor.normal_, Tensor.uniform_)
+
+
+def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: Path) -> nn.Module:
+    """The model that ``config.json`` describes, with the stored weights in float32.
+
+    Raises InputError naming ``config_file``, or the file of weights, when they do not fit each other, when a weight is
+    not finite, and when the model takes more memory than is free.
+    """
+    try:
+        names = _names(stored.names, family, theirs)
+        with torch.device("meta"), _ShapesAlone():
+            model = family.build(theirs, names.keys())
+            shapes = {name: torch.empty(stored.shape(key), dtype=stored.dtype(key)) for name, key in names.items()}
+    except UNBUILDABLE as error:
+        raise InputError(f"{config_file}: {_too_large(error) or _in_their_words(one_line(error), family)}") from None
+    try:
+        with _ShapesAlone():
+            _our_weights(shapes, family, theirs, model)
+        for key in names.values():
+            stored.check_weight(key)
+        check_fits(4 * sum(weight.numel() for weight in model.parameters()), f"{config_file.parent}: the model")
+        weights = _our_weights({name: stored.weight(key) for name, key in names.items()}, family, theirs, model)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{stored.source}: {one_line(error)}") from None
+    _put(weights, model)
+    family.settle(model)
+    return model
+
+
+class _ShapesAlone(TorchFunctionMode):
+    """Skips the initialisation of weights, and computes the shape of joined tensors directly.
+
+    On the device "meta" torch would load its compiler for both, which takes seconds.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in DRAWS or getattr(func, "__module__", "") == "torch.nn.init":
+            return None
+        if func is torch.cat and all(part.is_meta for part in args[0]):
+            return torch.empty([sum(len(part) for part in args[0]), *args[0][0].shape[1:]], device="meta")
+        return func(*args, **(kwargs or {}))
+
+
+def own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once: a shared tensor under its first name."""
+    return dict(model.named_parameters())
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error, in one line."""
+    text = str(error).strip() or type(error).__name__
+    if isinstance(error, KeyError):
+        text = f"unknown value {text}"
+    return text.splitlines()[0]
+
+
+def _too_large(error: Exception) -> str:
+    """torch's message about an impossible tensor size, in plain words; "" for other errors."""
+    if not isinstance(error, RuntimeError) or "overflow" not in str(error):
+        return ""
+    sizes = re.search(r"sizes=(\[[\d, ]*\])", str(error))
+    found = f" of shape {sizes[1]}" if sizes else ""
+    return (
+        f"its sizes together ask for a weight{found}, expected fewer than 2^63 bytes; get the model's own config.json"
+    )
+
+
+def _in_their_words(message: str, family: Family) -> str:
+    """A message about our configuration, with our field names replaced by the file's."""
+    for key, (field, _) in family.SAME.items():
+        message = re.sub(rf"\b{field}\b", key, message)
+    return message
+
+
+def _names(stored: Iterable[str], family: Family, theirs: dict[str, Any]) -> dict[str, str]:
+    """Names in ``family.rows`` -> names in the files, without those that the family ignores.
+
+    Files of a bare model omit the prefix of its weights' names, whatever class the configuration names.  Raises
+    ValueError when two names in the files mean one weight.
+    """
+    prefix = family.prefix
+    known = {re.sub(r"\d+", "0", part.name) for entry in family.rows(theirs) for part in entry.at(0).theirs}
+    patterns = [re.compile(pattern) for pattern in family.ignores(theirs)]
+    named: dict[str, str] = {}
+    for key in stored:
+        name = key
+        for old, new in family.renamed.items():
+            name = re.sub(old, new, name)
+        if prefix and re.sub(r"\d+", "0", name) not in known and not name.startswith(prefix):
+            longer = prefix + name
+            if re.sub(r"\d+", "0", longer) in known or any(pattern.fullmatch(longer) for pattern in patterns):
+                name = longer
+        if any(pattern.fullmatch(name) for pattern in patterns):
+            continue
+        if name in named:
+            raise ValueError(f"{named[name]} and {key} are two names of one weight, expected one of them")
+        named[name] = key
+    return named
+
+
+def _our_weights(stored: Mapping[str, Tensor], family: Family, theirs: dict[str, Any], model: Any) -> dict[str, Tensor]:
+    """The model's weights by our names, in float32.  Raises ValueError for a missing, additional or misshapen weight.
+
+    Also works with tensors without data, as a check.
+    """
+    weights = dict(stored)
+    device = next((tensor.device for tensor in stored.values()), None)
+    for name, shape in family.zeros(theirs).items():
+        if name not in weights:
+            weights[name] = torch.zeros(shape, device=device)
+    for copy, name in family.copies(theirs).items():
+        weights = _without_copy(weights, copy, name)
+    weights = _without_copies(weights, family, theirs, model)
+    return read_weights(family.rows(theirs), weights, own_weights(model), model.config)
+
+
+def _without_copy(weights: dict[str, Tensor], copy: str, name: str) -> dict[str, Tensor]:
+    """Drop a stored copy of a tensor after comparing it; a copy without its original takes its place."""
+    if copy not in weights:
+        return weights
+    if name in weights and not _equal(weights[copy], weights[name]):
+        raise ValueError(f"{copy} differs from {name}, though both are one table in this family")
+    return {name: weights[copy], **{key: tensor for key, tensor in weights.items() if key != copy}}
+
+
+def _without_copies(
+    weights: dict[str, Tensor], family: Family, theirs: dict[str, Any], model: nn.Module
+) -> dict[str, Tensor]:
+    """Drop stored copies of a tied weight after comparing each with the original."""
+    own = own_weights(model)
+    everything = dict(model.named_parameters(remove_duplicate=False))
+    aliases = set(everything) - set(own)
+    rows = list(expand(family.rows(theirs), everything))
+    copies = {part.name for entry in rows for part in entry.theirs if entry.ours in aliases}
+    owners = {part.name for entry in rows for part in entry.theirs if entry.ours.endswith("embedding.tokens.weight")}
+    originals = [weights[name] for name in owners - copies if name in weights]
+    for name in sorted(copies & set(weights)):
+        if not any(_equal(weights[name], original) for original in originals):
+            raise ValueError(f"{name} differs from the embedding that config.json says it is tied to")
+    return {name: tensor for name, tensor in weights.items() if name not in copies}
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal, as far as they have data."""
+    return one.shape == other.shape and (one.is_meta or other.is_meta or torch.equal(one, other))
+
+
+def _put(weights: dict[str, Tensor], model: nn.Module) -> None:
+    """Replace the parameters of a model without data by weights, in every module that shares one."""
+    new = {id(old): nn.Parameter(weights[name]) for name, old in own_weights(model).items()}
+    for module in model.modules():
+        for name, old in list(module.named_parameters(recurse=False)):
+            setattr(module, name, new[id(old)])

@@ -1,0 +1,146 @@
+"""Name tables: the correspondence of a family's weight names and ours, in both directions.
+
+A row maps one of our parameters to foreign ones.  Several foreign parameters may be stacked along their first axis to
+form one of ours (queries, keys and values), and a part may need a change of layout that ``read`` makes and ``write``
+reverses. "{i}" stands for the layer number.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headway.models.config import TransformerConfig
+
+Change = Callable[[Tensor, TransformerConfig], Tensor]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One foreign parameter, with its changes of layout for reading and writing."""
+
+    name: str
+    read: Change | None = None
+    write: Change | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of our parameters, and the foreign ones stacked in it."""
+
+    ours: str
+    theirs: tuple[Part, ...]
+
+    def at(self, layer: int) -> "Row":
+        """The row for one layer."""
+        parts = tuple(Part(p.name.replace("{i}", str(layer)), p.read, p.write) for p in self.theirs)
+        return Row(self.ours.replace("{i}", str(layer)), parts)
+
+
+def row(ours: str, *theirs: str | Part) -> Row:
+    """A row from names."""
+    return Row(ours, tuple(Part(name) if isinstance(name, str) else name for name in theirs))
+
+
+def layers(*pairs: tuple[str, str]) -> list[Row]:
+    """Rows for the weight and the bias of each pair of modules, ours and theirs; missing ones are skipped."""
+    return [row(f"{ours}.{kind}", f"{theirs}.{kind}") for ours, theirs in pairs for kind in ("weight", "bias")]
+
+
+def stacked(ours: str, *theirs: str) -> list[Row]:
+    """Rows for the weight and the bias of one of our modules that stacks several of theirs."""
+    return [row(f"{ours}.{kind}", *(f"{name}.{kind}" for name in theirs)) for kind in ("weight", "bias")]
+
+
+def transposed(name: str) -> Part:
+    """A part that is stored transposed."""
+    return Part(name, lambda tensor, _: tensor.T, lambda tensor, _: tensor.T)
+
+
+def scaled(name: str, factor: Callable[[TransformerConfig], float]) -> Part:
+    """A part that is ``factor`` times theirs."""
+    return Part(name, lambda tensor, config: tensor * factor(config), lambda tensor, config: tensor / factor(config))
+
+
+def expand(rows: list[Row], expected: Iterable[str]) -> Iterator[Row]:
+    """The rows for the ``expected`` names; a row with "{i}" once for each layer."""
+    names = list(expected)
+    known = set(names)
+    for entry in rows:
+        if "{i}" in entry.ours:
+            pattern = re.compile(re.escape(entry.ours).replace(r"\{i\}", r"(\d+)"))
+            found = (pattern.fullmatch(name) for name in names)
+            yield from (entry.at(layer) for layer in sorted(int(match.group(1)) for match in found if match))
+        elif entry.ours in known:
+            yield entry
+
+
+def read_weights(
+    rows: list[Row], theirs: Mapping[str, Tensor], expected: dict[str, Tensor], config: TransformerConfig
+) -> dict[str, Tensor]:
+    """Foreign weights by our names, in float32.
+
+    Raises ValueError when a name or shape is missing, unknown or wrong: all weights must be used, and none is guessed.
+    """
+    used: set[str] = set()
+    ours: dict[str, Tensor] = {}
+    problems: list[str] = []
+    for entry in expand(rows, expected):
+        missing = [part.name for part in entry.theirs if part.name not in theirs]
+        used.update(part.name for part in entry.theirs)
+        if missing:
+            problems += [f"missing {name}" for name in missing]
+            continue
+        total, *rest = expected[entry.ours].shape
+        parts = []
+        for part, size in zip(entry.theirs, _sizes(entry, total, config), strict=True):
+            tensor = theirs[part.name]
+            try:
+                piece = tensor.float() if part.read is None else part.read(tensor.float(), config)
+            except (RuntimeError, IndexError):  # the layout does not allow the change
+                piece = tensor
+            if list(piece.shape) == [size, *rest]:
+                parts.append(piece)
+            else:
+                wanted = _stored_shape(part, [size, *rest], config)
+                problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {wanted}")
+        if len(parts) == len(entry.theirs):
+            ours[entry.ours] = parts[0] if len(parts) == 1 else torch.cat(parts)
+    problems += [f"unknown {name}" for name in theirs if name not in used]
+    problems += [f"nothing for {name}" for name in expected if name not in ours and not problems]
+    if problems:
+        more = f" and {len(problems) - 10} more" if len(problems) > 10 else ""
+        raise ValueError("weights do not fit the configuration: " + "; ".join(problems[:10]) + more)
+    return ours
+
+
+def write_weights(rows: list[Row], ours: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
+    """Our weights by foreign names.  Raises ValueError when one of ours has no row."""
+    theirs: dict[str, Tensor] = {}
+    written = set()
+    for entry in expand(rows, ours):
+        written.add(entry.ours)
+        tensor = ours[entry.ours].detach()
+        for part, piece in zip(entry.theirs, tensor.split(_sizes(entry, len(tensor), config)), strict=True):
+            piece = part.write(piece, config) if part.write else piece
+            theirs[part.name] = piece.to("cpu", copy=True).contiguous()
+    unknown = sorted(set(ours) - written)
+    if unknown:
+        raise ValueError(f"no name in this family for {', '.join(unknown[:10])}")
+    return theirs
+
+
+def _stored_shape(part: Part, shape: list[int], config: TransformerConfig) -> list[int]:
+    """The stored shape of a part that has this shape here."""
+    if part.write is None:
+        return shape
+    return list(part.write(torch.empty(shape, device="meta"), config).shape)
+
+
+def _sizes(entry: Row, total: int, config: TransformerConfig) -> list[int]:
+    """How many of our rows each part takes: queries, keys and values by their heads, otherwise equal numbers."""
+    if len(entry.theirs) == 3 and config.kv_heads != config.n_heads:
+        return [heads * config.head_width for heads in (config.n_heads, config.kv_heads, config.kv_heads)]
+    return [total // len(entry.theirs)] * len(entry.theirs)

@@ -1,0 +1,105 @@
+"""Tokens in addition to a model's vocabulary: special tokens, and those added after training."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken
+
+from headway.errors import InputError
+from headway.text.safe.tokenizer_json import MAX_IDS, read_object
+from headway.text.special_tokens import NAMES
+
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+
+
+def add_tokens(
+    backend: tokenizers.Tokenizer, config: Mapping[str, Any], defaults: Mapping[str, str], path: Path
+) -> dict[str, str]:
+    """Add the tokens that a configuration names to a tokenizer without special tokens; return the roles.
+
+    Roles come from ``config``, otherwise from ``defaults``; their tokens must be in the vocabulary (the file ``path``)
+    or among the tokens added after training (``added_tokens_decoder``, ``added_tokens.json``).  Raises InputError.
+    """
+    later = _added_after_training(config, path)
+    for number, token in sorted(later.items()):
+        known = backend.token_to_id(token.content)
+        if known is None and number != backend.get_vocab_size():
+            raise InputError(
+                f"{path.parent}: id of the added token {token.content!r}: found {number}, expected "
+                f"{backend.get_vocab_size()}: added ids follow those of {path.name} without a gap"
+            )
+        if known not in (None, number):
+            raise InputError(
+                f"{path.parent}: id of the added token {token.content!r}: found {number}, expected {known} "
+                f"as in {path.name}"
+            )
+        if token.special:
+            backend.add_special_tokens([token])
+        else:
+            backend.add_tokens([token])
+    names: dict[str, str] = {}
+    for name in NAMES:
+        named = _token(config.get(name, defaults.get(name)), f"{path.parent / 'tokenizer_config.json'}: {name}")
+        if named is None:
+            continue
+        if backend.token_to_id(named.content) is None:
+            raise InputError(
+                f"{path}: {name}: found no token {named.content[:60]!r}, expected it there; "
+                "use the vocabulary that was saved with the model"
+            )
+        backend.add_special_tokens([named])
+        names[name] = named.content
+    for value in config.get("additional_special_tokens") or config.get("extra_special_tokens") or []:
+        more = _token(value, f"{path.parent / 'tokenizer_config.json'}: additional_special_tokens")
+        if more is not None:
+            backend.add_special_tokens([more])
+    return names
+
+
+def pair(backend: tokenizers.Tokenizer, token: str) -> tuple[str, int]:
+    """A token of the vocabulary and its id.  Raises InputError for a token that it lacks."""
+    number = backend.token_to_id(token)
+    if number is None:
+        raise InputError(f"found no token {token[:60]!r}, expected it in the vocabulary")
+    return token, number
+
+
+def _token(value: Any, where: str) -> AddedToken | None:
+    content = value.get("content") if isinstance(value, dict) else value
+    if content is None:
+        return None
+    if not isinstance(content, str) or not content:
+        raise InputError(f"{where}: found {str(value)[:60]!r}, expected a token")
+    flags = {flag: bool(value[flag]) for flag in _FLAGS if flag in value} if isinstance(value, dict) else {}
+    return AddedToken(content, special=True, **{"normalized": False, **flags})
+
+
+def _added_after_training(config: Mapping[str, Any], path: Path) -> dict[int, AddedToken]:
+    found: dict[int, AddedToken] = {}
+    listed = config.get("added_tokens_decoder")
+    if isinstance(listed, dict):
+        where = f"{path.parent / 'tokenizer_config.json'}: added_tokens_decoder"
+        for number, value in listed.items():
+            token = _token(value, where)
+            if token is None or not number.isdecimal() or int(number) >= MAX_IDS:
+                raise InputError(f"{where}: found {number[:20]!r}: {str(value)[:60]}, expected an id and a token")
+            token.special = bool(value.get("special", False)) if isinstance(value, dict) else True
+            found[int(number)] = token
+    elif (path.parent / "added_tokens.json").exists():
+        ids, _ = read_object(path.parent / "added_tokens.json")
+        roles = {content for name in NAMES if (content := _content(config.get(name)))}
+        for content, number in ids.items():
+            if type(number) is not int or not 0 <= number < MAX_IDS or not content:
+                raise InputError(
+                    f"{path.parent / 'added_tokens.json'}: id of {content[:40]!r}: found {str(number)[:20]}, "
+                    f"expected an integer from 0 to {MAX_IDS - 1}"
+                )
+            special = content in roles
+            found[number] = AddedToken(content, special=special, normalized=not special)
+    return found
+
+
+def _content(value: Any) -> Any:
+    return value.get("content") if isinstance(value, dict) else value

@@ -1,0 +1,167 @@
+"""Conversations as ids, and which of the ids are the assistant's replies."""
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from headway.errors import InputError
+from headway.text.chat.template import Message, check_messages, rendered
+from headway.text.tokenizer import Tokenizer
+
+MARK = "\ue0f1\ue0f2"
+"""Two private-use characters inserted where a user's text spells a special token, and removed again."""
+
+
+def encode_chat(
+    tokenizer: Tokenizer, messages: list[Message], *, add_generation_prompt: bool = False
+) -> tuple[list[int], list[bool]]:
+    """(ids, is_reply) of a conversation; ``is_reply`` is true for the assistant's ids.
+
+    A reply includes the special token that ends it, so that a model learns to stop.  It begins where a prompt for it
+    would end, so that a model is trained to write exactly what it will be asked to write.  If the template marks
+    replies itself (``{% generation %}``), its marks count.
+
+    The template's own special tokens are encoded as such; those spelled in a message are text.  Raises InputError if
+    the tokenizer has no template, if the template cannot be rendered, or if it renders the replies of a longer
+    conversation differently from those of a shorter one, so that they cannot be located.
+    """
+    template = tokenizer.chat_template
+    if template is None:
+        raise InputError("this tokenizer has no chat template; give it one with `with_chat`")
+    check_messages(messages)
+
+    def render(some: list[Message], prompt: bool) -> tuple[str, list[tuple[int, int]]]:
+        return rendered(template, some, prompt, tokenizer.special_tokens)
+
+    text, spans = render(messages, add_generation_prompt)
+    if not re.search(r"{%-?\s*generation\s*-?%}", template):
+        spans = _spans(messages, text, lambda some, prompt: render(some, prompt)[0])
+    marked = _marked(tokenizer, messages, text, lambda some: render(some, add_generation_prompt)[0])
+    return _encode(tokenizer, marked, _moved(spans, marked))
+
+
+def encode_prompt(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
+    """The ids of a conversation up to the point where the assistant's reply begins.
+
+    Special tokens as in ``encode_chat``; the template may render earlier replies differently in longer conversations.
+    Raises InputError when the tokenizer has no template, or when it cannot be rendered.
+    """
+    template = tokenizer.chat_template
+    if template is None:
+        raise InputError("this tokenizer has no chat template; give it one with `with_chat`")
+    check_messages(messages)
+
+    def render(some: list[Message]) -> str:
+        return rendered(template, some, True, tokenizer.special_tokens)[0]
+
+    return _encode(tokenizer, _marked(tokenizer, messages, render(messages), render), [])[0]
+
+
+def _spans(messages: list[Message], text: str, render: Callable[[list[Message], bool], str]) -> list[tuple[int, int]]:
+    """Where the replies are: from the end of the prompt for each to the end of the conversation so far."""
+    spans = []
+    for number, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        before, after = render(messages[:number], True), render(messages[: number + 1], False)
+        if not (after.startswith(before) and text.startswith(after)):
+            raise InputError(
+                f"chat template: message {number + 1} is rendered differently as part of the whole conversation than "
+                "alone, so its reply cannot be located; mark the reply in the template with {% generation %}"
+            )
+        spans.append((len(before), len(after)))
+    return spans
+
+
+def _marked(tokenizer: Tokenizer, messages: list[Message], text: str, render: Callable[[list[Message]], str]) -> str:
+    """The text with a mark inside each special token spelled in a message, so that only the template's are intact.
+
+    Messages that cannot be part of a special token stay as they are.  Removing the marks must give ``text`` again; a
+    template for which it does not, because it depends on the messages' characters, is refused.
+    """
+    names = [tokenizer.tokens[number] for number in tokenizer.special_ids]
+    if MARK in text:
+        raise InputError(f"messages: found {MARK!r}, expected text without these private-use characters")
+    changed = [{key: _break(value, names, key) for key, value in message.items()} for message in messages]
+    if changed == messages:
+        return text
+    marked = render(changed)
+    if marked.replace(MARK, "") != text:
+        raise InputError(
+            "chat template: it renders a message that spells a special token differently from others, so the token "
+            "cannot be told from the template's own; remove the token from the message"
+        )
+    return marked
+
+
+def _break(value: Any, names: list[str], key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _break(inner, names, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_break(inner, names, key) for inner in value]
+    if not isinstance(value, str) or key == "role" or not _suspect(value, names):
+        return value
+    core = value.strip()
+    start = value.index(core)
+    for name in sorted(names, key=len, reverse=True):
+        if len(name) == 1 and name in core:
+            raise InputError(f"messages: found {name!r}, a special token of one character, expected text without it")
+        while name in core:
+            core = core.replace(name, name[0] + MARK + name[1:])
+    return f"{value[:start]}{MARK}{core}{MARK}{value[start + len(value.strip()) :]}"
+
+
+def _suspect(value: str, names: list[str]) -> bool:
+    """Whether a text spells a special token, or could start or end one that the template completes."""
+    core = value.strip()
+    if not core:
+        return False
+    for name in names:
+        if name in core or core in name:
+            return True
+        if any(core.startswith(name[cut:]) or core.endswith(name[:cut]) for cut in range(1, len(name))):
+            return True
+    return False
+
+
+def _moved(spans: list[tuple[int, int]], marked: str) -> list[tuple[int, int]]:
+    """The positions in the marked text that correspond to positions in the text without marks."""
+    marks = [match.start() - number * len(MARK) for number, match in enumerate(re.finditer(MARK, marked))]
+    return [
+        (
+            start + len(MARK) * sum(mark < start for mark in marks),
+            end + len(MARK) * sum(mark < end for mark in marks),
+        )
+        for start, end in spans
+    ]
+
+
+def _encode(tokenizer: Tokenizer, marked: str, spans: list[tuple[int, int]]) -> tuple[list[int], list[bool]]:
+    ids_of = {tokenizer.tokens[number]: number for number in tokenizer.special_ids}
+    longest_first = sorted(ids_of, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+    found = list(pattern.finditer(marked))
+    borders = {0, len(marked)}
+    borders.update(place for span in spans for place in span)
+    borders.update(place for match in found for place in match.span())
+    specials = {match.start(): ids_of[match[0]] for match in found}
+    inside = {place for match in found for place in range(match.start() + 1, match.end())}
+    parts: list[str | int] = []
+    reply: list[bool] = []
+    places = sorted(borders - inside)
+    for start, end in itertools.pairwise(places):
+        parts.append(specials[start] if start in specials else marked[start:end].replace(MARK, ""))
+        reply.append(any(first <= start < last for first, last in spans))
+    _end_with_special(parts, reply)
+    ids, owners = tokenizer.encode_parts(parts)
+    return ids, [reply[owner] for owner in owners]
+
+
+def _end_with_special(parts: list[str | int], reply: list[bool]) -> None:
+    """White space between the token that ends a reply and the next turn is not part of the reply."""
+    for number in range(1, len(parts)):
+        part = parts[number]
+        last = number + 1 == len(parts) or not reply[number + 1]
+        if reply[number] and last and isinstance(part, str) and not part.strip() and isinstance(parts[number - 1], int):
+            reply[number] = False

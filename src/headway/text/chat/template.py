@@ -1,0 +1,93 @@
+"""Conversations as text, by the model's chat template."""
+
+import json
+from typing import Any
+
+from headway.errors import InputError
+from headway.text.chat.process import RENDER_SECONDS, ask
+from headway.text.tokenizer import Tokenizer
+
+MAX_TEMPLATE = 64 * 2**10
+"""Bytes."""
+
+MAX_MESSAGES = 8 * 2**20
+"""Characters of a conversation, written as JSON."""
+
+START, END = "<|im_start|>", "<|im_end|>"
+
+DEFAULT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+"""For models that have none: the layout called ChatML.  ``with_chat`` gives a tokenizer its two tokens."""
+
+Message = dict[str, Any]
+
+
+def render_chat(
+    template: str,
+    messages: list[Message],
+    *,
+    add_generation_prompt: bool,
+    special: dict[str, str],
+    seconds: float = RENDER_SECONDS,
+) -> str:
+    """The text of a conversation: ``messages`` are dicts with "role" and "content".
+
+    ``add_generation_prompt``: end where the assistant's reply begins.  ``special``: the tokens that the template may
+    use, by name ("bos_token", ...).  The template runs in a sandbox, in a separate process with limited memory, output
+    and time; the messages are data and never run.  Raises InputError, also when the template itself raises an error.
+    """
+    return rendered(template, messages, add_generation_prompt, special, seconds)[0]
+
+
+def rendered(
+    template: str,
+    messages: list[Message],
+    add_generation_prompt: bool,
+    special: dict[str, str],
+    seconds: float = RENDER_SECONDS,
+) -> tuple[str, list[tuple[int, int]]]:
+    """(the text, the spans that the template marks with ``{% generation %}``)."""
+    if not isinstance(template, str) or len(template.encode("utf-8", "replace")) > MAX_TEMPLATE:
+        size = len(template) if isinstance(template, str) else type(template).__name__
+        raise InputError(f"chat template: found {size}, expected a text of at most {MAX_TEMPLATE} bytes")
+    check_messages(messages)
+    request = {
+        **{"template": template, "messages": messages, "special": special},
+        "add_generation_prompt": add_generation_prompt,
+    }
+    answer = ask(request, seconds)
+    if "error" in answer:
+        raise InputError(f"chat template: cannot be rendered: {answer['error']}")
+    return answer["text"], [(start, end) for start, end in answer["spans"]]
+
+
+def check_messages(messages: list[Message]) -> None:
+    """Raise InputError for anything that is not a conversation."""
+    if not isinstance(messages, list):
+        raise InputError(f"messages: found {type(messages).__name__}, expected a list of dicts with role and content")
+    for number, message in enumerate(messages, start=1):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise InputError(f"message {number}: found {str(message)[:60]!r}, expected a dict with role and content")
+        if not {"content", "tool_calls"} & message.keys():
+            raise InputError(f"message {number}: has no content; expected a dict with role and content")
+    try:
+        size = len(json.dumps(messages))
+    except (TypeError, ValueError, RecursionError):
+        raise InputError("messages: found values that JSON does not have, expected strings") from None
+    if size > MAX_MESSAGES:
+        raise InputError(f"messages: found {size} characters, expected at most {MAX_MESSAGES}")
+
+
+def with_chat(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer with a chat template: its own, or ``DEFAULT_TEMPLATE`` with its two tokens.
+
+    Missing tokens are added, so ``vocab_size`` may grow by up to two.  A reply ends with ``<|im_end|>``, which becomes
+    the tokenizer's ``end_of_text``.
+    """
+    if tokenizer.chat_template is not None:
+        return tokenizer
+    return tokenizer.with_template(DEFAULT_TEMPLATE, {"eos_token": END}, [START, END])

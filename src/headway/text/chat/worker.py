@@ -1,0 +1,139 @@
+"""The process that renders chat templates: lines of JSON in, lines of JSON out.
+
+A template is a program written by the model's author.  The sandbox keeps it away from Python; a separate process with
+little memory, which the parent ends when the time is up, keeps it from taking down the main program.  This file is run
+as a script: it imports nothing from the package.
+"""
+
+import datetime
+import functools
+import json
+import sys
+from typing import Any
+
+ROOM = 80 * 2**20
+"""Bytes of memory that a template may use in addition."""
+
+MAX_OUTPUT = 2**22
+"""Characters that a template may write in total, or put in one string."""
+
+
+MOST_STEPS = 1_000_000
+"""Numbers that all calls of ``range`` in a template may return together."""
+
+
+def main() -> None:
+    environment = _environment()
+    _limit_memory()
+    compiled = functools.lru_cache(maxsize=8)(environment.from_string)
+    for line in sys.stdin.buffer:
+        try:
+            answer = _render(compiled, json.loads(line))
+        except MemoryError:
+            answer = {"error": "needs too much memory"}
+        except Exception as error:
+            answer = {"error": (str(error).splitlines() or [""])[0][:300] or type(error).__name__}
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _render(compiled: Any, request: dict[str, Any]) -> dict[str, Any]:
+    spans: list[list[int]] = []
+    pieces: list[str] = []
+    length = 0
+    values = {**request["special"], "messages": request["messages"]}
+    values |= {"add_generation_prompt": request["add_generation_prompt"], "tools": None, "documents": None}
+    values |= {"range": _Range(), "_written": lambda: length, "_spans": spans}
+    for piece in compiled(request["template"]).generate(values):
+        length += len(piece)
+        if length > MAX_OUTPUT:
+            return {"error": f"writes more than {MAX_OUTPUT} characters"}
+        pieces.append(piece)
+    return {"text": "".join(pieces), "spans": spans}
+
+
+class _Range:
+    """``range`` that counts the numbers it returns."""
+
+    def __init__(self) -> None:
+        self._left = MOST_STEPS
+
+    def __call__(self, *bounds: int) -> range:
+        found = range(*bounds)
+        self._left -= len(found)
+        if self._left < 0:
+            raise OverflowError(f"takes more than {MOST_STEPS} steps")
+        return found
+
+
+def _environment() -> Any:
+    from jinja2 import nodes
+    from jinja2.exceptions import SecurityError, TemplateError
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """``{% generation %}`` surrounds what the model itself writes; the positions are recorded."""
+
+        tags = {"generation"}  # noqa: RUF012
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            names: list[nodes.Expr] = [nodes.Name("_written", "load"), nodes.Name("_spans", "load")]
+            return nodes.CallBlock(self.call_method("_note", names), [], [], body).set_lineno(line)
+
+        @staticmethod
+        def _note(written: Any, spans: list[list[int]], caller: Any) -> str:
+            start, text = written(), str(caller())
+            spans.append([start, start + len(text)])
+            return text
+
+    class Sandbox(ImmutableSandboxedEnvironment):
+        """Refuses repetitions and powers whose result is too large."""
+
+        def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
+            raise SecurityError(f"access to {attribute!r} of a {type(obj).__name__} is unsafe")
+
+        intercepted_binops = frozenset(("*", "**"))
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if operator == "**" and not (abs(left) < 2**32 and abs(right) <= 64):
+                raise SecurityError("makes a number that is too large")
+            if operator == "*":
+                for many, times in ((left, right), (right, left)):
+                    if isinstance(many, str | bytes | list | tuple) and len(many) * times > MAX_OUTPUT:
+                        raise SecurityError("makes a string or list that is too long")
+                if isinstance(left, int) and isinstance(right, int) and max(abs(left), abs(right)) >= 2**4096:
+                    raise SecurityError("makes a number that is too large")
+            return super().call_binop(context, operator, left, right)
+
+    def refuse(message: object) -> None:
+        raise TemplateError(str(message))
+
+    def to_json(
+        value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    ) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    environment.from_string("{{ messages | trim }}").render(messages="")  # load everything that the first use loads
+    return environment
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+
+        with open("/proc/self/statm") as file:  # noqa: PTH123
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
+    except (ImportError, OSError, ValueError):
+        pass  # other systems rely on the limits on time, output and repetition
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""SentencePiece: its model files, and text segmentation by them."""
