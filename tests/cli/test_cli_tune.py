@@ -69,5 +69,5 @@ def test_wrong_input_is_status_two(
 def test_help_says_what_time_and_steps_mean_here(in_process: Callable):
     status, out, _ = in_process("tune", "--help")
     text = " ".join(out.split())
-    assert status == 0 and "time for the whole search" in text and "optimiser steps of each trial" in text
+    assert status == 0 and "Time for the whole search" in text and "Optimizer steps of each trial" in text
     assert "Search the options of training" in in_process("--help")[1]

@@ -19,7 +19,7 @@ from headway.training.options import TrainOptions
 
 TEXTS = {
     "time": "time for the whole search, such as 30m or 2h [default: 30m]",
-    "steps": "optimiser steps of each trial, instead of a time",
+    "steps": "optimizer steps of each trial, instead of a time",
 }
 """Help of options that mean something else here than for train."""
 SHOWN = 5
