@@ -1,18 +1,25 @@
 """The public names, what importing costs, and the contracts of the Python calls."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_overloads, get_type_hints
 
 import pytest
 import torch
 
 import headway
+from headway.tasks import registry
+from headway.tasks.task import Pipeline
+from headway.training.keywords import TrainKeywords
+from headway.training.options import OPTIONS
 
 NAMES = [
     *("Decoder", "Encoder", "EncoderDecoder", "InputError", "TransformerConfig"),
-    *("load", "load_model", "save_model", "train"),
+    *("evaluate", "load", "load_model", "save_model", "train"),
 ]
 
 SEALED = """
@@ -103,6 +110,53 @@ def test_load_gives_the_pipeline_of_the_task(lm_run: Path, classifier_run: Path)
         assert pipe.task == task
         assert isinstance(pipe.model, torch.nn.Module) and not pipe.model.training
         assert pipe.tokenizer.decode(pipe.tokenizer.encode("the cat")).strip() == "the cat"
+
+
+def test_load_is_typed_by_every_task_there_is():
+    """One overload for each name of the registry, that of the pipeline with this task; and one for no literal."""
+    *named, rest = [get_type_hints(one) for one in get_overloads(headway.load)]
+    found = {get_args(hints["task"])[0]: hints["return"].task for hints in named}
+    assert found == {name: name for name in registry.NAMES}
+    assert rest["task"] == str | None and rest["return"] is Pipeline
+
+
+def test_load_of_a_named_task(lm_run: Path):
+    assert headway.load(lm_run, task="language_modeling").task == "language_modeling"
+    with pytest.raises(headway.InputError, match="holds a model for language_modeling, and one for classification"):
+        headway.load(lm_run, task="classification")
+    with pytest.raises(headway.InputError, match=r"the task is 'poetry'; it can be .*translation"):
+        headway.load(lm_run, task="poetry")
+
+
+def test_evaluate_returns_what_json_prints(classifier_run: Path, rows: Path, in_process):
+    code, out, _ = in_process("evaluate", classifier_run, rows, "--json")
+    printed = json.loads(out.splitlines()[-1])
+    for data in (rows, str(rows), [rows]):
+        found = headway.evaluate(classifier_run, data)
+        assert code == 0 and {**found, "seconds": 0} == {**printed, "seconds": 0} and list(found) == list(printed)
+    assert headway.evaluate(classifier_run)["examples"] == headway.evaluate(classifier_run, rows)["examples"]
+    with pytest.raises(headway.InputError, match="is int; expected the name of a file"):
+        headway.evaluate(classifier_run, [3])
+
+
+def test_the_options_of_train_are_known_by_name_and_type():
+    expected = {}
+    for name, option in OPTIONS.items():
+        kind = eval(option.type) if isinstance(option.type, str) else option.type
+        expected[name] = kind | float if option.metadata["duration"] else kind  # a time may be a number of seconds
+    assert get_type_hints(TrainKeywords) == expected
+    assert get_args(headway.train.__annotations__["options"]) == (TrainKeywords,)
+
+
+def test_the_python_of_the_readme_is_typed(tmp_path: Path):
+    """All blocks as one program, by mypy in strict mode; the package itself is checked by its own settings."""
+    root = Path(__file__).parent.parent
+    blocks = re.findall(r"^```python\n(.*?)^```$", (root / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "readme.py").write_text("\n".join(blocks))
+    words = ["--strict", "--follow-imports=silent", "--ignore-missing-imports", f"--cache-dir={root / '.mypy_cache'}"]
+    command = [sys.executable, "-m", "mypy", "--config-file=", *words, str(tmp_path / "readme.py")]
+    found = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(root / "src")})
+    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_load_model_gives_the_bare_module(lm_run: Path, classifier_run: Path):

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headway.cli.evaluate import evaluate
     from headway.cli.train import train
     from headway.errors import InputError
     from headway.hub.directory import load_model, save_model
@@ -24,6 +25,7 @@ __all__ = [
     "EncoderDecoder",
     "InputError",
     "TransformerConfig",
+    "evaluate",
     "load",
     "load_model",
     "save_model",
@@ -36,6 +38,7 @@ _HOMES = {
     "EncoderDecoder": "headway.models.transformer",
     "InputError": "headway.errors",
     "TransformerConfig": "headway.models.config",
+    "evaluate": "headway.cli.evaluate",
     "load": "headway.workflows.load",
     "load_model": "headway.hub.directory",
     "save_model": "headway.hub.directory",

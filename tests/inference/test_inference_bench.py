@@ -170,7 +170,7 @@ def test_speed_ends_in_its_time_however_slow_the_model_is(slow: float, monkeypat
     monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(bench.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(bench, "_reading", took)
-    monkeypatch.setattr(bench, "peak_bytes", lambda call: call() or 7)
+    monkeypatch.setattr(bench, "peak_bytes", lambda call, device: call() or 7)
     pipe = SimpleNamespace(
         task="classification", model=Decoder(TransformerConfig(17, d_model=16, n_layers=1, n_heads=2, max_length=512))
     )

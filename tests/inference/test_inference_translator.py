@@ -15,7 +15,6 @@ from headway.cli import answer, answers
 from headway.errors import InputError
 from headway.generation import targets
 from headway.generation.beam import Hypothesis
-from headway.generation.targets import longest_target, write_targets
 from headway.models.analysis.maps import attention_maps
 from headway.tasks.translation.alignment import align, words_of
 from headway.tasks.translation.pipeline import SENTENCE, Translator
@@ -80,7 +79,7 @@ def test_translations_are_those_of_transformers(mt: Translator, directory: Path)
     words = transformers.AutoTokenizer.from_pretrained(directory)
     for line in LINES:
         given = words(line, return_tensors="pt")
-        limit = longest_target(mt.model, mt.rules, given["input_ids"].shape[1])
+        limit = targets.longest_target(mt.model, mt.rules, given["input_ids"].shape[1])
         ids = theirs.generate(input_ids=given["input_ids"], num_beams=1, max_new_tokens=limit, do_sample=False)[0]
         assert mt(line, beam=1) == words.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
@@ -122,20 +121,20 @@ def test_sentences_without_spaces_are_joined_without(mt: Translator, monkeypatch
 
 def test_what_is_broken_off_is_said(mt: Translator):
     with pytest.warns(UserWarning, match=r"1 translation is broken off, being as long as the model writes \(32\)"):
-        (found,) = write_targets(mt.model, mt.sources_of(LINES[0]), mt.rules, beam=1)
+        (found,) = mt.runtime.search(mt.sources_of(LINES[0]), mt.rules, beam=1)
         assert found[0].cut, "the model of random weights ends nothing"
         mt(LINES[0], beam=1)
 
 
 def test_batches_side_by_side_are_put_back_in_order(mt: Translator, monkeypatch: pytest.MonkeyPatch):
     sources = [mt.tokenizer.encode(line, special=True) for line in [*LINES, *LINES[::-1], LINES[2]]]
-    alone = [write_targets(mt.model, [source], mt.rules, beam=3)[0][0].ids for source in sources]
+    alone = [mt.runtime.search([source], mt.rules, beam=3)[0][0].ids for source in sources]
     monkeypatch.setattr(targets, "BATCH_TOKENS", 40)
     threads, grads = torch.get_num_threads(), []
     watch = mt.model.head.register_forward_hook(lambda *given: grads.append(given[2].requires_grad))
     torch.set_num_threads(4)
     try:
-        together = write_targets(mt.model, sources, mt.rules, beam=3)
+        together = mt.runtime.search(sources, mt.rules, beam=3)
     finally:
         torch.set_num_threads(threads)
         watch.remove()

@@ -13,7 +13,7 @@ from elsewhere import Somewhere
 
 import headway
 from headway.errors import InputError
-from headway.training.hardware import device as devices
+from headway.models import device as devices
 from headway.workflows.train import setup as ready
 
 SIZES = {"d_model": 32, "layers": 2, "heads": 2}
@@ -56,7 +56,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.nn.Module]]:
     asked = devices.device_of
     for module in list(sys.modules.values()):
         if getattr(module, "device_of", None) is asked:
-            monkeypatch.setattr(module, "device_of", lambda asked: torch.device("meta"))
+            monkeypatch.setattr(module, "device_of", lambda asked: torch.device("cpu" if asked == "cpu" else "meta"))
     models: list[torch.nn.Module] = []
     measured = ready.measured
     monkeypatch.setattr(
@@ -114,7 +114,7 @@ def compare(path: Path, options: dict, folder: Path, request: pytest.FixtureRequ
     both = [logged(folder / name, "step", "evaluation") for name in ("here", "there")]
     assert both[0] == pytest.approx(both[1], rel=tolerance) and both[0]
     assert found["val_loss"] == pytest.approx(here["val_loss"], rel=tolerance)
-    weights = [headway.load(folder / name).model.state_dict() for name in ("here", "there")]
+    weights = [headway.load(folder / name, device="cpu").model.state_dict() for name in ("here", "there")]
     for key, value in weights[0].items():
         torch.testing.assert_close(value, weights[1][key], rtol=1e-3, atol=tolerance)
 

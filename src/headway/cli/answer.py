@@ -13,7 +13,15 @@ from click.core import ParameterSource
 
 from headway.cli.aliases import in_our_words
 from headway.cli.answers import asked_for, give_answers, piece_size, show_lines
-from headway.cli.common import check_names_of_files, emit, output_options, show, text_options, threads_option
+from headway.cli.common import (
+    check_names_of_files,
+    device_option,
+    emit,
+    output_options,
+    show,
+    text_options,
+    threads_option,
+)
 from headway.cli.inputs import ALSO, SENTENCES, check_inputs, read_inputs
 from headway.cli.output_file import OutputFile
 from headway.cli.results import ResultsFile, check_output, write_output
@@ -47,6 +55,7 @@ class Asked:
     to: str | None = None
     text_column: str | None = None
     encoding: str | None = None
+    device: str = "auto"
 
 
 def command(verb: str) -> click.Command:
@@ -70,7 +79,7 @@ class _Predict(click.Command):
             from headway.workflows.load import load
 
             ctx.meta[STARTED] = time.monotonic()
-            ctx.obj = load(check_name(run, "RUN"))
+            ctx.obj = load(check_name(run, "RUN"), device=_device(args))
             known = _built(PREDICT, [registry.command(ctx.obj.task)])
             self.params, self.callback, self.help = known.params, known.callback, known.help
             args = in_our_words(self, args)
@@ -91,6 +100,17 @@ def _first_word(command: click.Command, args: Sequence[str]) -> str | None:
         if word not in flags and "=" not in word and word != "--":
             next(words, None)
     return None
+
+
+def _device(args: Sequence[str]) -> str:
+    """The value of --device among the arguments, which are not read yet."""
+    found = "auto"
+    for word, following in zip(args, [*args[1:], ""], strict=True):
+        if word == "--device" and following:
+            found = following
+        elif word.startswith("--device="):
+            found = word.removeprefix("--device=")
+    return found
 
 
 def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Command] = click.Command) -> click.Command:
@@ -118,7 +138,7 @@ def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Comma
     if not one:
         ways += [text_options, click.option("--to", help=f"Write results here: {_endings(rooms)}.")]
     function: Callable[..., Any] = callback
-    for way in reversed([*ways, threads_option, output_options]):
+    for way in reversed([*ways, device_option, threads_option, output_options]):
         function = way(function)
     short = rooms[0].spec.help if rooms else "Use a saved model, whatever its task."
     found = click.command(verb, cls=kind, help=_help(rooms, one), short_help=short)(function)
@@ -206,7 +226,7 @@ def _room(
     """The room of the model's task, its pipeline, and the options that it reads.  Raises InputError for another's."""
     from headway.workflows.load import load
 
-    loaded = context.obj if context.obj is not None else load(asked.run)
+    loaded = context.obj if context.obj is not None else load(asked.run, device=asked.device)
     for room in rooms:
         own = {option.name: options[option.name] for option in room.options}
         if (pipe := room.takes(loaded, own)) is not None:

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from headway.cli.common import check_not_path, emit, is_file, output_options, standard_input, threads_option
+from headway.cli.common import (
+    check_not_path,
+    device_option,
+    emit,
+    is_file,
+    output_options,
+    standard_input,
+    threads_option,
+)
 from headway.cli.results import write_output
 from headway.errors import InputError
 from headway.io.quantities import size
@@ -22,6 +30,7 @@ DEFAULT = "attention.html"
 @click.option("--target-language", help="Language to write, for a model of many (M2M-100, some of Marian).")
 @click.option("--encoding", help="Encoding of the file or of standard input, if not UTF-8.")
 @click.option("--out", default=DEFAULT, show_default=True, help="The page to write (.html).")
+@device_option
 @threads_option
 @output_options
 def command(
@@ -32,6 +41,7 @@ def command(
     target_language: str | None,
     encoding: str | None,
     out: str,
+    device: str,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -50,7 +60,7 @@ def command(
     from headway.workflows.load import load
 
     progress = shown_to(quiet)
-    pipe: Any = load(run)
+    pipe = load(run, device=device)
     if source_language is not None or target_language is not None:
         if not hasattr(pipe, "between"):
             raise InputError(

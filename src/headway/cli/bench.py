@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options, threads_option
+from headway.cli.common import device_option, emit, output_options, threads_option
 from headway.errors import InputError
 from headway.io.quantities import figure
 
@@ -22,6 +22,7 @@ SAVING = 3.0
 @click.option("--kinds", default="full,windowed,lstm", show_default=True, help="Of full, windowed, rnn, lstm, gru.")
 @click.option("--time", "limit", default="2m", show_default=True, help="Time for the whole command, such as 90s or 5m.")
 @click.option("--out", help="Folder for the results and pictures of --lengths and --widths.  [default: runs/bench]")
+@device_option
 @threads_option
 @output_options
 def command(
@@ -31,6 +32,7 @@ def command(
     kinds: str,
     limit: str,
     out: str | None,
+    device: str,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -38,9 +40,9 @@ def command(
 
     Measurements are repeated as often as --time allows, and sizes that do not fit are left out.
 
-    With --lengths or --widths, draw instead how time and memory of one forward pass grow, for models with attention
-    to every key (full), to near ones (windowed) and for recurrent ones, and fit the exponents: new models with the
-    sizes of RUN's, or, without RUN, small decoders.
+    With --lengths or --widths, draw instead how time and memory of one forward pass grow on the processor, for models
+    with attention to every key (full), to near ones (windowed) and for recurrent ones, and fit the exponents: new
+    models with the sizes of RUN's, or, without RUN, small decoders.
     """
     from headway.cli.main import STARTED
     from headway.io.quantities import parse_seconds
@@ -61,7 +63,7 @@ def command(
             found["out"] = str(_written(found, Path(out or "runs/bench")))
             lines = _curve_lines(found)
         else:
-            found = _speed(str(run), left, progress)
+            found = _speed(str(run), left, device, progress)
             lines = _speed_lines(str(run), found)
     finally:
         progress.close()
@@ -108,7 +110,7 @@ def _curves(
     config, task = SMALL, "cost"
     wiring: type[nn.Module] = Decoder
     if run is not None:
-        pipe = load(run)
+        pipe = load(run, device="cpu")
         model = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
         if isinstance(pipe.model.config, BaselineConfig):
             raise InputError(
@@ -131,15 +133,19 @@ def _curves(
     return {"task": task, **found, **facts}
 
 
-def _speed(run: str, limit: float, progress: Any) -> dict[str, Any]:
+def _speed(run: str, limit: float, device: str, progress: Any) -> dict[str, Any]:
     from headway.training.store.run_directory import machine
     from headway.workflows.bench import speed
     from headway.workflows.load import load
 
     began = clock.monotonic()
-    pipe = load(run)
+    pipe = load(run, device=device)
     left = limit - (clock.monotonic() - began)
-    return {"task": pipe.task, "rows": speed(pipe, limit=left, progress=progress), "machine": machine()}
+    return {
+        "task": pipe.task,
+        "rows": speed(pipe, limit=left, progress=progress),
+        "machine": machine(pipe.runtime.device),
+    }
 
 
 def _written(found: dict[str, Any], folder: Path) -> Path:
@@ -201,8 +207,9 @@ def fit_in_words(fit: dict[str, Any]) -> str:
 
 
 def _speed_lines(run: str, found: dict[str, Any]) -> list[str]:
+    on = found["machine"].get("gpu") or f"{found['machine']['threads']} threads"
     lines = [
-        f"{run}: the speed of its model here, with {found['machine']['threads']} threads",
+        f"{run}: the speed of its model here, with {on}",
         "",
         f"{'':8}{'batch':>6}{'tokens':>8}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}",
     ]

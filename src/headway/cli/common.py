@@ -63,6 +63,12 @@ def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--text-column", help="Column that holds the text, if the file is a table.")(function)
 
 
+def device_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--device: where a model computes."""
+    words = "Where to compute: auto, cpu, cuda, cuda:N or mps. auto is a GPU of CUDA where PyTorch finds one."
+    return click.option("--device", default="auto", show_default=True, help=words)(function)
+
+
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--threads: how many threads of the processor compute; takes effect by itself."""
 

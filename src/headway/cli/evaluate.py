@@ -1,17 +1,58 @@
 """``headway evaluate``: measure a saved model on a file."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options, threads_option
+from headway.cli.common import device_option, emit, output_options, threads_option
 from headway.errors import field
 from headway.io import quantities
 from headway.tasks.registry import spec
 
 MORE = ("bleu_lowercase", "signatures")
 """What is reported of a translator alone."""
+
+
+def evaluate(
+    run: str | Path,
+    data: Any = None,
+    *,
+    device: str = "auto",
+    text_column: str | None = None,
+    label_column: str | None = None,
+    second_column: str | None = None,
+    delimiter: str | None = None,
+    on_bad_row: str | None = None,
+    encoding: str | None = None,
+) -> dict[str, Any]:
+    """Measure a saved model; returns what ``headway evaluate --json`` prints.
+
+    ``data`` is the name of a file, a list of them, or data in memory as ``headway.train`` takes it.  Without it, the
+    held-out part of the data that the model was trained on is measured.  The other options are those of
+    the command.  Raises InputError for what cannot be measured.
+    """
+    columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
+    reading = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding}
+    return _printed(_measured(run, () if data is None else data, device=device, **columns, **reading))
+
+
+def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
+    """What ``workflows.evaluate`` finds, with the seconds that it took."""
+    started = time.monotonic()
+    from headway.workflows.evaluate import evaluate
+
+    found = evaluate(run, data, **options)
+    return {"task": found["task"], "seconds": time.monotonic() - started, **found}
+
+
+def _printed(found: dict[str, Any]) -> dict[str, Any]:
+    """Of what was found the keys of ``--json``."""
+    from headway.training.objective import METRICS, OF_PAIRS
+
+    keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_PAIRS, *MORE) if key in found))
+    return {key: found[key] for key in keys}
 
 
 @click.command(short_help="Measure a saved model on a file.")
@@ -23,6 +64,7 @@ MORE = ("bleu_lowercase", "signatures")
 @click.option("--delimiter", help="What separates columns, if not found by itself.")
 @click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or leave it out.")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
+@device_option
 @threads_option
 @output_options
 def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: Any) -> None:
@@ -30,14 +72,8 @@ def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **col
 
     A file the model was trained on is recognised, and only its held-out part is measured.
     """
-    started = time.monotonic()
-    from headway.training.objective import METRICS, OF_PAIRS
-    from headway.workflows.evaluate import evaluate
-
-    found = evaluate(run, list(inputs), **columns)
-    found = {"task": found["task"], "seconds": time.monotonic() - started, **found}
-    keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_PAIRS, *MORE) if key in found))
-    emit({key: found[key] for key in keys}, as_json, _lines(found))
+    found = _measured(run, inputs, **columns)
+    emit(_printed(found), as_json, _lines(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ def command(run: str, text: str, as_json: bool, quiet: bool) -> None:
     started = time.monotonic()
     from headway.workflows.load import load
 
-    pipe = load(run)
+    pipe = load(run, device="cpu")
     found = explain(pipe, text)
     found = {"task": pipe.task, "seconds": time.monotonic() - started, **found}
     emit(found, as_json, [] if as_json else _lines(run, found))

@@ -7,7 +7,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
@@ -20,6 +20,7 @@ from headway.io.quantities import duration, metric
 from headway.io.regular_file import check_name
 from headway.tasks.registry import spec
 from headway.training.grouped import groups
+from headway.training.keywords import TrainKeywords
 from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 
@@ -29,7 +30,7 @@ def train(
     out: str | Path | None = None,
     validation: Any = (),
     quiet: bool = False,
-    **options: Any,
+    **options: Unpack[TrainKeywords],
 ) -> dict[str, Any]:
     """Train on a file, on several (one by one or as a list), or on a folder; returns what ``--json`` prints.
 
@@ -40,12 +41,13 @@ def train(
     ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under
     the input's name.  Raises InputError for input that cannot be used.
     """
-    if "from" in options:  # a word of Python's: only **{"from": ...} can give it
-        options["from_model"] = options.pop("from")
+    given: dict[str, Any] = dict(options)
+    if "from" in given:  # a word of Python's: only **{"from": ...} can give it
+        given["from_model"] = given.pop("from")
     from headway.data.in_memory import given_inputs
 
     held_out = given_inputs([validation]) if not isinstance(validation, list | tuple) or validation else []
-    return _train(given_inputs(inputs), out, held_out, quiet, options, clock.monotonic(), [])
+    return _train(given_inputs(inputs), out, held_out, quiet, given, clock.monotonic(), [])
 
 
 def _train(

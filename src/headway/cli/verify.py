@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, interruptible, output_options, threads_option
+from headway.cli.common import device_option, emit, interruptible, output_options, threads_option
 
 
 @click.command(short_help="Check that a saved model keeps its promises, on this machine.")
 @click.argument("run")
+@device_option
 @threads_option
 @output_options
-def command(run: str, as_json: bool, quiet: bool) -> None:
+def command(run: str, device: str, as_json: bool, quiet: bool) -> None:
     """Check what is promised of every model on the one in RUN (a run, a Hugging Face directory or a hub id).
 
     cache: writing with the cache gives the logits of writing without.  batch: texts in one padded batch are answered
@@ -29,7 +30,7 @@ def command(run: str, as_json: bool, quiet: bool) -> None:
     progress = shown_to(quiet)
     try:
         with interruptible(signal.SIGTERM):
-            found = verify(run, progress)
+            found = verify(run, progress, device=device)
     finally:
         progress.close()
     result = {"task": found["task"], "seconds": time.monotonic() - started, "checks": found["checks"]}

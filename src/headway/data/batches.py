@@ -5,6 +5,7 @@ Letters: B batch, T length of the longest sequence in it.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -180,3 +181,15 @@ def pad(sequences: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[torch.Tens
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
     mask = torch.arange(longest) < lengths[:, None]  # (B, T)
     return ids, mask
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """``pad`` on a device, with None for the mask where all rows are equally long."""
+    ids, mask = pad(rows)
+    whole = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
+    return ids.to(device, non_blocking=True), None if whole else mask.to(device, non_blocking=True)
+
+
+def sent(numbers: Any, device: torch.device | str) -> torch.Tensor:
+    """Whole numbers, in a list or in lists of one length, as a tensor (int64) on a device, without waiting for it."""
+    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headway.generation.decode import Model, left_padded
+from headway.data.batches import sent
+from headway.generation.decode import Model, Reading
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,12 @@ def beam_search(
     alive = [number for number in range(len(prompts)) if limits[number] > 0]
     if not alive:
         return [[] for _ in prompts]
-    state = model.new_state()
-    logits = model.next_logits(*left_padded(prompts, device), state)  # (B, V)
+    never = sent(forbidden, device) if forbidden else None
+    reading = Reading(model, prompts, device)
+    logits = reading.logits  # (B, V)
     if len(alive) < len(prompts):
-        kept = torch.tensor(alive, device=device)
-        state.reorder(kept)
+        kept = sent(alive, device)
+        reading.keep(kept)
         logits = logits[kept]
     length = 0
     while True:
@@ -85,8 +87,8 @@ def beam_search(
         tokens: list[int] = []
         going = []
         row = 0
-        count = beam * (1 + len(ends))  # K, and each of them ended by every ending token
-        candidates = _candidates(logits, [searches[number] for number in alive], forbidden, count)
+        count = beam * (1 + len(ends))  # as many as K, and each of them ended by every token that can
+        candidates = _candidates(logits, [searches[number] for number in alive], never, count)
         for number, found in zip(alive, candidates, strict=True):
             search, n_rows = searches[number], len(searches[number].running)
             chosen = _advance(search, found, ends, beam, length, length_penalty)
@@ -101,31 +103,41 @@ def beam_search(
         alive = going
         if not alive:
             return [search.finished[:n_best] for search in searches]
-        state.reorder(torch.tensor(parents, device=device))
-        logits = model.next_logits(torch.tensor(tokens, device=device)[:, None], None, state)
+        rows, chosen_tokens = sent([parents, tokens], device)
+        reading.keep(rows)
+        reading.read(chosen_tokens)
+        logits = reading.logits
 
 
 def _candidates(
-    logits: Tensor, searches: list[_Search], forbidden: Sequence[int], count: int
+    logits: Tensor, searches: list[_Search], never: Tensor | None, count: int
 ) -> list[list[tuple[float, int, int]]]:
-    """The most probable continuations of each search: (their ln p, the running hypothesis continued, token)."""
+    """The likeliest continuations of each search: (ln p of all of it, which running one it continues, token).
+
+    ``never`` are ids that are not written.  This is where a step waits for the device.
+    """
     logits = logits.float()
-    if forbidden:
-        logits[:, list(forbidden)] = -math.inf
-    before = torch.tensor([p for search in searches for _, p in search.running], device=logits.device)
-    # only these of each row can be among the most probable of all
+    if never is not None:
+        logits.index_fill_(1, never, -math.inf)
+    before = torch.tensor([p for search in searches for _, p in search.running])
+    # no other than these of each row can be among the likeliest of all
     likely, tokens = logits.log_softmax(dim=-1).topk(min(count, logits.shape[1]), dim=-1)
-    total = before[:, None] + likely  # (rows, count)
-    parts = [part.flatten() for part in total.split([len(search.running) for search in searches])]
-    together = pad_sequence(parts, batch_first=True, padding_value=-math.inf)  # (searches, most rows of one × count)
+    total = before.to(logits.device, non_blocking=True)[:, None] + likely  # (rows, count)
+    sizes = [len(search.running) for search in searches]
+    together, names = _by_search(total, sizes, -math.inf), _by_search(tokens, sizes, 0)
     values, places = together.topk(min(count, together.shape[1]), dim=-1)
-    width, names, row = likely.shape[1], tokens.tolist(), 0
+    names, width = names.gather(1, places), likely.shape[1]
     found = []
-    for search, pair in zip(searches, zip(values.tolist(), places.tolist(), strict=True), strict=True):
-        ways = [(p, *divmod(place, width)) for p, place in zip(*pair, strict=True) if p > -math.inf]
-        found.append([(p, parent, names[row + parent][rank]) for p, parent, rank in ways])
-        row += len(search.running)
+    for each in zip(values.tolist(), *torch.stack([places, names]).tolist(), strict=True):
+        found.append([(p, place // width, token) for p, place, token in zip(*each, strict=True) if p > -math.inf])
     return found
+
+
+def _by_search(rows: Tensor, sizes: list[int], filler: float) -> Tensor:
+    """What each search has in its rows side by side: (rows, count) -> (searches, most rows of one × count)."""
+    if len(set(sizes)) == 1:
+        return rows.reshape(len(sizes), -1)
+    return pad_sequence([part.flatten() for part in rows.split(sizes)], batch_first=True, padding_value=filler)
 
 
 def _advance(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from headway.data.batches import padded
 from headway.models.transformer import EncoderDecoder
 from headway.nn.state import State
 
@@ -27,11 +28,8 @@ class Conditional:
     def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], device: torch.device | str = "cpu"):
         if not all(sources):
             raise ValueError(f"source {[bool(source) for source in sources].index(False)} has no tokens")
-        longest = max(len(source) for source in sources)
-        ids = torch.tensor([[*source, *[0] * (longest - len(source))] for source in sources], device=device)
-        mask = torch.tensor([[i < len(source) for i in range(longest)] for source in sources], device=device)
+        ids, self.source_mask = padded(sources, device)  # (B, S) both, the mask None where nothing is padding
         self.model = model
-        self.source_mask = None if bool(mask.all()) else mask  # (B, S)
         self.source = model.encode(ids, self.source_mask)  # (B, S, D)
 
     def new_state(self) -> State:

@@ -9,8 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from headway.data.batches import sent
 from headway.generation.sampling import Sampling, choose
 from headway.io.fork_safety import check_threads
+
+Steps = Generator[dict[int, int], set[int] | None, None]
+"""New tokens by row, step by step; rows that are over are sent back."""
 
 
 class Model(Protocol):
@@ -35,13 +39,13 @@ def decode(
     forbidden: Sequence[int] = (),
     seed: int | None = None,
     device: torch.device | str = "cpu",
-) -> Generator[dict[int, int], set[int] | None, None]:
-    """Continue every prompt; each step yields the new token of every running row, by row.
+) -> Steps:
+    """Continue every prompt; each step yields the new token of every row that goes on, by row.
 
-    A row ends at ``end`` (an id, or any of several; it is not yielded), after ``max_tokens``, or when the caller sends
-    its number back (``generator.send({row, ...})``).  When a row exceeds ``context`` tokens, the older half is dropped
-    and the rest is read again, so that no position exceeds the trained length.  A row gets the same tokens whatever the
-    other rows of the batch are, up to rounding.
+    A row is over after ``end`` (an id, or any of several; it is not yielded), after ``max_tokens``, or when the caller
+    sends its number back (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is
+    forgotten and the rest read anew, so that no position is further than the model was trained for.  A row gets the
+    same tokens whatever rows are beside it, but for rounding.  Each step waits once for the device: for its tokens.
     """
     check_threads()
     texts = [list(prompt) for prompt in prompts]
@@ -50,56 +54,71 @@ def decode(
     starts = [max(0, len(text) - context) for text in texts]
     random = [_generator(seed, device) for _ in texts]
     ends = () if end is None else (end,) if isinstance(end, int) else end
+    never = sent(forbidden, device) if forbidden else None
     alive = list(range(len(texts)))
-    state, logits = _read(model, texts, starts, alive, device)
+    reading = Reading(model, [text[start:] for text, start in zip(texts, starts, strict=True)], device)
+    seen = _seen(texts, reading.logits) if sampling.repetition_penalty != 1.0 else None
     for count in range(max_tokens):
-        if forbidden:
-            logits[:, list(forbidden)] = float("-inf")
-        seen = _seen(texts, alive, logits) if sampling.repetition_penalty != 1.0 else None
-        chosen = choose(logits, sampling, seen, [random[row] for row in alive]).tolist()
-        step = {row: token for row, token in zip(alive, chosen, strict=True) if token not in ends}
+        if never is not None:
+            reading.logits.index_fill_(1, never, float("-inf"))
+        chosen = choose(reading.logits, sampling, seen, [random[row] for row in alive])
+        step = {row: token for row, token in zip(alive, chosen.tolist(), strict=True) if token not in ends}
         for row, token in step.items():
             texts[row].append(token)
         finished: set[int] = set()
         if step:
             finished = (yield step) or set()
-        going = [row for row in alive if row in step and row not in finished]
+        going = [place for place, row in enumerate(alive) if row in step and row not in finished]
         if not going or count == max_tokens - 1:
             return
+        if seen is not None:
+            seen.scatter_(1, chosen[:, None], True)
         if len(going) < len(alive):
-            state.reorder(torch.tensor([alive.index(row) for row in going], device=device))
-        alive = going
+            kept = sent(going, device)
+            reading.keep(kept)
+            chosen, seen = chosen[kept], None if seen is None else seen[kept]
+            alive = [alive[place] for place in going]
         full = [row for row in alive if len(texts[row]) - starts[row] > context]
         if full:
             for row in full:
                 starts[row] = len(texts[row]) - context // 2 - 1
-            state, logits = _read(model, texts, starts, alive, device)
+            reading = Reading(model, [texts[row][starts[row] :] for row in alive], device)
         else:
-            last = torch.tensor([[texts[row][-1]] for row in alive], device=device)
-            logits = model.next_logits(last, None, state)
+            reading.read(chosen)
 
 
-def _read(
-    model: Model, texts: list[list[int]], starts: list[int], rows: list[int], device: torch.device | str
-) -> tuple[Any, Tensor]:
-    """A new state that has read every row from its start, and the next logits.  Padding is on the left."""
-    state = model.new_state()
-    return state, model.next_logits(*left_padded([texts[row][starts[row] :] for row in rows], device), state)
+class Reading:
+    """Rows that a model reads token by token: what it remembers of them, and the logits (B, V) of what comes next."""
+
+    def __init__(self, model: Model, rows: Sequence[Sequence[int]], device: torch.device | str):
+        self.model, self.state = model, model.new_state()
+        self.logits = model.next_logits(*left_padded(rows, device), self.state)  # shorter rows begin later
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with the given rows, (B',) int64, in that order; rows may repeat or be left out."""
+        self.state.reorder(rows)
+
+    def read(self, tokens: Tensor) -> None:
+        """Read one more token of each row: (B,) int64."""
+        self.logits = self.model.next_logits(tokens[:, None], None, self.state)
 
 
 def left_padded(rows: Sequence[Sequence[int]], device: torch.device | str) -> tuple[Tensor, Tensor | None]:
     """Ids (B, T) with padding on the left, and the mask (B, T), or None where there is no padding."""
     longest = max(len(row) for row in rows)
-    ids = torch.tensor([[*[0] * (longest - len(row)), *row] for row in rows], device=device)
-    mask = torch.tensor([[i >= longest - len(row) for i in range(longest)] for row in rows], device=device)
-    return ids, None if bool(mask.all()) else mask
+    ids = sent([[*[0] * (longest - len(row)), *row] for row in rows], device)
+    if all(len(row) == longest for row in rows):
+        return ids, None
+    lengths = sent([len(row) for row in rows], device)
+    return ids, torch.arange(longest, device=device) >= longest - lengths[:, None]
 
 
-def _seen(texts: list[list[int]], rows: list[int], logits: Tensor) -> Tensor:
-    seen = torch.zeros_like(logits, dtype=torch.bool)
-    for i, row in enumerate(rows):
-        seen[i, texts[row]] = True
-    return seen
+def _seen(texts: list[list[int]], logits: Tensor) -> Tensor:
+    """Bool (B, V), true for the tokens of each text."""
+    seen = torch.zeros(logits.shape, dtype=torch.bool)
+    for row, text in enumerate(texts):
+        seen[row, text] = True
+    return seen.to(logits.device, non_blocking=True)
 
 
 def _generator(seed: int | None, device: torch.device | str) -> torch.Generator | None:

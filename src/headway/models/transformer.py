@@ -292,8 +292,8 @@ def shares_embedding(decoder: TransformerConfig, encoder: TransformerConfig) -> 
     return (decoder.vocab_size, decoder.d_model) == (encoder.vocab_size, encoder.d_model)
 
 
-def block(config: TransformerConfig, layer: int, d_source: int | None) -> Block:
-    """One block of the configuration."""
+def block(config: TransformerConfig, layer: int, d_source: int | None, kind: type[Block] = Block) -> Block:
+    """One block as the configuration wants it; ``kind`` is a subclass with another ``forward``."""
 
     def attention(source: int | None, window: int | None) -> Attention:
         return Attention(
@@ -316,7 +316,7 @@ def block(config: TransformerConfig, layer: int, d_source: int | None) -> Block:
         gated=config.gated,
         bias="ff" in config.bias,
     )
-    block = Block(
+    block = kind(
         attention(None, config.layer_window(layer)),
         feedforward,
         lambda: make_norm(config),

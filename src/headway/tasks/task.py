@@ -201,6 +201,8 @@ class Pipeline(Protocol):
     model: Any
     tokenizer: Any
     """None of a model that reads no text"""
+    runtime: Any
+    """where and how the model computes (``runtime.Runtime``)"""
 
     def __call__(self, given: Any, /, *args: Any, **options: Any) -> Any:
         """The answer to one input, or those to a list, in order."""

@@ -268,8 +268,7 @@ class RuntimeOptions:
 
     device: str = option(
         "auto",
-        "where to compute; by default on a GPU if PyTorch finds one",
-        ("auto", "cpu", "cuda"),
+        "where to compute: auto, cpu, cuda, cuda:N or mps; auto is a GPU if PyTorch finds one",
         common=True,
         change="allowed",
     )

@@ -5,9 +5,9 @@
 
     speed(headway.load("runs/notes"))       # tokens a second, reading and writing
 
-Time is that of one forward pass over one text without padding, on the processor, in float32.
-Memory is the most that torch's allocations during that pass exceed those before it: activations and what is passing,
-neither weights nor scratch space that a library takes for itself.
+Time is that of one forward pass over one text without padding, in float32, on the model's device (of the curves, on the
+processor).  Memory is the most that torch's allocations there during that pass exceed those before it: activations and
+what is passing, neither weights nor scratch space that a library takes for itself.
 """
 
 import os
@@ -25,6 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from headway.errors import InputError
 from headway.models.baselines import BaselineConfig, BaselineEncoder, RecurrentDecoder, RecurrentEncoderDecoder
 from headway.models.config import TransformerConfig
+from headway.models.device import PROCESSOR, model_device, wait_for
 from headway.models.size import Wiring, forward_flops
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.recurrent import CELLS
@@ -250,7 +251,7 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None
     """
     end = None if limit is None else time.monotonic() + limit
     progress = progress or Silent()
-    model, rows = pipe.model, []
+    model, device, rows = pipe.model, model_device(pipe.model), []
     most = model.config.max_length
     patches = getattr(model, "patches", None)  # a model of pictures reads those of its one size
     for length in [most] if patches is not None else dict.fromkeys(min(length, most) for length in LENGTHS):
@@ -267,10 +268,10 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None
         if end is not None and time.monotonic() + 2 * expected > end:  # one call to learn its memory, one timed
             continue
         progress.phase(f"{kind}: {batch} x {length:,} tokens")
-        peak = peak_bytes(call)
-        times = [seconds(call)]
+        peak = peak_bytes(call, device)
+        times = [seconds(call, device)]
         while len(times) < REPEATS and (end is None or time.monotonic() + len(rows) * max(LEAST, times[0]) < end):
-            times.append(seconds(call))
+            times.append(seconds(call, device))
         middle = statistics.median(times)
         each[kind] = middle / (batch * length)
         found.append(
@@ -294,6 +295,7 @@ def _reading(model: nn.Module, batch: int, length: int) -> Callable[[], object]:
         ids = torch.randint(config.vocab_size, (batch, length), generator=generator)
     else:
         ids = torch.randn(batch, patches.channels, *patches.image_size, generator=generator)
+    ids = ids.to(model_device(model))
 
     @torch.inference_mode()
     def read() -> object:
@@ -306,7 +308,7 @@ def _writing(model: Decoder, batch: int, length: int) -> Callable[[], object]:
     """The likeliest ``length`` tokens, one after the other."""
     generator = torch.Generator().manual_seed(0)
     prompt = min(LENGTHS[0], model.config.max_length // 2)
-    ids = torch.randint(model.config.vocab_size, (batch, prompt), generator=generator)
+    ids = torch.randint(model.config.vocab_size, (batch, prompt), generator=generator).to(model_device(model))
 
     @torch.inference_mode()
     def write() -> object:
@@ -318,19 +320,31 @@ def _writing(model: Decoder, batch: int, length: int) -> Callable[[], object]:
     return write
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Of one call; a short one is made as often as ``LEAST`` seconds take."""
+def seconds(call: Callable[[], object], device: torch.device = PROCESSOR) -> float:
+    """Of one call, until the device is done with it; a short one is made as often as ``LEAST`` seconds take."""
     began, times = time.perf_counter(), 0
     while True:
         call()
+        wait_for(device)
         times += 1
         passed = time.perf_counter() - began
         if passed >= LEAST:
             return passed / times
 
 
-def peak_bytes(call: Callable[[], object]) -> int:
-    """The most that torch's allocations during a call exceed those before it, in the memory of the processor."""
+def peak_bytes(call: Callable[[], object], device: torch.device = PROCESSOR) -> int:
+    """The most that torch's allocations during a call exceed those before it, in the memory of the device.
+
+    0 for a device (mps) that does not say.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        call()
+        return torch.cuda.max_memory_allocated(device) - before
+    if device != PROCESSOR:
+        call()
+        return 0
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would write lines to standard error
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         call()

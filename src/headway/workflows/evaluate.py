@@ -30,14 +30,16 @@ READING = ("text_column", "label_column", "second_column", "encoding", "delimite
 """Options of the training run that say how its files are read."""
 
 
-def evaluate(run: str | Path, inputs: Any = (), *, whole: bool = False, **columns: str | None) -> dict[str, Any]:
+def evaluate(
+    run: str | Path, inputs: Any = (), *, whole: bool = False, device: str = "auto", **columns: str | None
+) -> dict[str, Any]:
     """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
 
     ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or given the very
     file the model was trained on, its held-out part is measured; with ``whole`` all of it, also where training measured
-    some of its windows.  Raises InputError when there is nothing to measure on.
+    some of its windows.  Raises InputError when there is nothing to measure on, or no such ``device``.
     """
-    pipe = load(run)
+    pipe = load(run, device=device)
     facts = read_facts(Path(run)) or {}
     named = not isinstance(inputs, list | tuple) or len(inputs) > 0
     files: list[Any] = given_inputs([inputs]) if named else []

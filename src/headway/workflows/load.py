@@ -1,22 +1,60 @@
 """Load what was saved, as the pipeline of its task."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
-from headway.errors import InputError
+from headway.errors import InputError, shown
 from headway.hub.directory import load_model
 from headway.hub.download import locate
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
+from headway.models.device import device_of
+from headway.tasks.classification.pipeline import Classifier
+from headway.tasks.embedding.pipeline import Embedder
+from headway.tasks.image_classification.pipeline import ImageClassifier
+from headway.tasks.language_modeling.pipeline import Generator
+from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.registry import NAMES, room
 from headway.tasks.task import Pipeline
+from headway.tasks.translation.pipeline import Translator
 from headway.training.store.facts import check_files, read_facts
 
 
-def load(path: str | Path) -> Pipeline:
+@overload
+def load(path: str | Path, task: Literal["image_classification"], *, device: str = ...) -> ImageClassifier: ...
+
+
+@overload
+def load(path: str | Path, task: Literal["translation"], *, device: str = ...) -> Translator: ...
+
+
+@overload
+def load(path: str | Path, task: Literal["classification"], *, device: str = ...) -> Classifier: ...
+
+
+@overload
+def load(path: str | Path, task: Literal["language_modeling"], *, device: str = ...) -> Generator: ...
+
+
+@overload
+def load(path: str | Path, task: Literal["masked_lm"], *, device: str = ...) -> MaskFiller: ...
+
+
+@overload
+def load(path: str | Path, task: Literal["embedding"], *, device: str = ...) -> Embedder: ...
+
+
+@overload
+def load(path: str | Path, task: str | None = ..., *, device: str = ...) -> Pipeline: ...
+
+
+def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> Pipeline:
     """The pipeline of a run directory, of a Hugging Face directory, or of an id of the hub.
 
-    Raises InputError when there is none, when a file of it is damaged, or when its model answers no task known here.
+    It computes on ``device``: auto, cpu, cuda, cuda:N or mps; auto is a GPU of CUDA where PyTorch finds one.  It also
+    follows its model when that is moved later (``pipe.model.to("cuda")``).  With ``task`` it is the pipeline of that
+    task, which editors and type checkers then know.  Raises InputError when there is no such model or device, when a
+    file of it is damaged, or when its model answers another task, or none known here.
 
     The pipeline computes in several threads, which a child process made by ``os.fork`` does not have: there it would
     wait forever, so it raises RuntimeError.  Make processes with ``multiprocessing.get_context("spawn")`` and load in
@@ -24,13 +62,20 @@ def load(path: str | Path) -> Pipeline:
     """
     check_name(str(path), "the model's directory:")
     check_threads()
+    chosen = device_of(device)
+    if task is not None and task not in NAMES:
+        raise InputError(f"the task is {shown(task)}; it can be {', '.join(NAMES)}.")
     directory = locate(path).path
     if not directory.is_dir():
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
     if not (directory / "config.json").exists():
         raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
     check_files(directory, read_facts(directory))
-    return pipeline_of(load_model(directory), directory)
+    pipe = pipeline_of(load_model(directory), directory)
+    if task is not None and pipe.task != task:
+        raise InputError(f"{path}: holds a model for {pipe.task}, and one for {task} was asked for.")
+    pipe.model.to(chosen)
+    return pipe
 
 
 def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline:

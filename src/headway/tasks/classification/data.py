@@ -23,6 +23,7 @@ from headway.io.quantities import duration
 from headway.models.adapt.depth import first_blocks
 from headway.models.adapt.freeze import freeze
 from headway.models.config import TransformerConfig
+from headway.models.device import device_of
 from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.examples import MOST_LOOKED_AT, telling_rows
 from headway.tasks.common.classes import Classification, balanced_weights
@@ -38,7 +39,6 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import FEW
-from headway.training.hardware.device import device_of
 from headway.training.objective import Objective
 from headway.training.options import OF_THE_LOOP, TrainOptions, split_seed
 from headway.training.plan import Decision, Plan

@@ -14,7 +14,6 @@ from headway.data.labels import Labelled, labelled
 from headway.data.repeats import shared
 from headway.data.table import Table
 from headway.errors import InputError
-from headway.runtime.batching import tokens_at_once
 from headway.tasks.classification.data import split_labelled
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.common.classes import Classification
@@ -51,9 +50,10 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
         )
     ids = encoded_texts(rows, pipe.tokenizer)
     ids = ids.cut(given.length(pipe.model.config.max_length), pipe.tokenizer.special_ids)
-    targets, most = rows.numbered(pipe.labels), tokens_at_once(pipe.model.config)
+    targets, most = rows.numbered(pipe.labels), pipe.runtime.tokens
     each: list[np.ndarray] = []
-    metrics = Classification(pipe.labels).evaluate(pipe.model, row_batches(ids, targets, most), each)
+    batches = pipe.runtime.batches(row_batches(ids, targets, most))
+    metrics = Classification(pipe.labels).evaluate(pipe.model, batches, each)
     order = np.concatenate(length_batches(ids.lengths, most, 0, 0))
     given.each.append(in_order(each, order))
     if known is not None and len(known) <= MOST_FITTED and set(known.classes) <= set(pipe.labels):

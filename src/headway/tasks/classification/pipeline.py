@@ -10,7 +10,7 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
-from headway.runtime.batching import read_together
+from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame, framed
 from headway.tasks.common.labels import label_answers
 from headway.text.tokenizer import Tokenizer
@@ -23,6 +23,7 @@ class Classifier:
 
     def __init__(self, model: Encoder | Decoder | Ensemble, tokenizer: Tokenizer, labels: Sequence[str]):
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
+        self.runtime = Runtime(model)
 
     def __call__(self, text: str | Sequence[str]) -> Any:
         """{"label", "score", "scores"} of a text, or a list of them, in order.
@@ -45,15 +46,16 @@ class Classifier:
             for window in self._windows(texts[owner], row):
                 windows.append(window)
                 owners.append(owner)
-        total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)
+        if not windows:
+            return torch.zeros(0, len(self.labels))
 
-        def read(_: np.ndarray, ids: Tensor, mask: Tensor | None) -> Tensor:
+        def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
             return self.model(ids, mask).float().softmax(dim=-1)
 
-        for index, answers in read_together(windows, self.model.config, read):
-            rows = torch.tensor([owners[i] for i in index])
-            total.index_add_(0, rows, answers)
-            count.index_add_(0, rows, torch.ones(len(rows), 1))
+        likely, rows = torch.stack(self.runtime.read(windows, answer)), torch.tensor(owners)  # (windows, C)
+        total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)
+        total.index_add_(0, rows, likely)
+        count.index_add_(0, rows, torch.ones(len(rows), 1))
         return total / count.clamp(min=1)
 
     def _windows(self, text: str, ids: list[int]) -> list[list[int]]:

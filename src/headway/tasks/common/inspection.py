@@ -15,6 +15,7 @@ from headway.errors import InputError
 from headway.models.analysis.maps import attention_maps, fused_difference
 from headway.models.analysis.statistics import head_statistics, induction_scores, patch_distance
 from headway.models.baselines import BaselineConfig
+from headway.models.device import model_device
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.tasks.common.inside import Inside, Kind
 from headway.tasks.task import Pipeline
@@ -60,7 +61,7 @@ def check_text(pipe: Pipeline, text: Any) -> None:
 
 def rows(model: torch.nn.Module, *sequences: Sequence[int]) -> list[Tensor]:
     """Ids as a model reads them, (1, T) each."""
-    return [torch.tensor([ids], device=next(model.parameters()).device) for ids in sequences]
+    return [torch.tensor([ids], device=model_device(model)) for ids in sequences]
 
 
 def look(

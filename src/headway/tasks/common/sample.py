@@ -1,12 +1,11 @@
 """What a language model writes at each evaluation, to be read beside its loss."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import nn
 
-from headway.generation.decode import decode
 from headway.generation.sampling import Sampling
+from headway.runtime.runtime import Runtime
 from headway.text.tokenizer import Tokenizer
 
 LENGTH = 80
@@ -15,16 +14,12 @@ LENGTH = 80
 
 def sampled(model: nn.Module, tokenizer: Tokenizer, prompt: Sequence[int], ends: set[int]) -> str:
     """A continuation of the prompt's ids, always drawn with the same seed so that samples can be compared."""
-    decoder: Any = model
-    steps = decode(
-        decoder,
+    steps = Runtime(model).write(
         [list(prompt)],
         Sampling(temperature=0.8),
         max_tokens=LENGTH,
-        context=decoder.config.max_length,
         end=ends,
         forbidden=sorted(tokenizer.special_ids - ends),
         seed=1,
-        device=next(model.parameters()).device,
     )
     return tokenizer.decode([step[0] for step in steps])

@@ -3,7 +3,6 @@
 from typing import Any
 
 from headway.data.feed import pair_batches
-from headway.runtime.batching import tokens_at_once
 from headway.tasks.embedding.data import read_pairs, split_pairs, token_pairs
 from headway.tasks.embedding.objective import Embedding
 from headway.tasks.embedding.pipeline import Embedder
@@ -17,6 +16,7 @@ def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     pairs = split_pairs(pairs, int(given.before.get("seed", 0)))[1] if given.same else pairs
     longest = int(given.plan.get("length", pipe.max_length))
     rows = token_pairs(pairs, pipe.tokenizer, min(longest, pipe.max_length))
-    batches = pair_batches(rows, pairs.scores or [1.0] * len(pairs), tokens_at_once(pipe.model.config))
-    metrics = Embedding("pairs" if pairs.scores is None else "scores").evaluate(pipe.pooled, batches, given.each)
+    batches = pair_batches(rows, pairs.scores or [1.0] * len(pairs), pipe.runtime.tokens)
+    task = Embedding("pairs" if pairs.scores is None else "scores")
+    metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(pairs)}

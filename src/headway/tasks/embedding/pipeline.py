@@ -12,7 +12,7 @@ from headway.generation.sampling import check_number
 from headway.hub.sentence_transformers import sequence_length
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
-from headway.runtime.batching import read_together
+from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame, framed
 from headway.text.tokenizer import Tokenizer
 
@@ -41,7 +41,7 @@ class Embedder:
     task = "embedding"
 
     def __init__(self, model: Encoder, tokenizer: Tokenizer):
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.max_length = min(sequence_length(model), tokenizer.max_length or sequence_length(model))
         self._pool = PoolingHead() if model.head is None else None
         self._around = frame(tokenizer)
@@ -103,18 +103,18 @@ class Embedder:
             for window in framed(body, self._around, self.max_length):
                 windows.append(window)
                 owners.append(owner)
-        counts = torch.bincount(torch.tensor(owners, dtype=torch.int64), minlength=len(texts))
         total, weight = torch.zeros(len(texts), self.width), torch.zeros(len(texts), 1)
+        if not windows:
+            return total
 
-        def read(_: np.ndarray, ids: Tensor, mask: Tensor | None) -> Tensor:
+        def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
             return self.pooled(ids, mask).float()
 
-        for index, vectors in read_together(windows, self.model.config, read):
-            rows = torch.tensor([owners[i] for i in index])
-            lengths = torch.tensor([len(windows[i]) for i in index])
-            share = torch.where(counts[rows] > 1, lengths, 1).float()[:, None]
-            total.index_add_(0, rows, vectors * share)
-            weight.index_add_(0, rows, share)
+        rows, lengths = torch.tensor(owners), torch.tensor([len(window) for window in windows])
+        counts = torch.bincount(rows, minlength=len(texts))
+        share = torch.where(counts[rows] > 1, lengths, 1).float()[:, None]
+        total.index_add_(0, rows, torch.stack(self.runtime.read(windows, answer)) * share)
+        weight.index_add_(0, rows, share)
         mean = total / weight.clamp(min=1)
         head = self.model.head
         if self._pool is None and not (isinstance(head, PoolingHead) and head.normalise):

@@ -17,5 +17,5 @@ def inspect(pipe: ImageClassifier, picture: Picture, target: str | None) -> Insi
     rows, columns = pixels.shape[0] // height, pixels.shape[1] // width
     cut = pixels[: rows * height, : columns * width].reshape(rows, height, columns, width, 3).swapaxes(1, 2)
     names = ["[CLS]", *(f"r{row + 1} c{column + 1}" for row in range(rows) for column in range(columns))]
-    inputs = [normalised(pixels[None], pipe.preprocessor).to(next(pipe.model.parameters()).device)]
+    inputs = [normalised(pixels[None], pipe.preprocessor).to(pipe.runtime.device)]
     return look(pipe.task, pipe.model, inputs, {"picture": names}, patches=cut)

@@ -10,7 +10,6 @@ from headway.data.decode import Decoded, decoded
 from headway.data.image_feed import image_batches
 from headway.data.pictures import Pictures
 from headway.errors import InputError
-from headway.runtime.batching import tokens_at_once
 from headway.tasks.image_classification.data import check_known, split_pictures
 from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.pipeline import ImageClassifier
@@ -32,9 +31,10 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     number = {label: i for i, label in enumerate(pipe.labels)}
     targets = np.array([number[found.labels[i]] for i in index], dtype=np.int64)
     each = pipe.model.config.max_length
-    size = max(1, tokens_at_once(pipe.model.config) // each)
+    size = max(1, pipe.runtime.tokens // each)
     batches = image_batches(found.pixels[list(index)], targets, pipe.preprocessor, size, each)
-    return {**ImageClassification(pipe.labels).evaluate(pipe.model, batches, given.each), "examples": len(index)}
+    metrics = ImageClassification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
+    return {**metrics, "examples": len(index)}
 
 
 def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:

@@ -1,7 +1,7 @@
 """Name the class of a picture."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ from torch import Tensor
 from headway.data.images import as_bytes, fitted, normalised, read_image
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.io.fork_safety import check_threads
 from headway.models.transformer import Encoder
-from headway.runtime.batching import tokens_at_once
+from headway.runtime.runtime import Runtime
 from headway.tasks.common.labels import label_answers
 
 Picture = str | Path | np.ndarray
@@ -29,6 +28,7 @@ class ImageClassifier:
 
     def __init__(self, model: Encoder, preprocessor: ImagePreprocessor, labels: Sequence[str]):
         self.model, self.preprocessor, self.labels = model, preprocessor, list(labels)
+        self.runtime = Runtime(model)
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Any:
         """{"label", "score", "scores"} of a picture, or a list of them, in order.
@@ -43,17 +43,16 @@ class ImageClassifier:
 
     def probabilities(self, pictures: Sequence[Picture]) -> Tensor:
         """(N, C) float32, rows in the order of the pictures."""
-        found = [logits.softmax(dim=-1) for logits in self._logits(pictures)]
-        return torch.cat(found) if found else torch.zeros(0, len(self.labels))
 
-    @torch.no_grad()
-    def _logits(self, pictures: Sequence[Picture]) -> Iterator[Tensor]:
-        """(B, C) of so many pictures at a time as are read together."""
-        check_threads()
-        size = max(1, tokens_at_once(self.model.config) // self.model.config.max_length)
-        for at in range(0, len(pictures), size):
-            pixels = [self.pixels(pictures[number], number) for number in range(at, min(at + size, len(pictures)))]
-            yield self.model(normalised(np.stack(pixels), self.preprocessor)).float()
+        def make(numbers: range) -> Tensor:
+            pixels = [self.pixels(pictures[number], number) for number in numbers]
+            return normalised(np.stack(pixels), self.preprocessor)  # (B, 3, H, W)
+
+        def answer(pixels: Tensor) -> Tensor:
+            return self.model(pixels).float().softmax(dim=-1)
+
+        found = self.runtime.read_equal(len(pictures), self.model.config.max_length, make, answer)
+        return torch.stack(found) if found else torch.zeros(0, len(self.labels))
 
     def pixels(self, picture: Picture, number: int = 0) -> np.ndarray:
         """A picture in the model's size, (H, W, 3) uint8; ``number`` is what an array is called in messages.

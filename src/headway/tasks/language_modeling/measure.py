@@ -6,7 +6,6 @@ from typing import Any
 from headway.data.dialogues import Dialogues
 from headway.data.feed import row_batches, text_batches
 from headway.errors import InputError
-from headway.runtime.batching import tokens_at_once
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import Chunks, encode_text, held_out_part
 from headway.tasks.language_modeling.chat import chat_tokenizer
@@ -33,9 +32,8 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
     found = dialogue_examples(tokenizer, source, index, length)
     if not found.ids:
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
-    metrics = dialogue_task(tokenizer, found).evaluate(
-        pipe.model, row_batches(found.ids, found.targets, tokens_at_once(pipe.model.config)), given.each
-    )
+    batches = pipe.runtime.batches(row_batches(found.ids, found.targets, pipe.runtime.tokens))
+    metrics = dialogue_task(tokenizer, found).evaluate(pipe.model, batches, given.each)
     return {**metrics, "examples": found.n_targets}
 
 
@@ -47,4 +45,5 @@ def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
     n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
     task = LanguageModeling(bytes_per_token=n_bytes / max(1, len(tokens)))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
-    return {**task.evaluate(pipe.model, text_batches(tokens, length, 32, every), given.each), "examples": count}
+    batches = pipe.runtime.batches(text_batches(tokens, length, 32, every))
+    return {**task.evaluate(pipe.model, batches, given.each), "examples": count}

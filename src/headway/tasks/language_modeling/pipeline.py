@@ -1,21 +1,18 @@
 """Continue a text."""
 
 import warnings
-from collections.abc import Generator as PythonGenerator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headway.errors import InputError
-from headway.generation.decode import decode
+from headway.generation.decode import Steps
 from headway.generation.sampling import Sampling, check_number
 from headway.models.transformer import Decoder
+from headway.runtime.runtime import Runtime
 from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.text.chat import Message
 from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
-
-Steps = PythonGenerator[dict[int, int], set[int] | None, None]
-"""What ``decode`` gives: new tokens by row; rows that are over are sent back."""
 
 
 class Generator:
@@ -24,7 +21,7 @@ class Generator:
     task = "language_modeling"
 
     def __init__(self, model: Decoder, tokenizer: Tokenizer):
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.ends = end_ids(model, tokenizer)
 
     def __call__(self, prompt: str | Sequence[str], **options: Any) -> Any:
@@ -105,12 +102,10 @@ class Generator:
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         texts = [tokenizer.stream() for _ in ids]
         stops = [StopStrings(stop) for _ in ids]
-        steps = decode(
-            self.model,
+        steps = self.runtime.write(
             ids,
             sampling,
             max_tokens=max_tokens,
-            context=self.model.config.max_length,
             end=ends,
             forbidden=sorted(tokenizer.special_ids - ends),
             seed=seed,

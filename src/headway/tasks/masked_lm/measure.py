@@ -18,5 +18,6 @@ def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
     every = given.every
     examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
-    metrics = task.evaluate(pipe.model, held_out_batches(tokens, pipe.tokenizer, length, every), given.each)
+    batches = pipe.runtime.batches(held_out_batches(tokens, pipe.tokenizer, length, every))
+    metrics = task.evaluate(pipe.model, batches, given.each)
     return {**metrics, "examples": examples}

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from headway.errors import InputError, shown
 from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
-from headway.runtime.batching import read_together
+from headway.runtime.runtime import Runtime
 from headway.runtime.windows import frame, framed, framed_around
 from headway.text.tokenizer import Tokenizer
 
@@ -30,7 +31,7 @@ class MaskFiller:
     def __init__(self, model: Encoder, tokenizer: Tokenizer):
         if tokenizer.mask is None:
             raise InputError("the tokenizer of this model has no [MASK], so nothing can be left open for it.")
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.mask: int = tokenizer.mask
         spellings = dict.fromkeys((*SPELLINGS, tokenizer.tokens[self.mask]))
         self._spellings = re.compile("|".join(re.escape(spelling) for spelling in spellings))
@@ -105,30 +106,28 @@ class MaskFiller:
                 windows.append(ids)
                 places.append(at)
                 owners.append(owner)
-        answers: list[list[list[dict[str, Any]]]] = [[] for _ in windows]
 
-        def read(index: np.ndarray, batch: Tensor, mask: Tensor | None) -> list[list[dict[str, Any]]]:
-            chosen = torch.zeros_like(batch, dtype=torch.bool)
+        def answer(ids: Tensor, mask: Tensor | None, index: np.ndarray) -> tuple[Tensor, Tensor]:
+            """The k best of each place, (B, places, k): scores, and ids; what is behind a row's last means nothing."""
+            counts, chosen = [len(places[i]) for i in index], torch.zeros(ids.shape, dtype=torch.bool)
             for row, i in enumerate(index):
                 chosen[row, places[i]] = True
-            return self._best(self.model(batch, mask, chosen=chosen).float(), k)  # of (N, V)
+            chosen = chosen.to(ids.device, non_blocking=True)
+            scores = self.model(ids, mask, chosen=chosen).float().softmax(dim=-1)  # (N, V)
+            offered = self._offered.to(ids.device, non_blocking=True)
+            best = scores.masked_fill(~offered, -1.0).topk(k, dim=-1)
+            top, tokens = (pad_sequence(list(part.split(counts)), batch_first=True) for part in best)
+            return top, tokens
 
-        for index, found_there in read_together(windows, self.model.config, read):
-            best = iter(found_there)
-            for i in index:
-                answers[i] = [next(best) for _ in places[i]]
         by_text: list[list[list[dict[str, Any]]]] = [[] for _ in bodies]
-        for owner, found_here in zip(owners, answers, strict=True):
-            by_text[owner] += found_here
+        for owner, at, best in zip(owners, places, self.runtime.read(windows, answer), strict=True):
+            top, tokens = (part[: len(at)].tolist() for part in best)
+            by_text[owner] += [self._named(*each) for each in zip(tokens, top, strict=True)]
         return by_text
 
-    def _best(self, logits: Tensor, k: int) -> list[list[dict[str, Any]]]:
-        scores = logits.softmax(dim=-1).masked_fill(~self._offered, -1.0)  # (N, V)
-        top, ids = scores.topk(k, dim=-1)
-        return [
-            [{"token": self._shown(number), "score": score} for number, score in zip(numbers, row, strict=True)]
-            for numbers, row in zip(ids.tolist(), top.tolist(), strict=True)
-        ]
+    def _named(self, tokens: list[int], scores: list[float]) -> list[dict[str, Any]]:
+        """The answer for one place."""
+        return [{"token": self._shown(one), "score": score} for one, score in zip(tokens, scores, strict=True)]
 
     def _shown(self, number: int) -> str:
         """A token as it reads in a text, without the space before it."""

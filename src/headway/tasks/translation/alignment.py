@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
+from headway.data.batches import sent
 from headway.models.analysis.maps import attention_maps
+from headway.models.device import model_device
 from headway.models.transformer import EncoderDecoder
 from headway.text.tokenizer import Tokenizer
 
@@ -56,10 +57,10 @@ def align(
     al. 2019), averaged over its heads: a source word has the sum of its tokens, a target word the mean of its own, and
     what goes to tokens that are no words (the end of a sentence) is left out.
     """
-    before = torch.tensor([[*start, *target[:-1]]])
-    maps = attention_maps(model, torch.tensor([list(source)]), before)["cross"]
+    device = model_device(model)
+    maps = attention_maps(model, sent([source], device), sent([[*start, *target[:-1]]], device))["cross"]
     heads = maps[max(0, len(maps) - 2)][0]  # (H, T, S)
-    layer = heads.mean(dim=0)[len(start) - 1 :]  # (T, S), a row for each token of the target
+    layer = heads.mean(dim=0)[len(start) - 1 :].cpu()  # (T, S), a row for each token of the target
     words, written = words_of(source, tokenizer), words_of(target, tokenizer.target)
     weights = np.zeros((len(written), len(words)), dtype=np.float32)
     for row, (_, tokens) in enumerate(written):

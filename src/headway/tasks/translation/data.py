@@ -16,11 +16,11 @@ from headway.data.split import HELD_OUT, split_indices
 from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
-from headway.generation.targets import write_targets
 from headway.hub.generation_config import TargetRules, target_rules
 from headway.models.heads import TokenHead
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
+from headway.runtime.runtime import Runtime
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.ngram import each_unigram, unigram_baselines
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -172,11 +172,11 @@ class TranslationData(TaskData):
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """The first held-out sources with their targets and what the model writes."""
-        writer: Any = model
+        writer = Runtime(model)
         sources = [source for source, _ in self.validation[:SHOWN]]
 
         def sample() -> str:
-            found = write_targets(writer, sources, self.rules, beam=1)
+            found = writer.search(sources, self.rules, beam=1)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
             texts = zip(self.held_out.sources, self.held_out.targets, written, strict=False)
             return "\n".join(f"{source}\n= {target}\n> {text}" for source, target, text in texts)
@@ -185,17 +185,17 @@ class TranslationData(TaskData):
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
-        writer: Any = model
+        writer = Runtime(model.eval())
         sources = [source for source, _ in self.validation]
         lengths = [len(target) for _, target in self.validation[:PROBED]]  # what is not trained yet does not end itself
         began = time.perf_counter()
-        write_targets(writer.eval(), sources[:PROBED], self.rules, most=lengths)
+        writer.search(sources[:PROBED], self.rules, most=lengths)
         each = (time.perf_counter() - began) / len(sources[:PROBED])
         count = len(sources) if limit is None else int(CLOSING * limit / each)
         count = max(1, min(len(sources), MOST_WRITTEN, count))
 
         def measure() -> dict[str, Any]:
-            found = write_targets(writer, sources[:count], self.rules)
+            found = writer.search(sources[:count], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
             part = self.held_out.at(range(count))
             next(line for line in self.baselines if line["name"] == UNCHANGED).update(copied_scores(part))

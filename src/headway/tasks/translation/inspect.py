@@ -1,6 +1,5 @@
 """What a translator attends to: in its source, in its target, and from the one to the other."""
 
-from headway.generation.targets import write_targets
 from headway.models.transformer import Decoder
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.inspection import check_length, check_text, look, rows, token_names
@@ -17,7 +16,7 @@ def inspect(pipe: Translator, text: str, target: str | None) -> Inside:
     source = pipe.tokenizer.encode(text, special=True) if text.strip() else []
     check_length("text", source, pipe.longest_source)
     if target is None:
-        written = write_targets(pipe.model, [source], pipe.rules, beam=1)[0][0].ids
+        written = pipe.runtime.search([source], pipe.rules, beam=1)[0][0].ids
         target = pipe.tokenizer.target.decode(written)
     else:
         written = tuple(pipe.tokenizer.target.encode(target))

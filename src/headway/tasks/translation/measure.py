@@ -9,7 +9,6 @@ from headway.data.table import Table
 from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import EncoderDecoder
-from headway.runtime.batching import tokens_at_once
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
 from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores, fitting, id_pairs, split_text_pairs
@@ -37,14 +36,12 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     if not rows:
         raise InputError(f"{table.name}: no pair has at most {longest:,} tokens on each side, which is what is read.")
     if isinstance(pipe.model, EncoderDecoder):
-        batches = target_batches(
-            [source for source, _ in rows], [target for _, target in rows], tokens_at_once(pipe.model.config)
-        )
+        sources, targets = [source for source, _ in rows], [target for _, target in rows]
+        batches = pipe.runtime.batches(target_batches(sources, targets, pipe.runtime.tokens))
         metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches, given.each)
     else:
-        metrics = prefix_task(rows, pipe.tokenizer).evaluate(
-            pipe.model, row_batches(*joined(rows), tokens_at_once(pipe.model.config)), given.each
-        )
+        batches = pipe.runtime.batches(row_batches(*joined(rows), pipe.runtime.tokens))
+        metrics = prefix_task(rows, pipe.tokenizer).evaluate(pipe.model, batches, given.each)
     written = pipe(fit.sources)
     scores = bleu_scores(written, fit.targets)
     if not scores:

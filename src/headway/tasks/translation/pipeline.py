@@ -10,10 +10,10 @@ from typing import Any
 from headway.errors import InputError
 from headway.generation.beam import Hypothesis
 from headway.generation.sampling import check_number
-from headway.generation.targets import write_targets
 from headway.hub.generation_config import TargetRules
 from headway.models.baselines import RecurrentEncoderDecoder
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.runtime import Runtime
 from headway.tasks.translation.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
 
@@ -39,6 +39,7 @@ class Translator:
         after = tokenizer.target_start  # a language that was chosen, else what the directory forces
         start = (*rules.start[:1], *after) if after else rules.start
         self.model, self.tokenizer, self.rules = model, tokenizer, replace(rules, start=start)
+        self.runtime = Runtime(model)
         if isinstance(model, EncoderDecoder):
             self.longest_source, self.longest_target = model.encoder_config.max_length, model.config.max_length
         else:
@@ -89,7 +90,7 @@ class Translator:
             raise InputError("this model is a decoder alone: it has no attention from targets to sources to align by.")
         parts = [self.sources_of(text, n_best) for text in texts]
         sources = [source for each in parts for source in each]
-        found = write_targets(self.model, sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
+        found = self.runtime.search(sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
         if cut := sum(each[0].cut for each in found):
             are = "1 translation is" if cut == 1 else f"{cut:,} translations are"
             warnings.warn(

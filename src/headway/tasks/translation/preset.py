@@ -20,8 +20,8 @@ from typing import Any
 from headway.io.quantities import count as in_short
 from headway.io.quantities import duration
 from headway.models.config import Positions, TransformerConfig
+from headway.models.device import device_of
 from headway.models.size import parameters
-from headway.training.hardware.device import device_of
 from headway.training.hardware.precision import training_rate
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked

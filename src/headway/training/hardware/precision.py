@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from headway.training.hardware.device import PROCESSOR, wait_for
+from headway.models.device import PROCESSOR, wait_for
 
 GAIN = 1.5
 """Products in bfloat16 must be this much faster to be taken."""

@@ -9,7 +9,7 @@ from torch import nn
 
 from headway.data.feed import Feed
 from headway.data.windows import Position
-from headway.training.hardware.device import wait_for
+from headway.models.device import wait_for
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.thread_parallel import Shares

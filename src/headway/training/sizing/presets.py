@@ -23,9 +23,9 @@ from headway.errors import InputError
 from headway.io.quantities import count as in_short
 from headway.io.quantities import duration, figure
 from headway.models.config import TransformerConfig
+from headway.models.device import device_of
 from headway.models.size import flops_per_token, parameters
 from headway.nn.lora import SCALE
-from headway.training.hardware.device import device_of
 from headway.training.hardware.precision import training_rate
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked

@@ -20,9 +20,9 @@ from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.hub.preprocessor import ImagePreprocessor, save_preprocessor
 from headway.io.atomic_write import append_line, write_json
 from headway.models.adapt.lora import merged
+from headway.models.device import PROCESSOR, gpu_name
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.text.tokenizer import Tokenizer
-from headway.training.hardware.device import PROCESSOR, gpu_name
 from headway.training.store.checkpoint import remove_leftovers, saving
 from headway.training.store.facts import FILE, read_facts, write_facts
 from headway.training.store.log import LOG

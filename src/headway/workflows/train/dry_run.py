@@ -11,9 +11,9 @@ from headway.errors import InputError
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.device import device_of
 from headway.tasks.registry import spec
 from headway.training.distributed.memory_plan import Work
-from headway.training.hardware.device import device_of
 from headway.training.hardware.precision import training_rate
 from headway.training.monitor.progress import Silent
 from headway.training.option_fields import flag

@@ -19,10 +19,10 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
 from headway.models.adapt.lora import count_parameters
+from headway.models.device import device_of
 from headway.tasks.registry import spec
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
-from headway.training.hardware.device import device_of
 from headway.training.hardware.measure import evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
 from headway.training.hardware.precision import keep_freed_memory

@@ -15,11 +15,11 @@ from headway.data.feed import Feed
 from headway.data.table import Table
 from headway.errors import InputError
 from headway.io.quantities import metric
+from headway.models.device import device_of
 from headway.tasks.registry import room, spec
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
-from headway.training.hardware.device import device_of
 from headway.training.hardware.measure import measured
 from headway.training.hardware.memory import check_room
 from headway.training.monitor.progress import Silent

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.data.batches import Batch
+from headway.models.device import model_device
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.registry import room
 from headway.training.loop.thread_parallel import Shares
@@ -46,7 +47,7 @@ def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[T
     targets = 0
     with Shares(1) as shares:
         for batch in batches:
-            targets += shares.add_gradient(model, task, batch, "float32", parameters)[1]
+            targets += shares.add_gradient(model, task, batch.to(model_device(model)), "float32", parameters)[1]
     divide_and_clip(parameters, targets, 0.0)
     found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     for p in parameters:

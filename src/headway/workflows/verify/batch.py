@@ -51,11 +51,12 @@ def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, 
     pipe: Any = subject.pipe
     if isinstance(subject.model, EncoderDecoder):
         room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
-        return beams(Anew(Conditional(pipe.model, texts)), texts, pipe, 1, room)
+        return beams(Anew(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, room)
     context = pipe.model.config.max_length
     prompts = [text[: max(1, context // 2)] for text in texts]
     found: list[tuple[int, ...]] = [() for _ in texts]
-    for step in decode(Anew(pipe.model), prompts, Sampling(temperature=0), max_tokens=NEW, context=context):
+    greedy, device = Sampling(temperature=0), subject.device
+    for step in decode(Anew(pipe.model), prompts, greedy, max_tokens=NEW, context=context, device=device):
         for row, token in step.items():
             found[row] += (token,)
     return found

@@ -39,7 +39,8 @@ def _continue(subject: Subject) -> Beside:
     forbidden = sorted(number for number in subject.tokenizer.special_ids if number < subject.rows)
     beside = Beside(model, forbidden)
     texts = subject.texts([min(length, max(1, context // 2)) for length in PROMPTS])
-    steps = decode(beside, texts, Sampling(temperature=0), max_tokens=NEW, context=context, forbidden=forbidden)
+    how: dict[str, Any] = {"max_tokens": NEW, "context": context, "forbidden": forbidden}
+    steps = decode(beside, texts, Sampling(temperature=0), **how, device=subject.device)
     step: Any = next(steps)
     for count in range(1, NEW):
         try:
@@ -54,7 +55,7 @@ def _translate(subject: Subject) -> Beside:
     """Sources of different lengths, with a beam, whose hypotheses change places at every step."""
     pipe: Any = subject.pipe
     sources = subject.texts([min(length, subject.longest) for length in PROMPTS])
-    beside = Beside(Conditional(pipe.model, sources), pipe.rules.forbidden)
+    beside = Beside(Conditional(pipe.model, sources, subject.device), pipe.rules.forbidden)
     room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
     beams(beside, sources, pipe, BEAM, room)
     return beside
@@ -63,6 +64,6 @@ def _translate(subject: Subject) -> Beside:
 def beams(model: Any, sources: Sequence[Sequence[int]], pipe: Any, beam: int, room: int) -> list[tuple[int, ...]]:
     """The best target of each source."""
     starts = [list(pipe.rules.start) for _ in sources]
-    rules = pipe.rules
-    found = beam_search(model, starts, beam=beam, max_tokens=room, end=rules.end, forbidden=rules.forbidden)
+    how: dict[str, Any] = {"end": pipe.rules.end, "forbidden": pipe.rules.forbidden, "device": pipe.runtime.device}
+    found = beam_search(model, starts, beam=beam, max_tokens=room, **how)
     return [one[0].ids for one in found]

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import pad
+from headway.data.batches import pad, padded
 from headway.generation.decode import left_padded
 from headway.hub.directory import model_config
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.adapt.ensemble import Ensemble
+from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.runtime.windows import frame
 from headway.tasks.common.material import ordinary, token_vectors
@@ -37,6 +38,11 @@ class Subject:
     def model(self) -> nn.Module:
         """The model; of several that answer together, all of them as one."""
         return self.pipe.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.pipe.runtime.device
 
     @property
     def one(self) -> nn.Module:
@@ -112,17 +118,17 @@ def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool
     Logits (T, V) of every token, or one answer (C,) or (D,) for the text.  An encoder-decoder reads them as sources,
     with targets that depend on the length of each.
     """
+    device = model_device(model)
     if isinstance(texts[0], Tensor):
-        return list(model(torch.stack(list(texts))).float())
-    ids, mask = left_padded(texts, "cpu") if left else pad(texts)
-    mask = None if mask is None or bool(mask.all()) else mask
+        return list(model(torch.stack(list(texts)).to(device)).float())
+    ids, mask = (left_padded if left else padded)(texts, device)
     if isinstance(model, EncoderDecoder):
         lengths = [1 + len(text) % 13 for text in texts]
         longest = model.config.max_length
         targets = [
             subject.targets([min(n, longest)], seed=len(text))[0] for n, text in zip(lengths, texts, strict=True)
         ]
-        answers = model(ids, pad(targets)[0], mask)
+        answers = model(ids, pad(targets)[0].to(device), mask)
         return [answer[: len(target)].float() for answer, target in zip(answers, targets, strict=True)]
     answers = room(subject.pipe.task).read(subject.pipe, model, ids, mask)
     if answers.dim() == 2:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headway.data.batches import sent
 from headway.generation.conditional import Conditional
 from headway.workflows.verify.check import difference, worst
 
@@ -30,7 +31,7 @@ class Read:
         if self.ids.numel():
             ids, mask = torch.cat([self.ids, ids], dim=1), torch.cat([self.mask, mask], dim=1)
         else:
-            self.rows = torch.arange(len(ids))
+            self.rows = torch.arange(len(ids), device=ids.device)
         self.ids, self.mask = ids, mask
 
     def reorder(self, rows: Tensor) -> None:
@@ -90,11 +91,12 @@ class Beside:
         self.difference = worst(self.difference, difference(found, expected))
         self.largest = max(self.largest, float(expected.abs().max()))
         self.tokens += len(found)
-        self.tokens_equal = self.tokens_equal and self._same_tokens(found.float().clone(), expected.float().clone())
+        self.tokens_equal = self.tokens_equal and self._same_tokens(found, expected)
         return found
 
     def _same_tokens(self, found: Tensor, expected: Tensor) -> bool:
         """Whether the likeliest token of each row is the same, or as likely but for rounding."""
-        found[:, self.forbidden] = expected[:, self.forbidden] = float("-inf")
+        never = sent(self.forbidden, found.device)
+        found, expected = (logits.index_fill(1, never, float("-inf")) for logits in (found.float(), expected.float()))
         chosen, best = found.argmax(dim=-1, keepdim=True), expected.amax(dim=-1, keepdim=True)
         return bool((expected.gather(1, chosen) >= best - TIE).all())

@@ -31,14 +31,14 @@ from headway.workflows.verify.resume import check_resume
 from headway.workflows.verify.samples import Subject
 
 
-def verify(run: str | Path, progress: Silent | None = None) -> dict[str, Any]:
+def verify(run: str | Path, progress: Silent | None = None, *, device: str = "auto") -> dict[str, Any]:
     """Check a run, a Hugging Face directory or a hub id; ``task``, ``passed`` and ``checks``, each as ``Check.plain``.
 
     Nothing is written there: what is trained and exported goes to a temporary directory, which is removed.  Raises
-    InputError when there is no model, or when a file of it is damaged.
+    InputError when there is no model or device, or when a file of it is damaged.
     """
     place = locate(run).path
-    pipe = load(place)
+    pipe = load(place, device=device)
     subject = Subject(pipe)
     checks = list(_checks(subject, place, progress or Silent()))
     passed = all(check.passed is not False for check in checks)

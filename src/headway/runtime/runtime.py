@@ -1,0 +1,179 @@
+"""A model that is ready to answer: where it computes, what is read together, and how it writes.
+
+    runtime = Runtime(model)
+    runtime.read(rows, lambda ids, mask, index: model(ids, mask))   # one answer for each row, in order
+    for step in runtime.write(prompts, Sampling(), max_tokens=100, end=end): ...    # new tokens by row, as they come
+    runtime.search(sources, rules, beam=5)                          # the best targets of each source
+
+A runtime follows its model: after ``model.to("cuda")`` it computes there.  It computes in the precision of the weights.
+
+Letters: B rows read together, T length of the longest of them, S source length.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.data.batches import Batch, length_batches, on_device, padded
+from headway.generation import targets
+from headway.generation.beam import Hypothesis, beam_search
+from headway.generation.conditional import Conditional
+from headway.generation.decode import Model, Steps, decode
+from headway.generation.sampling import Sampling
+from headway.hub.generation_config import TargetRules
+from headway.io.fork_safety import check_threads
+from headway.models.device import model_device
+from headway.models.transformer import EncoderDecoder
+from headway.nn.threads import Threads
+from headway.runtime.batching import tokens_at_once
+
+Answers = Tensor | tuple[Tensor, ...]
+"""What is made of rows read together: the first axis of each tensor is that of the rows."""
+
+
+class Runtime:
+    """A model, its device, and the batches and threads in which it reads and writes.
+
+    On a processor several batches are computed at a time, each in a thread of its own; on another device they are sent
+    one after the other, and nothing waits for an answer before the last is sent.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is now."""
+        return model_device(self.model)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens, padding included, are read at once."""
+        return tokens_at_once(self.model.config)
+
+    def batches(self, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """Batches that were made elsewhere, each moved to the model's device when its turn comes."""
+        return on_device(batches, self.device)
+
+    def read(
+        self, rows: Sequence[Sequence[int]], answer: Callable[[Tensor, Tensor | None, np.ndarray], Answers]
+    ) -> list[Any]:
+        """One answer for each row of ids, in order, without gradients; each is on the processor.
+
+        ``answer`` is given ids (B, T) and a mask (B, T), or None where all are tokens, both on the model's device, and
+        the numbers of the rows, int64 (B,).  It may give one tensor or a tuple of them.  On a processor it is called
+        in several threads at a time.
+        """
+        check_threads()
+        groups = length_batches([len(row) for row in rows], self.tokens, 0, 0) if len(rows) else []
+        device = self.device
+
+        def one(index: np.ndarray) -> Answers:
+            ids, mask = padded([rows[i] for i in index], device)
+            with torch.no_grad():
+                return answer(ids, mask, index)
+
+        found: list[Any] = [None] * len(rows)
+        with Threads(self._threads(len(groups))) as threads:
+            for index, answers in zip(groups, threads.map(one, groups), strict=True):
+                for i, each in zip(index.tolist(), _by_row(answers), strict=True):
+                    found[i] = each
+        return found
+
+    @torch.no_grad()
+    def read_equal(
+        self, count: int, tokens: int, make: Callable[[range], Tensor], answer: Callable[[Tensor], Tensor]
+    ) -> list[Tensor]:
+        """One answer for each of ``count`` inputs that are ``tokens`` tokens each, in order, without gradients.
+
+        ``make`` is given the numbers of some and makes of them what the model reads (B, ...), on the processor; it is
+        called when their turn comes, so that no more are held than are read together.
+        """
+        check_threads()
+        size, device = max(1, self.tokens // tokens), self.device
+        parts = [range(at, min(at + size, count)) for at in range(0, count, size)]
+        return [row for part in parts for row in answer(make(part).to(device, non_blocking=True)).cpu()]
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling,
+        *,
+        max_tokens: int,
+        end: int | Collection[int] | None = None,
+        forbidden: Sequence[int] = (),
+        seed: int | None = None,
+    ) -> Steps:
+        """Continue every prompt token by token, as ``generation.decode`` says."""
+        return decode(
+            self.model,
+            prompts,
+            sampling,
+            max_tokens=max_tokens,
+            context=self.model.config.max_length,
+            end=end,
+            forbidden=forbidden,
+            seed=seed,
+            device=self.device,
+        )
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        rules: TargetRules,
+        *,
+        beam: int = 5,
+        n_best: int = 1,
+        length_penalty: float = 1.0,
+        most: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """For each source its ``n_best`` best targets, best first; what is found for one does not depend on the others.
+
+        A decoder goes on from the source itself.  ``most`` says how many tokens each target may have, its end among
+        them; without it they may be as long as the model and the rules allow.
+        """
+        check_threads()
+        limits = [targets.longest_target(self.model, rules, len(source)) for source in sources]
+        if most is not None:
+            limits = [min(pair) for pair in zip(limits, most, strict=True)]
+        device = self.device
+        sizes = [beam * len(source) for source in sources]
+        batches = length_batches(sizes, targets.BATCH_TOKENS, 0, 0) if sources else []
+        batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # the last to end is then a small one
+
+        def write(index: Sequence[int]) -> list[list[Hypothesis]]:
+            chosen = [sources[i] for i in index]
+            reads = isinstance(self.model, EncoderDecoder)
+            writer: Model = Conditional(self.model, chosen, device) if reads else self.model
+            return beam_search(
+                writer,
+                [list(rules.start) if reads else [*source, *rules.start] for source in chosen],
+                beam=beam,
+                n_best=n_best,
+                max_tokens=[limits[i] for i in index],
+                end=rules.end,
+                forbidden=rules.forbidden,
+                length_penalty=length_penalty,
+                device=device,
+            )
+
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        with Threads(self._threads(len(batches))) as threads:
+            for index, answers in zip(batches, threads.map(write, batches), strict=True):
+                for i, answer in zip(index, answers, strict=True):
+                    found[i] = answer
+        return found
+
+    def _threads(self, batches: int) -> int:
+        """How many batches are computed at a time."""
+        return max(1, min(torch.get_num_threads(), batches)) if self.device.type == "cpu" else 1
+
+
+def _by_row(answers: Answers) -> Iterable[Any]:
+    """The answers of each row, brought to the processor."""
+    if isinstance(answers, Tensor):
+        return answers.cpu()
+    return zip(*(part.cpu() for part in answers), strict=True)

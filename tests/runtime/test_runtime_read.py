@@ -1,0 +1,60 @@
+"""Rows that are read together: every one once, as many at once as the model's size allows."""
+
+import torch
+
+from headway.models.baselines import BaselineConfig
+from headway.models.config import TransformerConfig
+from headway.runtime.batching import LEAST, MOST, tokens_at_once
+from headway.runtime.runtime import Runtime
+
+WIDE = TransformerConfig(vocab_size=99, d_model=4096, n_heads=4, n_layers=1, d_ff=16384)
+
+
+def test_the_wider_a_model_the_fewer_tokens_it_reads_at_once():
+    assert [tokens_at_once(WIDE.but(d_ff=width)) for width in (64, 1536, 3072, 16384)] == [MOST, 682, 341, LEAST]
+    assert tokens_at_once(BaselineConfig("lstm", vocab_size=99)) == MOST
+
+
+class Still(torch.nn.Module):
+    """What has a device and a configuration, and is not called."""
+
+    config = WIDE
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+
+def test_every_row_is_read_once_beside_those_of_like_length():
+    rows = [[1 + n] * (1 + 37 * n % 100) for n in range(60)]
+    places = []
+
+    def answer(ids, mask, index):
+        assert not torch.is_grad_enabled()
+        assert ids.numel() <= LEAST and len(index) == len(ids)
+        places.append(ids.numel())
+        return (ids if mask is None else ids * mask).sum(dim=1), ids[:, :1]
+
+    found = Runtime(Still()).read(rows, answer)
+    assert [(int(total), int(first)) for total, first in found] == [(sum(row), row[0]) for row in rows]
+    assert sum(places) < 1.1 * sum(map(len, rows))
+
+
+def test_a_long_row_is_read_alone_without_a_mask_and_nothing_is_read_of_nothing():
+    seen = []
+    Runtime(Still()).read([[1] * 300], lambda ids, mask, index: seen.append((ids.shape, mask)) or ids)
+    assert seen == [((1, 300), None)]
+    assert Runtime(Still()).read([], lambda *given: 1) == []
+
+
+def test_inputs_of_one_size_are_made_when_their_turn_comes():
+    asked = []
+
+    def make(numbers):
+        asked.append(len(numbers))
+        return torch.tensor(list(numbers)).float()[:, None]
+
+    found = Runtime(Still()).read_equal(11, LEAST // 4, make, lambda inputs: 2 * inputs)
+    assert [float(one) for one in found] == [2.0 * n for n in range(11)]
+    assert asked == [4, 4, 3]
+    assert Runtime(Still()).read_equal(0, 7, make, lambda inputs: inputs) == []
