@@ -1,4 +1,4 @@
-"""Data for tasks that Headway does not have are recognised; everything else is left in peace."""
+"""Tagged tokens and data for tasks that Headway does not have are recognised; everything else is left in peace."""
 
 import csv
 import gzip
@@ -12,8 +12,9 @@ import pytest
 
 from headway.data.detect import detect
 from headway.data.read import read
-from headway.data.recognised import Looked, label_lists, listed, ratings
+from headway.data.recognised import Looked, label_lists, ratings
 from headway.data.table import Table, table
+from headway.data.tags import listed
 from headway.errors import InputError
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]
@@ -65,19 +66,58 @@ CONLL = {
 }
 
 
+WORD_BY_WORD = ("f.tsv", "g.tsv", "h.csv", "i.tsv", "j.csv")
+"""Tables with a word in each row: nothing says where a sentence ends."""
+LISTS = {"k.jsonl": ("tokens", "ner_tags"), "l.csv": ("text", "labels")}
+
+
 @pytest.mark.parametrize("name", CONLL)
-def test_tagged_tokens_are_refused(name: str, tmp_path: Path):
+def test_tagged_tokens_are_found(name: str, tmp_path: Path):
     path = tmp_path / name
     path.write_text(CONLL[name], newline="")
-    with pytest.raises(InputError, match=rf"{name}: .*tagged tokens \(CoNLL, IOB\).*no task yet"):
-        detect(read(path))
+    if name in WORD_BY_WORD:
+        with pytest.raises(InputError, match=rf"{name}: .*tagged tokens.*\.conll"):
+            detect(read(path))
+    else:
+        found = detect(read(path))
+        assert found.task == "token_classification"
+        assert (found.text_column, found.label_column) == LISTS.get(name, (None, None))
+        assert detect(read(path), task="token_classification").task == "token_classification"
     if name not in ("f.tsv", "g.tsv", "h.csv"):  # without a header there are no columns to go on with
         column = {"k.jsonl": "tokens", "i.tsv": "word"}.get(name)
         assert detect(read(path), task="language_modeling", text_column=column).task == "language_modeling"
 
 
+def test_one_kind_of_files_at_a_time(tmp_path: Path):
+    (tmp_path / "a.conll").write_text(CONLL["a.conll"])
+    (tmp_path / "b.txt").write_text("Running text.\n" * 20)
+    with pytest.raises(InputError, match=r"a\.conll holds tagged tokens, .*b\.txt does not"):
+        detect(read([tmp_path / "a.conll", tmp_path / "b.txt"]))
+
+
+SPANS = {
+    "objects": lambda start, end: [{"start": start, "end": end, "label": "PER"}],
+    "triples": lambda start, end: [[start, end, "PER"]],
+}
+
+
+@pytest.mark.parametrize("column", ["spans", "entities", "label"])
+@pytest.mark.parametrize("kind", SPANS)
+def test_spans_beside_texts_are_found(kind: str, column: str, tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    lines = [
+        {"id": str(i), "text": f"Anna saw film {i}.", column: SPANS[kind](0, 4) if i % 3 else []} for i in range(9)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = detect(read(path))
+    assert (found.task, found.text_column, found.label_column) == ("token_classification", "text", column)
+    assert detect(read(path), task="language_modeling", text_column="text").task == "language_modeling"
+    with pytest.raises(InputError, match="needs a column of lists of tokens"):
+        detect(rows({"text": text, "topic": of("a", "b")}), task="token_classification")
+
+
 @pytest.mark.parametrize("others", ({"id": ["1", "2"] * 10}, {}))
-def test_lists_of_tokens_and_tags_in_parquet_are_refused(others: dict[str, list[str]], tmp_path: Path):
+def test_lists_in_parquet_are_found(others: dict[str, list[str]], tmp_path: Path):
     pytest.importorskip("pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -85,10 +125,17 @@ def test_lists_of_tokens_and_tags_in_parquet_are_refused(others: dict[str, list[
     one = [(word, len(tag) % 3) for word, tag in sentences(1)[0]]
     lists = {"tokens": [[word for word, _ in one]] * 20, "ner_tags": [[tag for _, tag in one]] * 20}
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({**others, **lists}), path)
-    with pytest.raises(InputError, match=r"'tokens' and 'ner_tags' hold lists of tokens and of as many tags"):
-        detect(read(path))
+    names = {"feature": {"names": ["O", "B-PER", "B-LOC"], "_type": "ClassLabel"}, "_type": "Sequence"}
+    about = {"huggingface": json.dumps({"info": {"features": {"ner_tags": names}}})}
+    pq.write_table(pa.table({**others, **lists}).replace_schema_metadata(about), path)
+    found = detect(read(path))
+    assert (found.text_column, found.label_column) == ("tokens", "ner_tags")
+    assert "B-PER" in read(path).column("ner_tags")[0]
     assert detect(read(path), task="language_modeling", text_column="tokens").task == "language_modeling"
+    spans = {"text": [f"Anna ran {i}" for i in range(20)], "spans": [[{"start": 0, "end": 4, "label": "PER"}]] * 20}
+    pq.write_table(pa.table({**others, **spans}), path)
+    found = detect(read(path))
+    assert (found.task, found.label_column) == ("token_classification", "spans")
 
 
 def rows(columns: dict[str, Callable[[int, random.Random], Any]], count: int = 97, seed: int = 0) -> Table:
@@ -295,17 +342,19 @@ def test_recognisers_look_at_whole_columns_quickly():
     values = [f"label {i % 20_000}" for i in range(60_000)]
     source = rows({"text": text, "label": lambda i, d: values[i]}, count=60_000)
 
-    looked = Looked([], "", source.judged("label"), source.values, "text", "label")
+    looked = Looked(source.judged("label"), source.values, "text", "label")
     assert label_lists(looked) is None and ratings(looked) is None
     assert listed("[" * 100_000 + "]" * 100_000) is None and listed('["a", 1]') == ["a", "1"]
 
 
 def test_the_command_says_what_it_found_and_leaves_nothing(in_process: Callable, tmp_path: Path, tiny_words: list[str]):
-    path = tmp_path / "ner.txt"
-    path.write_text(CONLL["b.iob"])
+    path = tmp_path / "words.csv"
+    path.write_text(CONLL["j.csv"])
     status, out, err = in_process("train", path, "--out", tmp_path / "run", *tiny_words)
     assert status == 2 and out == "" and err.count("headway: ") == 1 and not (tmp_path / "run").exists()
-    assert "have a token and a tag (O, B-" in err and "--task language_modeling" in err
+    assert "holds tags of single tokens (O, B-" in err and ".conll" in err
+    path = tmp_path / "ner.txt"
+    path.write_text(CONLL["b.iob"])
     status, _, err = in_process(
         "train", path, "--out", tmp_path / "run", "--task", "language_modeling", "--quiet", *tiny_words
     )

@@ -8,7 +8,7 @@ import transformers
 from safetensors.torch import load_file
 
 from headway.hub.directory import load_model, save_model
-from headway.hub.fine_tune import for_classification, for_masked_tokens
+from headway.hub.fine_tune import for_classification, for_masked_tokens, for_token_classification
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, PoolingHead
 from headway.models.transformer import Decoder, Encoder
@@ -23,7 +23,7 @@ DISTIL = {
 }  # fmt: skip
 MODERN = {**SMALL, **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))}
 FAMILIES = {"Bert": SMALL, "Roberta": SMALL, "XLMRoberta": SMALL, "DistilBert": DISTIL, "ModernBert": MODERN}
-CLASSES = ("Model", "ForMaskedLM", "ForSequenceClassification")
+CLASSES = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 TEXT = [(family, kind) for family in FAMILIES for kind in CLASSES]
 VIT = {"hidden_size": 42, "intermediate_size": 17, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 15,
        "patch_size": 5}  # fmt: skip
@@ -71,6 +71,25 @@ def test_a_classifier_of_its_family(family, kind, published, tmp_path):
     assert (found - back(input_ids=ids).logits).abs().max() <= 1e-4
     again = load_model(tmp_path)
     assert again.head.dropout.p == 0.1 and torch.equal(again(ids), found)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("family", "kind"), TEXT)
+def test_a_classifier_of_tokens_of_its_family(family, kind, published, tmp_path):
+    before = published(family, kind)
+    dense = getattr(before.head, "dense", None)
+    model = for_token_classification(before, C, dropout=0.1, seed=3)
+    assert model.pooler is None and not model.head.training
+    if family == "ModernBert" and kind in ("ForMaskedLM", "ForTokenClassification"):
+        assert model.head.dense is dense
+    back = saved(model, f"{family}ForTokenClassification", tmp_path)
+    ids = torch.randint(3, V, (B, T), generator=torch.Generator().manual_seed(1))
+    found = model(ids)
+    assert found.shape == (B, T, C)
+    assert (found - back(input_ids=ids).logits).abs().max() <= 1e-4
+    again = load_model(tmp_path)
+    assert torch.equal(again(ids), found)
+    assert again.head.dropout.p == 0.1  # DistilBERT's is that of the model, 0.1 too
 
 
 @torch.no_grad()

@@ -5,7 +5,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, Pooler, VectorHead, make_norm
+from headway.models.heads import (
+    ClassificationHead,
+    MaskedTokenHead,
+    Pooler,
+    TokenClassificationHead,
+    VectorHead,
+    make_norm,
+)
 from headway.models.patches import Patches
 from headway.models.size import (
     Head,
@@ -39,7 +46,7 @@ CONFIGS = {
     "window, alibi": SMALL.but(window=3, positions="alibi"),
 }
 WIRINGS = ["decoder", "last token", "vectors", "encoder", "masked", "classes", "pooler", "encoder-decoder", "two sizes"]
-WIRINGS += ["two tables", "target vectors"]
+WIRINGS += ["two tables", "target vectors", "tags", "tags, dense"]
 
 
 def build(config, wiring):
@@ -70,6 +77,10 @@ def build(config, wiring):
     elif wiring == "classes":
         model.head = ClassificationHead(config, 5, norm=lambda: make_norm(config))
         words["head"] = Head("classes", n_classes=5)
+    elif wiring.startswith("tags"):
+        dense = "dense" in wiring
+        model.head = TokenClassificationHead(config, 5, dense=dense)
+        words["head"] = Head("classes", 5, dense=dense, norm=dense, each_token=True)
     elif wiring == "pooler":
         model.head, model.pooler = ClassificationHead(config, 5, dense=False), Pooler(config)
         words = {**words, "head": Head("classes", n_classes=5, dense=False), "pooler": True}

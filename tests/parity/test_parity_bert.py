@@ -32,6 +32,7 @@ CASES = {
     "masked, ReLU, one segment": ("BertForMaskedLM", {"hidden_act": "relu", "type_vocab_size": 1}),
     "masked, untied": ("BertForMaskedLM", {"tie_word_embeddings": False}),
     "classes": ("BertForSequenceClassification", {"layer_norm_eps": 1e-2}),
+    "tokens": ("BertForTokenClassification", {"classifier_dropout": 0.3}),
 }
 MUTATIONS = {
     "ε": ("masked", {"layer_norm_eps": 1e-2}),
@@ -43,7 +44,7 @@ SIDES = ("none", "right")  # their learned positions count places, ours tokens: 
 
 def model(name):
     kind, changes = CASES[name]
-    return theirs(kind, {**SIZES, **changes})
+    return theirs(kind, {**SIZES, **changes}, std=0.7 if name == "tokens" else 0.3)
 
 
 def edit_names(directory, change, extra=None):

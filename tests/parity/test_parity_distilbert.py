@@ -17,6 +17,7 @@ CASES = {
     "masked, untied": ("DistilBertForMaskedLM", {"tie_word_embeddings": False}),
     "masked, ReLU": ("DistilBertForMaskedLM", {"activation": "relu"}),
     "classes": ("DistilBertForSequenceClassification", {}),
+    "tokens": ("DistilBertForTokenClassification", {}),
     "sinusoids in a table": ("DistilBertForMaskedLM", {"sinusoidal_pos_embds": True}),
 }
 SIDES = ("none", "right")  # their learned positions count places, ours tokens: padding on the left differs there
@@ -24,7 +25,7 @@ SIDES = ("none", "right")  # their learned positions count places, ours tokens: 
 
 def model(name):
     kind, changes = CASES[name]
-    return theirs(kind, {**SIZES, **changes}, std=0.5 if "vectors" in name else 0.3)
+    return theirs(kind, {**SIZES, **changes}, std=0.5 if "vectors" in name or "tokens" in name else 0.3)
 
 
 @pytest.mark.parametrize("name", CASES)

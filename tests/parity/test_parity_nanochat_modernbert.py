@@ -51,6 +51,8 @@ CASES = {
     "classes, first": (CLASSIFIER, {}),
     "classes, mean": (CLASSIFIER, {"classifier_pooling": "mean", "classifier_activation": "relu"}),
     "classes, every bias": (CLASSIFIER, EVERY_BIAS),
+    "tokens": ("ModernBertForTokenClassification", {"classifier_activation": "relu"}),
+    "tokens, every bias": ("ModernBertForTokenClassification", EVERY_BIAS),
 }
 
 

@@ -21,6 +21,8 @@ CASES = {
     "masked, untied, ReLU": ("RobertaForMaskedLM", {"tie_word_embeddings": False, "hidden_act": "relu"}),
     "masked, padding is 0": ("RobertaForMaskedLM", {"pad_token_id": 0}),
     "classes": ("RobertaForSequenceClassification", {"layer_norm_eps": 1e-2}),
+    "tokens": ("RobertaForTokenClassification", {}),
+    "XLM tokens": ("XLMRobertaForTokenClassification", {}),
     "XLM vectors": ("XLMRobertaModel", {}),
     "XLM masked": ("XLMRobertaForMaskedLM", {}),
     "XLM classes": ("XLMRobertaForSequenceClassification", {}),
@@ -35,7 +37,7 @@ MUTATIONS = {
 
 def model(name):
     kind, changes = CASES[name]
-    return theirs(kind, {**SIZES, **changes}, std=0.5 if "vectors" in name else 0.3)
+    return theirs(kind, {**SIZES, **changes}, std=0.5 if "vectors" in name or "tokens" in name else 0.3)
 
 
 def sides(name):

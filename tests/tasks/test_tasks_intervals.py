@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import binomtest
 
 from headway.training.evaluation import intervals
+from headway.training.evaluation.comparison import gain
 
 
 def pairs(a: int, b: int, c: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -93,3 +94,13 @@ def test_folds_of_one_table_are_wider_than_independent_ones():
     low, high = intervals.of_folds(values, 5)
     naive = 2.0096 * np.std(values, ddof=1) / 50**0.5
     assert (high - low) / 2 == pytest.approx(naive * (1 + 50 / 4) ** 0.5, rel=1e-3)
+
+
+def test_quotients_of_sums_are_compared_on_the_same_units():
+    """F1 of entities: 2 × found rightly over found + wanted, of every sentence."""
+    draw = np.random.default_rng(3)
+    wanted = draw.integers(1, 4, 101)
+    units = np.stack([2 * draw.binomial(wanted, 0.9), 2 * wanted], axis=1).astype(float)
+    worse = np.stack([2 * draw.binomial(wanted, 0.5), 2 * wanted], axis=1).astype(float)
+    assert gain(worse, units, "entity_f1")[0] > 0 > gain(units, worse, "entity_f1")[1]
+    assert gain(np.zeros((31, 2)), np.zeros((31, 2)), "entity_f1") == [0.0, 0.0]

@@ -232,3 +232,16 @@ def test_what_is_no_text_or_no_id_is_one_error(bpe: Tokenizer) -> None:
         bpe.decode([-1])
     assert bpe.encode_batch([]) == []
     assert bpe.encode_batch(iter(["a", ""])) == [bpe.encode("a"), []]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_places_are_the_characters_of_each_token(kind: str):
+    text = "Mr. Smith's Berlin-based caf\u00e9, don't"
+    tokenizer = train_tokenizer([text] * 3, kind, 331, role="encoder", lowercase=False)
+    (ids, places), (none, nowhere) = tokenizer.encode_places([text, ""])
+    assert ids == tokenizer.encode(text) and none == nowhere == []
+    covered = "".join(text[start:end] for start, end in places)
+    assert covered.replace(" ", "") == text.replace(" ", "")
+    assert [start for start, _ in places] == sorted(start for start, _ in places)
+    with pytest.raises(InputError, match="text 1 is not valid Unicode"):
+        tokenizer.encode_places(["a", "\ud800"])

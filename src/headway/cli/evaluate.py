@@ -49,9 +49,9 @@ def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
 
 def _printed(found: dict[str, Any]) -> dict[str, Any]:
     """Of what was found the keys of ``--json``."""
-    from headway.training.objective import METRICS, OF_PAIRS
+    from headway.training.objective import METRICS, OF_SOME
 
-    keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_PAIRS, *MORE) if key in found))
+    keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_SOME, *MORE) if key in found))
     return {key: found[key] for key in keys}
 
 

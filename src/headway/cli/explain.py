@@ -77,18 +77,19 @@ def wiring_of(model: Any) -> dict[str, Any]:
     """The words by which ``models.size`` is told what this model is."""
     from torch import nn
 
-    from headway.models.heads import ClassificationHead, MaskedTokenHead, VectorHead
+    from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead, VectorHead
     from headway.models.size import Head
     from headway.models.transformer import Decoder, EncoderDecoder
 
     if isinstance(model, EncoderDecoder):
         return {"wiring": "encoder-decoder", "encoder": model.encoder_config}
     head = None
-    if isinstance(model.head, ClassificationHead):
+    if isinstance(model.head, ClassificationHead | TokenClassificationHead):
         normed = not isinstance(model.head.norm, nn.Identity)
         dense = model.head.dense
         biased, out_bias = dense is not None and dense.bias is not None, model.head.out.bias is not None
-        head = Head("classes", model.head.out.out_features, biased, normed, dense is not None, out_bias)
+        shape = biased, normed, dense is not None, out_bias, isinstance(model.head, TokenClassificationHead)
+        head = Head("classes", model.head.out.out_features, *shape)
     elif isinstance(model.head, MaskedTokenHead):
         head = Head("masked", dense_bias=model.head.dense.bias is not None)
     elif isinstance(model.head, VectorHead):

@@ -135,8 +135,9 @@ def default_out(inputs: Sequence[Any]) -> Path:
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
     """What a person is told at the end; ``info`` is headway.json."""
     from headway.reports.verdict import interval, kept_in_words
+    from headway.training.objective import OF_SOME
 
-    names = ("bleu", "chrf", "mrr", "spearman", "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
+    names = ("bleu", "chrf", *OF_SOME, "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
     judged, data = (found if isinstance(found := info.get(key), dict) else {} for key in ("verdict", "data"))
     own = {judged.get("metric"): interval(judged.get("interval"))}
     numbers = ", ".join(

@@ -118,8 +118,8 @@ def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tab
         delimiter, sample = delimiter or said[1], sample[1:]
     if sample and are_tagged(sample[0]) and (evidence := tagged(sample)):
         raise InputError(
-            f"{path}: {evidence}: these are tagged tokens (CoNLL, IOB) without a header, for which Headway has no task "
-            "yet. To read the file as plain text all the same, call it .txt and use --task language_modeling."
+            f"{path}: {evidence}: these are tagged tokens (CoNLL, IOB) without a header. Call the file .conll to train "
+            "on the tags, or .txt and use --task language_modeling to read it as plain text."
         )
     feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
     feed.take(1 if said else 0)

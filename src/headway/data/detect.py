@@ -11,17 +11,19 @@ from headway.data.detect_pairs import called_like_sides, detect_scored_pairs, de
 from headway.data.detected import Detected
 from headway.data.dialogues import Dialogues, check_column
 from headway.data.pictures import Pictures
-from headway.data.recognised import Looked, judged_pair, losses, refuse, unread_lists
+from headway.data.recognised import Looked, judged_pair, losses, refuse, tagged_columns, unread_lists
 from headway.data.rows import missing_column
 from headway.data.table import Table
+from headway.data.tags import tagged
 from headway.errors import InputError
 from headway.io.quantities import counted
 
 IMAGES = "image_classification"
 DIALOGUE = "dialogue"
+TAGS = "token_classification"
 TASKS = (
     *("language_modeling", "classification", IMAGES, "masked_lm", "embedding", "translation", "summarize"),
-    DIALOGUE,
+    *(DIALOGUE, TAGS),
 )
 """What can be asked for.  To summarise is to translate into fewer words: what is found is then "translation".  Dialogue
 is language modelling of conversations: what is found is then "language_modeling"."""
@@ -76,6 +78,8 @@ def detect(
         raise InputError("a language model has no label; leave out --label-column, or use --task classification.")
     columns = source.judged()
     looked = Looked(columns=columns, values=source.values, text=text_column, label=label_column)
+    if second_column is None and task in (None, TAGS) and (tags := _detect_tags(source, looked, task)):
+        return tags
     if task is None and second_column is None:
         refuse(source.name, looked)
     if task == "embedding":
@@ -110,6 +114,23 @@ def detect(
     return Detected("classification", text, label, reasons, warnings=lost)
 
 
+def _detect_tags(source: Table, looked: Looked, task: str | None) -> Detected | None:
+    """Texts with tags or spans; None where there are none and none were asked for."""
+    if found := tagged_columns(looked):
+        text, label, said = found
+    elif task is None:
+        return None
+    elif looked.text is not None and looked.label is not None:
+        text, label, said = looked.text, looked.label, f"column {looked.label!r} holds the tags, as asked"
+    else:
+        raise InputError(
+            f"{source.name}: {TAGS} needs a column of lists of tokens and one of as many tags, or one of texts and "
+            'one of spans ({"start", "end", "label"}); name them with --text-column and --label-column.'
+        )
+    why = f"{TAGS}, as asked" if task else f"{TAGS} (--task language_modeling to learn the text alone)"
+    return Detected(TAGS, text, label, [f"{said}: {why}"])
+
+
 def refuse_columns(source: Table) -> None:
     """Raise InputError for a table that is recognised as one for a task that does not exist."""
     columns = source.judged()
@@ -138,9 +159,12 @@ def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | 
             raise InputError(f"{source.name}: this is running text without columns; there is no column {name!r}.")
         if name is not None and name != column:
             raise missing_column(source.name, name, [column or ""])
-    if task in ("embedding", *TO_TEXT):
+    if task == TAGS and column is None:
+        return Detected(TAGS, None, None, [f"a token and its tag on each line: {TAGS}, as asked"])
+    if task in ("embedding", TAGS, *TO_TEXT):
         files = "" if task == "embedding" else ", or two files whose lines belong together"
-        raise InputError(f"{source.name}: this is running text; {task} needs a table with two columns of texts{files}.")
+        what = "tags or spans beside its texts" if task == TAGS else f"two columns of texts{files}"
+        raise InputError(f"{source.name}: this is running text; {task} needs a table with {what}.")
     if task == "classification" or label_column is not None:
         what = "running text" if column is None else f"a table with one column, {column!r}"
         raise InputError(f"{source.name}: this is {what}; classification needs a column of texts and one of labels.")
@@ -149,8 +173,8 @@ def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | 
     why = "running text" if column is None else f"one column, {column!r}: each row is a document"
     if task == "masked_lm":
         return Detected(task, column, None, [f"{why}: masked language modelling, as asked"])
-    if task is None and column is None:
-        _refuse_lines(source)
+    if task is None and column is None and (said := _tagged_lines(source)):
+        return Detected(TAGS, None, None, [f"{said}: {TAGS} (--task language_modeling to read it as text)"])
     two = (
         " (--task translation to take each line with the same line of the other)"
         if len(source.sources) == 2 and column is None
@@ -159,12 +183,18 @@ def _detect_corpus(source: Corpus, text_column: str | None, label_column: str | 
     return Detected("language_modeling", column, None, [f"{why}: language modelling{two}"])
 
 
-def _refuse_lines(source: Corpus) -> None:
-    """Raise InputError where a file is not running text but holds something for another task."""
+def _tagged_lines(source: Corpus) -> str | None:
+    """How the files show tagged tokens; None where they are running text.  Raises InputError for both together."""
+    found = {}
     for one in source.sources:
         text = "".join(islice((piece for document in one.open(None) for piece in document.chunks()), 2))
         name = one.path.name.lower().removesuffix(".gz")
-        refuse(str(one.path), Looked(lines=text[:LINES].split("\n"), ending=Path(name).suffix))
+        found[one.path] = tagged(text[:LINES].split("\n"), Path(name).suffix)
+    shown = [path for path, said in found.items() if said]
+    if shown and len(shown) < len(found):
+        other = next(path for path, said in found.items() if not said)
+        raise InputError(f"{shown[0]} holds tagged tokens, {other} does not; give inputs of one kind.")
+    return found[shown[0]] if shown else None
 
 
 def _detect_aligned(source: Table, task: str | None) -> Detected:

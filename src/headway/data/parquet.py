@@ -97,7 +97,7 @@ def scalar_columns(name: str | Path, file: Any) -> list[str]:
     """The columns of an open file that can be read.  Raises InputError where there is none, or two of one name."""
     schema = file.schema_arrow
     lists = tagged_lists([field.name for field in schema if is_list(field.type)])
-    read = [field.name for field in schema if is_scalar(field.type) or field.name in lists]
+    read = [field.name for field in schema if is_scalar(field.type) or field.name in lists or is_spans(field.type)]
     found = [column for column in read if not INDEX.fullmatch(column)]
     if not found:
         others = ", ".join(f"{field.name} ({field.type})" for field in schema)
@@ -126,6 +126,13 @@ def is_list(kind: Any) -> bool:
     return any(getattr(types, f"is_{test}")(kind) for test in tests) and is_scalar(kind.value_type)
 
 
+def is_spans(kind: Any) -> bool:
+    """Whether a type of Arrow's is that of lists of spans: objects of a start, an end and a label."""
+    types = pyarrow().types
+    structs = (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type)
+    return structs and {"start", "end", "label"} <= {field.name for field in kind.value_type}
+
+
 def cell(value: object) -> str:
     """A value of a column as a string."""
     if isinstance(value, str):
@@ -143,7 +150,8 @@ def class_names(file: Any) -> dict[str, list[str]]:
     """What the numbers of a column stand for, where ``datasets`` of Hugging Face wrote that into the file."""
     try:
         features = json.loads(file.schema_arrow.metadata[b"huggingface"])["info"]["features"]
-        classes = {name: one for name, one in features.items() if isinstance(one, dict) and "names" in one}
+        columns = {name: one.get("feature", one) for name, one in features.items() if isinstance(one, dict)}
+        classes = {name: one for name, one in columns.items() if isinstance(one, dict) and "names" in one}
     except (TypeError, KeyError, ValueError, AttributeError):
         return {}
     return {name: list(map(str, one["names"])) for name, one in classes.items() if one.get("_type") == "ClassLabel"}
@@ -154,10 +162,17 @@ def cells(batch: Any, columns: Sequence[str], names: dict[str, list[str]]) -> li
     found = []
     for column in columns:
         values, known = batch.column(column).to_pylist(), names.get(column)
-        if known is not None:  # a number that has no name, such as -1, says that there is no class
-            values = [known[v] if isinstance(v, int) and 0 <= v < len(known) else None for v in values]
+        if known is not None:
+            values = [
+                [_named(v, known) for v in row] if isinstance(row, list) else _named(row, known) for row in values
+            ]
         found.append([cell(value) for value in values])
     return found
+
+
+def _named(value: object, names: Sequence[str]) -> str | None:
+    """The name of a class; a number that has none, such as -1, says that there is no class."""
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
 
 
 def open_parquet(path: Path, bad: BadRows, tally: Tally | None, columns: Sequence[str] | None = None) -> OpenTable:

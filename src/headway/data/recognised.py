@@ -4,7 +4,6 @@
 ``--task`` training goes on all the same; elsewhere one line says what is lost.  A task that is added leaves this list.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from headway.data.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.columns import MOST_LABELS, Column, number
 from headway.data.rows import shorten
-from headway.data.tags import TAG, TAGS, TOKENS, are_tags, tagged
+from headway.data.tags import SPANS, TAG, TAGS, TOKENS, are_tags, listed, spans_of
 from headway.errors import InputError
 
 SURE = 0.95
@@ -29,11 +28,8 @@ SHORT = 8
 
 @dataclass(frozen=True)
 class Looked:
-    """What recognisers look at: the beginning of running text, or a table with its columns as they were judged."""
+    """What recognisers look at: a table with its columns as they were judged."""
 
-    lines: Sequence[str] = ()
-    ending: str = ""
-    """of the file's name"""
     columns: Sequence[Column] = ()
     values: Callable[[str], Iterable[str]] = lambda name: []
     """of a column, as they are read"""
@@ -70,7 +66,7 @@ def refuse(name: str, looked: Looked) -> None:
     """Raise InputError for data that would be trained as something they are not."""
     for one in RECOGNISERS:
         if one.instead and (evidence := one.evidence(looked)):
-            raise InputError(f"{name}: {evidence}: {one.what}, for which Headway has no task yet. {one.instead}")
+            raise InputError(f"{name}: {evidence}: {one.what}. {one.instead}")
 
 
 def losses(looked: Looked) -> list[str]:
@@ -90,38 +86,69 @@ def unread_lists(looked: Looked) -> list[str]:
     ]
 
 
-def tagged_tokens(looked: Looked) -> str | None:
-    """Lines of a token and its tag; rows of a word and its tag; rows of a list of tokens and one of as many tags."""
-    if looked.lines:
-        return tagged(looked.lines, looked.ending)
+def tagged_words(looked: Looked) -> str | None:
+    """Rows of a word and its tag each, of which nothing says where a sentence ends."""
     for column in looked.columns:
-        if looked.text == column.name:
-            continue
-        if column.few and column.counts and are_tags(column.counts):
+        if looked.text != column.name and column.few and column.counts and are_tags(column.counts):
             shown = ", ".join(tag for tag, _ in column.counts.most_common(4))
             return f"column {column.name!r} holds tags of single tokens ({shown})"
-        listed_tags = column.distinct and all(_are_listed_tags(value) for value in looked.distinct(column))
-        if listed_tags and any("-" in value for value in looked.distinct(column)):
-            return f"column {column.name!r} holds lists of tags ({shorten(next(iter(looked.distinct(column))))})"
-    return None if looked.text else _tokens_with_tags(looked)
-
-
-def _are_listed_tags(value: str) -> bool:
-    parts = listed(value) or value.split()
-    return len(parts) > 1 and all(TAG.fullmatch(part) for part in parts)
-
-
-def _tokens_with_tags(looked: Looked) -> str | None:
-    """A column of lists called "tokens" or "words", and another of lists that are each as long."""
-    for tokens in (column for column in looked.columns if column.key in TOKENS):
-        lists = [listed(value) for value in looked.values(tokens.name)]
-        for tags in looked.columns:
-            if tags is tokens or not TAGS.search(tags.key):
-                continue
-            pairs = list(zip(lists, map(listed, looked.values(tags.name)), strict=True))
-            if sum(bool(a and b and len(a) == len(b)) for a, b in pairs) >= SURE * len(pairs) > 0:
-                return f"columns {tokens.name!r} and {tags.name!r} hold lists of tokens and of as many tags"
     return None
+
+
+def tagged_columns(looked: Looked) -> tuple[str, str, str] | None:
+    """(column of texts or lists of tokens, column of spans or lists of tags, what shows it); None where there is none.
+
+    A list of tags has as many as there are tokens beside it.
+    """
+    labels = [column for column in looked.columns if looked.label in (None, column.name)]
+    for tags in labels:
+        for text in looked.columns:
+            if text is tags or looked.text not in (None, text.name):
+                continue
+            if said := _lists_of_tags(looked, text, tags) or _spans(looked, text, tags):
+                return text.name, tags.name, said
+    return None
+
+
+def _lists_of_tags(looked: Looked, text: Column, tags: Column) -> str | None:
+    """Lists that are called like tags beside lists that are called like tokens; or lists of nothing but tags."""
+    named = text.key in TOKENS and TAGS.search(tags.key) is not None
+    if not named and (text.key not in (*TEXT_NAMES, *TOKENS) or not _hold_tags(looked.values(tags.name))):
+        return None
+    lists = ([_parts(value) for value in looked.values(column.name)] for column in (text, tags))
+    pairs = list(zip(*lists, strict=True))
+    fit = sum(len(a) == len(b) > 0 for a, b in pairs)
+    if fit < SURE * len(pairs) or (named and not any(listed(value) for value in looked.values(tags.name))):
+        return None
+    return f"columns {text.name!r} and {tags.name!r} hold lists of tokens and of as many tags"
+
+
+def _parts(value: str) -> list[str]:
+    found = listed(value)
+    return value.split() if found is None else found
+
+
+def _hold_tags(values: Iterable[str]) -> bool:
+    """Whether all cells are lists of tags, and some are those of entities."""
+    several = named = False
+    for parts in (_parts(value.strip()) for value in values if value.strip()):
+        if not parts or not all(TAG.fullmatch(part) for part in parts):
+            return False
+        several, named = several or len(parts) > 1, named or any("-" in part for part in parts)
+    return several and named
+
+
+def _spans(looked: Looked, text: Column, spans: Column) -> str | None:
+    """Lists of spans beside texts."""
+    named = (looked.text or text.key in TEXT_NAMES) and (looked.label or spans.key in SPANS)
+    if not named or text.numeric or not text.mean_length:
+        return None
+    if not next((value for value in looked.values(spans.name) if value.strip()), "").startswith("["):
+        return None
+    cells = [spans_of(value) for value in looked.values(spans.name)]
+    if cells.count(None) > (1 - SURE) * len(cells) or not any(cells):
+        return None
+    return f"column {spans.name!r} holds spans of the text in {text.name!r}, with a label each"
 
 
 PAIRS = {
@@ -321,19 +348,6 @@ def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
     return free and len(atoms) > 1 and shared >= 0.8 * len(atoms)
 
 
-def listed(value: str) -> list[str] | None:
-    """The parts of a list as JSON or Python writes it; None for anything else."""
-    if not (value.startswith("[") and value.endswith("]")):
-        return None
-    try:
-        found = json.loads(value)
-    except (ValueError, RecursionError):
-        if re.fullmatch(r"\[\s*(?:'[^']*'\s*(?:,\s*'[^']*'\s*)*)?\]", value) is None:
-            return None
-        found = re.findall("'([^']*)'", value)
-    return [str(part) for part in found]
-
-
 LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
     ("as JSON writes them", listed),
     ("separated by ;", lambda value: value.split(";")),
@@ -344,20 +358,20 @@ LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
 
 RECOGNISERS = (
     Recogniser(
-        tagged_tokens,
-        "these are tagged tokens (CoNLL, IOB)",
-        "To classify whole texts, write one text and its label in each row of a .csv. --task language_modeling reads "
-        "it as plain text all the same, --task classification classifies the words of a table one by one.",
+        tagged_words,
+        "these are tagged tokens, one in each row of a table, and nothing says where a sentence ends",
+        "Write a token and its tag on each line of a .conll file, and a blank line "
+        "after each sentence. --task classification classifies the words one by one.",
     ),
     Recogniser(
         judged_pairs,
-        "these are pairs to be judged as pairs",
+        "these are pairs to be judged as pairs, for which Headway has no task yet",
         "--task embedding trains on pairs with a score in numbers, 0 to 1 for example; both texts can be joined in one "
         "column and classified; --task classification goes on with one of the texts (--text-column says which).",
     ),
     Recogniser(
         quantity,
-        "this is a quantity to predict (regression)",
+        "this is a quantity to predict (regression), for which Headway has no task yet",
         "Write ranges such as low, middle and high into a column to classify by these. --task classification takes "
         "each number as a class, --task language_modeling reads the texts alone.",
     ),

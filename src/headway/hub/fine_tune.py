@@ -70,6 +70,20 @@ def pools_mean(model: Encoder | Decoder) -> bool:
     return isinstance(model, Encoder) and isinstance(model.head, PoolingHead) and model.head.pooling == "mean"
 
 
+def for_token_classification(model: Encoder, n_classes: int, *, dropout: float = 0.0, seed: int = 0) -> Encoder:
+    """Put a classifier of tokens of the family's own shape on an encoder of any class, in place, and return it.
+
+    It may come with any head or none; (B, T) ids then give (B, T, C) logits, and the family can save it.  A dense layer
+    and a norm that the family has in all its heads are taken over.  ``dropout`` is the head's alone; names of classes
+    that came with the model are forgotten.  Raises ValueError where no family can express the encoder, or where the
+    family has no such classifier.
+    """
+    family = encoder_family(model)
+    head = _drawn(lambda: family.token_classification_head(model.config, n_classes, dropout), seed)
+    family.reuse(model, head)
+    return _forget_labels(_with_head(model, head))
+
+
 def for_masked_tokens(model: Encoder, *, seed: int = 0) -> Encoder:
     """Put a masked-token head of the family's own structure on an encoder, in place, and return the encoder.
 

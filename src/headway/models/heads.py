@@ -150,6 +150,38 @@ class ClassificationHead(nn.Module):
         return x
 
 
+class TokenClassificationHead(nn.Module):
+    """One logit for each class and token: a dense layer with its activation and norm where ``dense``, then a matrix.
+
+    BERT's, RoBERTa's and DistilBERT's have no dense layer; ModernBERT's has the one of its other heads.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        n_classes: int,
+        *,
+        dense: bool = False,
+        activation: str = "gelu",
+        dense_bias: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if n_classes < 2:
+            raise ValueError(f"{n_classes} classes: a classifier needs at least 2")
+        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
+        self.activation = activation
+        self.norm = make_norm(config) if dense else nn.Identity()
+        self.dropout = Dropout(dropout)
+        self.out = nn.Linear(config.d_model, n_classes)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, C).  The mask is not needed: every position has logits of its own."""
+        if self.dense is not None:
+            x = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
+        return self.out(self.dropout(x))
+
+
 class PoolingHead(nn.Module):
     """One vector per sequence, for comparing texts by cosine: pool, then ``dense``, then scale to length 1.
 

@@ -22,8 +22,8 @@ Wiring = Literal["encoder", "decoder", "encoder-decoder"]
 class Head:
     """The head of an encoder, or of a decoder in place of its logits.
 
-    MaskedTokenHead ("masked", for an encoder), ClassificationHead ("classes") or VectorHead ("vectors").  ``dense``
-    false omits the dense layer of "classes" and its norm.
+        MaskedTokenHead ("masked", for an encoder), ClassificationHead or TokenClassificationHead ("classes") or
+    VectorHead ("vectors").  ``dense`` false omits the dense layer of "classes" and its norm.
     """
 
     kind: Literal["masked", "classes", "vectors"]
@@ -32,6 +32,8 @@ class Head:
     norm: bool = True
     dense: bool = True
     out_bias: bool = True
+    each_token: bool = False
+    """whether there are "classes" for each token, not for the whole text"""
 
     @property
     def has_dense(self) -> bool:
@@ -111,7 +113,7 @@ def forward_flops(
     if _gives_tokens(wiring, head):
         flops += 2 * batch * length * width * config.vocab_size
     if head is not None:
-        rows = batch * length if head.kind == "masked" else batch
+        rows = batch * length if head.kind == "masked" or head.each_token else batch
         flops += 2 * rows * width * (head.has_dense * width + (head.n_classes if head.kind == "classes" else 0))
     if patches is not None:
         flops += 2 * batch * (length - 1) * patches.pixels * width

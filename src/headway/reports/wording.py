@@ -16,6 +16,9 @@ JOINERS = "\u200c\u200d"
 """Characters without a shape of their own that scripts and emoji need between others."""
 
 METRICS = {
+    "entity_f1": "entity F1",
+    "entity_precision": "entity precision",
+    "entity_recall": "entity recall",
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "mrr": "mean reciprocal rank",

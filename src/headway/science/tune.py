@@ -27,7 +27,7 @@ from headway.training.evaluation.intervals import of_shares
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
 from headway.training.monitor.progress import Silent
-from headway.training.objective import METRICS, OF_PAIRS
+from headway.training.objective import METRICS, OF_SOME
 from headway.training.options import FREE, OPTIONS, TrainOptions
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts
@@ -251,7 +251,7 @@ class _Tuning:
             if every != self.search.every:  # a model that is slower or faster to evaluate
                 what = f"every {every} windows of the held-out text, not every {self.search.every}"
                 self.progress.warn(f"trial {trial.number} was measured on one of {what}: its value is less sure")
-            metrics = {name: known[name] for name in (*METRICS, *OF_PAIRS) if known.get(name) is not None}
+            metrics = {name: known[name] for name in (*METRICS, *OF_SOME) if known.get(name) is not None}
             trial.complete(watching.least, metrics=metrics, seconds=time.monotonic() - began)
         finally:
             shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a trial is not gone on with

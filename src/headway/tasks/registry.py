@@ -10,7 +10,10 @@ if TYPE_CHECKING:  # the protocol needs torch, and what is said of a task does n
     from headway.tasks.command import Command
     from headway.tasks.task import Task
 
-NAMES = (*("image_classification", "translation", "classification", "language_modeling", "masked_lm", "embedding"),)
+NAMES = (
+    *("image_classification", "translation", "classification", "token_classification", "language_modeling"),
+    *("masked_lm", "embedding"),
+)
 """The rooms, in the order in which they are asked whether a model is theirs."""
 
 

@@ -22,6 +22,8 @@ class Backend(Protocol):
 
     def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]: ...
 
+    def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]: ...
+
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]: ...
 
     def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]: ...
@@ -84,6 +86,11 @@ class RustBackend:
     def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]:
         backend = self._reading_specials if allow_special else self._reading_text
         return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=special)]
+
+    def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """(ids, the characters [start, end) that each is of) of every text, without special tokens."""
+        found = self._reading_text.encode_batch(texts, add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in found]
 
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
         encoding = self._reading_text.encode(first, second)

@@ -10,8 +10,8 @@ from headway.data.batches import Batch
 
 METRICS = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
 """Those that are reported of every run, where they do not apply as None."""
-OF_PAIRS = ("mrr", "spearman")
-"""Those that are reported of embeddings alone."""
+OF_SOME = ("mrr", "spearman", "entity_f1", "entity_precision", "entity_recall")
+"""Those that are reported of the models that have them alone."""
 
 
 class Objective(Protocol):

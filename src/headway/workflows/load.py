@@ -16,6 +16,7 @@ from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.registry import NAMES, room
 from headway.tasks.task import Pipeline
+from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.translation.pipeline import Translator
 from headway.training.store.facts import check_files, read_facts
 
@@ -42,6 +43,10 @@ def load(path: str | Path, task: Literal["masked_lm"], *, device: str = ...) -> 
 
 @overload
 def load(path: str | Path, task: Literal["embedding"], *, device: str = ...) -> Embedder: ...
+
+
+@overload
+def load(path: str | Path, task: Literal["token_classification"], *, device: str = ...) -> Tagger: ...
 
 
 @overload

@@ -11,12 +11,12 @@ from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import Json, architecture, pick
 from headway.hub.name_table import Row, layers, row, stacked
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, Pooler
+from headway.models.heads import ClassificationHead, Pooler, TokenClassificationHead
 from headway.models.transformer import Encoder
 
 
 class Bert(EncoderFamily):
-    """BertModel, BertForMaskedLM, BertForSequenceClassification, and the masked-token head of BertForPreTraining.
+    """BertModel and its heads: masked tokens (also of BertForPreTraining), classes of texts, classes of tokens.
 
     The bias of the masked-token head is stored under two names.  If its matrix is tied to the embedding, the second is
     a copy of the first; if not, ``transformers`` adds only the second, and so does Headway.
@@ -27,11 +27,13 @@ class Bert(EncoderFamily):
         "BertModel",
         "BertForMaskedLM",
         "BertForSequenceClassification",
+        "BertForTokenClassification",
         "BertForPreTraining",
     )
     bare = "BertModel"
     masked = "BertForMaskedLM"
     classifier = "BertForSequenceClassification"
+    tagger = "BertForTokenClassification"
     prefix = "bert."
     pools_classes = True
     bare_pools = True
@@ -74,8 +76,8 @@ class Bert(EncoderFamily):
             config, n_classes, pooling="first", activation="tanh", dense_bias=True, dropout=dropout
         )
 
-    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
-        if isinstance(model.pooler, Pooler):
+    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
+        if isinstance(model.pooler, Pooler) and isinstance(head, ClassificationHead):
             head.dense = model.pooler.dense
         super().reuse(model, head)
 
@@ -98,7 +100,7 @@ class Bert(EncoderFamily):
                 (ours + "feedforward.layer.out", layer + "output.dense"),
                 (ours + "feedforward.norm", layer + "output.LayerNorm"),
                 ("pooler.dense", f"{self.prefix}pooler.dense"),
-                *self.head_names(architecture(theirs, self.classes) == self.classifier),
+                *self.head_names(architecture(theirs, self.classes)),
             ),
             *stacked(
                 ours + "attention.layer.qkv",
@@ -111,9 +113,11 @@ class Bert(EncoderFamily):
             ),
         ]
 
-    def head_names(self, classifier: bool) -> tuple[tuple[str, str], ...]:
-        """The modules of one of the two heads, ours and theirs."""
-        if classifier:
+    def head_names(self, kind: str) -> tuple[tuple[str, str], ...]:
+        """The modules of the head of one of the classes, ours and theirs."""
+        if kind == self.tagger:
+            return (("head.out", "classifier"),)
+        if kind == self.classifier:
             return (("head.dense", "bert.pooler.dense"), ("head.out", "classifier"))
         return (
             ("head.dense", "cls.predictions.transform.dense"),

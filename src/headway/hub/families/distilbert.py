@@ -14,14 +14,18 @@ from headway.models.heads import ClassificationHead
 
 
 class DistilBert(EncoderFamily):
-    """DistilBertModel, DistilBertForMaskedLM and DistilBertForSequenceClassification."""
+    """DistilBertModel, and with heads for masked tokens, classes of texts and classes of tokens."""
 
     model_type = "distilbert"
-    classes: ClassVar = ("DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification")
-    bare, masked, classifier = classes
+    classes: ClassVar = (
+        *("DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"),
+        "DistilBertForTokenClassification",
+    )
+    bare, masked, classifier, tagger = classes
     prefix = "distilbert."
     attention_dropout = "attention_dropout"
     head_dropout = ("seq_classif_dropout", 0.2)
+    tagger_dropout = (None, None)
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", 30522),
         "dim": ("d_model", 768),

@@ -1,4 +1,4 @@
-"""What the encoder families share: a bare class, one with a masked-token head, one with a classifier."""
+"""What the encoder families share: a bare class, one with a masked-token head, classifiers of texts and of tokens."""
 
 import re
 from collections.abc import Set
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headway.hub.families.family import Family, Json, architecture, check_head, class_count, class_names, pick
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, Pooler
+from headway.models.heads import ClassificationHead, MaskedTokenHead, Pooler, TokenClassificationHead
 from headway.models.transformer import Encoder
 
 
@@ -25,6 +25,10 @@ class EncoderFamily(Family):
     """the class with a masked-token head"""
     classifier: ClassVar[str]
     """the class with a classifier"""
+    tagger: ClassVar[str | None] = None
+    """the class with a classifier of tokens"""
+    tagger_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
+    """their key for its dropout, if any, and what it is where that is left out (None: the model's own)"""
     head_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
     """their key for the classifier's dropout, if any, and its default (None: the model's own dropout)"""
     attention_dropout: ClassVar[str] = "attention_probs_dropout_prob"
@@ -40,13 +44,14 @@ class EncoderFamily(Family):
         kind, config = architecture(theirs, self.classes), self.config(theirs)
         model = self.encoder(config, theirs)
         if kind == self.classifier:
-            key, default = self.head_dropout
-            default = config.dropout if default is None else default
-            dropout = default if key is None else pick(theirs, key, float, default)
+            dropout = _dropout(theirs, config, *self.head_dropout)
             model.head = self.classification_head(config, class_count(theirs), dropout)
+        elif kind == self.tagger:
+            dropout = _dropout(theirs, config, *self.tagger_dropout)
+            model.head = self.token_classification_head(config, class_count(theirs), dropout)
         elif kind != self.bare:
             model.head = self.masked_token_head(config, model.stack.embedding.tokens)
-        if kind != self.classifier and f"{self.prefix}pooler.dense.weight" in names:
+        if kind not in (self.classifier, self.tagger) and f"{self.prefix}pooler.dense.weight" in names:
             model.pooler = self.pooler(config, theirs)
         return model
 
@@ -71,6 +76,10 @@ class EncoderFamily(Family):
                 dropout[self.head_dropout[0]] = model.head.dropout.p
             classes = class_names(model.head.out.out_features)
             return {"architectures": [self.classifier], **dropout, **classes}
+        if isinstance(model.head, TokenClassificationHead):
+            if self.tagger_dropout[0] is not None:
+                dropout[self.tagger_dropout[0]] = model.head.dropout.p
+            return {"architectures": [self.tagger], **dropout, **class_names(model.head.out.out_features)}
         return {"architectures": [self.bare if model.head is None else self.masked], **dropout}
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
@@ -90,11 +99,26 @@ class EncoderFamily(Family):
 
     def ignores(self, theirs: Json) -> tuple[str, ...]:
         """The ignored names, including a pooler in a classifier's file whose class does not use it."""
-        if self.pools_classes or architecture(theirs, self.classes) != self.classifier:
+        kind = architecture(theirs, self.classes)
+        if kind != self.tagger and (self.pools_classes or kind != self.classifier):
             return self.ignored
         return (*self.ignored, re.escape(self.prefix) + r"pooler\..*")
+
+    def token_classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> TokenClassificationHead:
+        if self.tagger is None:
+            return super().token_classification_head(config, n_classes, dropout)
+        return TokenClassificationHead(config, n_classes, dropout=dropout)
 
     def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
         if self.masked is None:
             return super().masked_token_head(config, tokens)
         return MaskedTokenHead(config, tokens)
+
+
+def _dropout(theirs: Json, config: TransformerConfig, key: str | None, default: float | None) -> float:
+    """A head's dropout by its key, if it has one, and by what it is where that is left out (None: the model's own)."""
+    usual = config.dropout if default is None else default
+    found: float = usual if key is None else pick(theirs, key, float, usual)
+    return found

@@ -14,10 +14,13 @@ from torch import Tensor, nn
 
 from headway.hub.name_table import Row
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead
+from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead
 from headway.models.transformer import Encoder
 
 Json = dict[str, Any]
+
+TAKEN_OVER = ("pooling", "activation", "dense", "norm")
+"""What a new classifier takes over from one whose classes are others."""
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -128,19 +131,27 @@ class Family(ABC):
         """A new classifier of this family's shape.  Raises ValueError where the family has none."""
         raise ValueError(f"{self.model_type} has no classifier")
 
+    def token_classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> TokenClassificationHead:
+        """A new classifier of tokens of this family's shape.  Raises ValueError where the family has none."""
+        raise ValueError(f"{self.model_type} has no classifier of tokens")
+
     def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
         """A new masked-token head of this family's shape.  Raises ValueError where the family has none."""
         raise ValueError(f"{self.model_type} has no masked-token head")
 
-    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
+    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
         """Move the parts that this family's classifier reuses from ``model`` to a new classifier.
 
-        By default: the dense layer and the norm of an existing classifier with other classes.
+        By default: the dense layer and the norm of an existing classifier of the same kind with other classes.
         """
         model.pooler = None
-        old = model.head
-        if isinstance(old, ClassificationHead) and old.dense is not None:
-            head.pooling, head.activation, head.dense, head.norm = old.pooling, old.activation, old.dense, old.norm
+        old: Any = model.head
+        if type(old) is type(head) and old.dense is not None:
+            for name in TAKEN_OVER:
+                if hasattr(old, name):
+                    setattr(head, name, getattr(old, name))
 
 
 def same(theirs: Json, key: str, field: str, default: Any) -> Any:
@@ -206,6 +217,8 @@ def check_head(family: Family, model: Encoder) -> None:
             wanted: nn.Module = family.classification_head(config, head.out.out_features)
         elif isinstance(head, MaskedTokenHead):
             wanted = family.masked_token_head(config, nn.Embedding(config.vocab_size, config.d_model))
+        elif isinstance(head, TokenClassificationHead):
+            wanted = family.token_classification_head(config, head.out.out_features)
         else:
             raise ValueError(f"it has no {type(head).__name__}")
     wanted_names, names = ([name for name, _ in each.named_parameters()] for each in (wanted, head))

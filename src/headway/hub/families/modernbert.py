@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al. 2024): an encoder with rotary positions, GEGLU, pre-norm and no biases.
 
 Quirks: the embeddings are normalised, so the first block's attention has no norm before it; some layers attend to a
-window only; the masked-token head and the classifier start with the same dense layer, activation and norm.
+window only; the masked-token head and the classifiers start with the same dense layer, activation and norm.
 """
 
 from collections.abc import Set
@@ -25,7 +25,7 @@ from headway.hub.families.family import (
 )
 from headway.hub.name_table import Row, layers
 from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, make_norm
+from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead, make_norm
 from headway.models.transformer import Encoder
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
@@ -35,10 +35,13 @@ BIASES = {"attention_bias": ("qkv", "out"), "mlp_bias": ("ff",), "decoder_bias":
 
 
 class ModernBert(Family):
-    """ModernBertModel, ModernBertForMaskedLM and ModernBertForSequenceClassification."""
+    """ModernBertModel, and with heads for masked tokens, classes of texts and classes of tokens."""
 
     model_type = "modernbert"
-    classes = ("ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification")
+    classes = (
+        *("ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"),
+        "ModernBertForTokenClassification",
+    )
     bare = "ModernBertModel"
     prefix = "model."
     ONLY: ClassVar = {
@@ -98,6 +101,15 @@ class ModernBert(Family):
                 dense_bias=dense_bias,
                 dropout=pick(theirs, "classifier_dropout", float, 0.0),
             )
+        elif kind == "ModernBertForTokenClassification":
+            model.head = TokenClassificationHead(
+                config,
+                class_count(theirs),
+                dense=True,
+                activation=activation,
+                dense_bias=dense_bias,
+                dropout=pick(theirs, "classifier_dropout", float, 0.0),
+            )
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:
@@ -123,10 +135,15 @@ class ModernBert(Family):
     ) -> ClassificationHead:
         return ClassificationHead(config, n_classes, norm=lambda: make_norm(config), dropout=dropout)
 
+    def token_classification_head(
+        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
+    ) -> TokenClassificationHead:
+        return TokenClassificationHead(config, n_classes, dense=True, dropout=dropout)
+
     def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
         return MaskedTokenHead(config, tokens, activation="gelu", dense_bias=False)
 
-    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
+    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
         if isinstance(model.head, MaskedTokenHead):
             head.activation, head.dense, head.norm = model.head.activation, model.head.dense, model.head.norm
         super().reuse(model, head)
@@ -184,7 +201,7 @@ def _head_entries(head: nn.Module | None) -> Json:
     """The configuration entries of a head.  Raises ValueError for a head that they cannot express."""
     if head is None:
         return {"architectures": ["ModernBertModel"]}
-    if not isinstance(head, MaskedTokenHead | ClassificationHead):
+    if not isinstance(head, MaskedTokenHead | ClassificationHead | TokenClassificationHead):
         raise ValueError(f"it has no {type(head).__name__}")
     if head.dense is None or isinstance(head.norm, nn.Identity):
         raise ValueError("its heads have a dense layer and a norm")
@@ -192,14 +209,15 @@ def _head_entries(head: nn.Module | None) -> Json:
     choice(entries, "classifier_activation", ACTIVATIONS, "gelu")
     if isinstance(head, MaskedTokenHead):
         return {"architectures": ["ModernBertForMaskedLM"], **entries}
+    entries |= {"classifier_dropout": head.dropout.p, **class_names(head.out.out_features)}
+    if isinstance(head, TokenClassificationHead):
+        return {"architectures": ["ModernBertForTokenClassification"], **entries}
     if head.pooling == "last":
         raise ValueError("its classifier pools the mean or the first token")
     return {
         "architectures": ["ModernBertForSequenceClassification"],
         **entries,
         "classifier_pooling": "mean" if head.pooling == "mean" else "cls",
-        "classifier_dropout": head.dropout.p,
-        **class_names(head.out.out_features),
     }
 
 

@@ -12,16 +12,18 @@ from headway.hub.families.bert import Bert
 from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import Json, pick
 from headway.models.config import Positions, TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead
+from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead
 from headway.models.transformer import Encoder
 
 
 class Roberta(Bert):
-    """RobertaModel, RobertaForMaskedLM and RobertaForSequenceClassification."""
+    """RobertaModel, and with heads for masked tokens, classes of texts and classes of tokens."""
 
     model_type = "roberta"
-    classes: ClassVar = ("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification")
-    bare, masked, classifier = classes
+    classes: ClassVar = (
+        *("RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification", "RobertaForTokenClassification"),
+    )
+    bare, masked, classifier, tagger = classes
     prefix = "roberta."
     pools_classes = False
     SAME: ClassVar = {**Bert.SAME, "vocab_size": ("vocab_size", 50265)}
@@ -48,11 +50,13 @@ class Roberta(Bert):
     def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
         return MaskedTokenHead(config, tokens, activation="gelu")
 
-    def reuse(self, model: Encoder, head: ClassificationHead) -> None:
+    def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
         EncoderFamily.reuse(self, model, head)  # the classifier does not use the pooler
 
-    def head_names(self, classifier: bool) -> tuple[tuple[str, str], ...]:
-        if classifier:
+    def head_names(self, kind: str) -> tuple[tuple[str, str], ...]:
+        if kind == self.tagger:
+            return (("head.out", "classifier"),)
+        if kind == self.classifier:
             return (("head.dense", "classifier.dense"), ("head.out", "classifier.out_proj"))
         return (("head.dense", "lm_head.dense"), ("head.norm", "lm_head.layer_norm"))
 
@@ -61,8 +65,11 @@ class XlmRoberta(Roberta):
     """RoBERTa under the names XLMRobertaModel, XLMRobertaForMaskedLM and XLMRobertaForSequenceClassification."""
 
     model_type = "xlm-roberta"
-    classes: ClassVar = ("XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification")
-    bare, masked, classifier = classes
+    classes: ClassVar = (
+        *("XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"),
+        "XLMRobertaForTokenClassification",
+    )
+    bare, masked, classifier, tagger = classes
     SAME: ClassVar = {**Bert.SAME, "vocab_size": ("vocab_size", 30522)}
 
 

@@ -42,6 +42,9 @@ class SentencePieceBackend:
             return [[*self._before(ids), *ids, *self.suffix] for ids in found]
         return found
 
+    def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        raise InputError("the tokenizer of a translation model does not say which characters a token is of")
+
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
         one, two = self._ids([first, second])
         before = self._before(one)

@@ -2,9 +2,9 @@
 
 Models that were measured on the same held-out units are compared unit by unit, since what is hard for one is hard for
 the other: accuracies by the paired intervals of ``intervals.of_paired_shares``, losses by the mean difference over the
-units (``intervals.of_mean``), rank correlations, macro F1 and chrF by the paired bootstrap.  Where it is not known how
-the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A difference counts only
-where zero is outside its interval of 95 %.
+units (``intervals.of_mean``), rank correlations, macro F1, F1 of entities and chrF by the paired bootstrap.  Where it
+is not known how the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A
+difference counts only where zero is outside its interval of 95 %.
 
 Units are what ``Objective.evaluate`` gives of each: arrays (N, 2).
 """
@@ -19,6 +19,8 @@ from headway.training.evaluation import intervals
 LOWER_IS_BETTER = frozenset({"val_loss", "bits_per_byte", "perplexity", "loss"})
 BEFORE = "the model before training"
 """The name of the baseline that a run has which begins from a model of its own task."""
+QUOTIENTS = frozenset({"entity_f1"})
+"""Metrics that are Σ one number / Σ another over the held-out units: F1 is 2 × found rightly over found + wanted."""
 FEW, FEW_UNITS = 30, 5
 """Held-out examples for an accuracy, a correlation or chrF, and held-out units for a loss: of fewer nothing is said."""
 
@@ -91,7 +93,9 @@ def best_baseline(baselines: Iterable[Figures], key: str) -> Figures | None:
 
 
 def _kind(key: str) -> str:
-    """What the units of a metric hold: class (or rank), cosine or loss; or text, of which there are none."""
+    """What the units of a metric hold: class (or rank), cosine, loss or quotient; or text, of which there are none."""
+    if key in QUOTIENTS:
+        return "quotient"
     if key == "val_loss":
         return "loss"
     if key == "accuracy":
@@ -139,6 +143,8 @@ def _own_interval(kind: str, key: str, metrics: Figures, units: np.ndarray | Non
         return list(intervals.of_mean(units[:, 0], units[:, 1]))
     if kind == "cosine" and units is not None and len(units) > 1:
         return list(intervals.resampled(lambda at: _spearman(units[at]), len(units)))
+    if kind == "quotient" and units is not None and len(units) > 1:
+        return list(intervals.resampled(lambda at: _quotient(units[at]), len(units)))
     return _texts(metrics, key).get("interval")
 
 
@@ -174,6 +180,8 @@ def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | N
         return list(intervals.of_mean(theirs[:, 0] - units[:, 0], units[:, 1]))
     if kind == "cosine":
         return list(intervals.resampled(lambda at: _spearman(units[at]) - _spearman(theirs[at]), len(units)))
+    if kind == "quotient":
+        return list(intervals.resampled(lambda at: _quotient(units[at]) - _quotient(theirs[at]), len(units)))
     return None
 
 
@@ -181,6 +189,12 @@ def _texts(metrics: Figures, key: str) -> dict[str, Any]:
     """What ``bleu.chrf_intervals`` found, of the metric that it is about."""
     found = metrics.get("intervals")
     return found if isinstance(found, dict) and key == "chrf" else {}
+
+
+def _quotient(units: np.ndarray) -> float:
+    """Σ of the first numbers / Σ of the second; 0 where that is nothing."""
+    one, other = units.sum(axis=0)
+    return float(one / other) if other else 0.0
 
 
 def _spearman(units: np.ndarray) -> float:

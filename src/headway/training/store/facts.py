@@ -20,7 +20,7 @@ from headway.io.digest import sha256_of
 from headway.io.regular_file import open_regular
 from headway.io.strict_json import read_object
 from headway.training.grouped import entries as fields_of
-from headway.training.objective import METRICS, OF_PAIRS
+from headway.training.objective import METRICS, OF_SOME
 from headway.training.option_fields import RENAMED
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.plan import Plan
@@ -174,7 +174,7 @@ def check_facts(found: dict[str, Any], path: Path) -> None:
     _check(found, FACTS, path, "")
     _check(found.get("data", {}), DATA, path, "data.")
     _check(found.get("base") or {}, {"path": TEXT, "fingerprint": TEXT}, path, "base.")
-    _check(found.get("metrics", {}), dict.fromkeys((*METRICS, *OF_PAIRS), _or_none(NUMBER)), path, "metrics.")
+    _check(found.get("metrics", {}), dict.fromkeys((*METRICS, *OF_SOME), _or_none(NUMBER)), path, "metrics.")
     names = _list_of(TEXT, "a list of texts")
     _check(found.get("tuning", {}), {"files": names}, path, "tuning.")
     for number, row in enumerate(found.get("baselines", [])):

@@ -17,7 +17,7 @@ from headway.training.loop.state import State, Training
 from headway.training.monitor.health import LEARNING
 from headway.training.monitor.progress import Silent
 from headway.training.monitor.run_statistics import Known
-from headway.training.objective import METRICS, OF_PAIRS
+from headway.training.objective import METRICS, OF_SOME
 from headway.training.options import TrainOptions
 from headway.training.store.run_directory import RunDirectory, clock
 from headway.workflows.train.continuing import kept
@@ -110,7 +110,7 @@ def result(run: RunDirectory) -> dict[str, Any]:
         "tokens": facts.get("tokens"),
         "train_loss": facts.get("train_loss"),
         **{name: metrics.get(name) for name in METRICS},
-        **{name: metrics[name] for name in OF_PAIRS if name in metrics},
+        **{name: metrics[name] for name in OF_SOME if name in metrics},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
     }

@@ -1,0 +1,47 @@
+"""``headway tag``: the spans of texts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headway.errors import field
+from headway.tasks.command import Command, Inputs
+from headway.tasks.token_classification.spec import SPEC
+
+COLUMNS = ("label", "start", "end", "score")
+
+
+class Tag(Command):
+    """The spans of each text; none where nothing is found."""
+
+    spec = SPEC
+    needs = "a token classifier"
+    does = "Find the spans in TEXT (names, places, or what the model in RUN was trained to find)."
+    notes = "start and end are characters of the text, from 0; end is the one after the last."
+    blank_means_nothing = True
+
+    def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
+        super().__init__(pipe, inputs, options)
+        self.columns = ["number", "text", *COLUMNS]
+
+    def answer(self, part: Sequence[str]) -> Sequence[list[dict[str, Any]]]:
+        found: list[list[dict[str, Any]]] = self.pipe(list(part))
+        return found
+
+    def lines(self, start: int, found: Sequence[list[dict[str, Any]]]) -> Iterator[str]:
+        for number, (text, spans) in enumerate(zip(self.inputs.values[start:], found, strict=False), start=start):
+            if self.inputs.several:
+                yield ("\n" if number else "") + field(text)
+            for span in spans:
+                places = f"{span['start']}\t{span['end']}"
+                yield f"{field(span['label'])}\t{span['score']:.3f}\t{places}\t{field(span['text'])}"
+
+    def objects(self, number: int, one: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        yield {"text": self.inputs.values[number], "spans": one}
+
+    def rows(self, number: int, one: list[dict[str, Any]]) -> Iterator[list[Any]]:
+        for span in one:
+            places = [span["label"], span["start"], span["end"], f"{span['score']:.6f}"]
+            yield [number + 1, span["text"], *places]
+
+
+COMMAND = Tag

@@ -1,0 +1,91 @@
+"""Token classification: a tag for each word, and the spans that the tags make.
+
+What only training and measuring need is imported when they begin, so that answers begin sooner.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.data.batches import IGNORED, Batch, pad
+from headway.data.corpus import Corpus
+from headway.data.detected import Detected
+from headway.data.table import Table
+from headway.hub.directory import model_config
+from headway.models.heads import TokenClassificationHead
+from headway.models.transformer import Encoder
+from headway.tasks.common.doors import Door
+from headway.tasks.common.inside import Inside
+from headway.tasks.common.labels import labels_of
+from headway.tasks.common.material import Material, MaterialInputs
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs
+from headway.tasks.token_classification.pipeline import Tagger
+from headway.tasks.token_classification.spec import SPEC
+from headway.text.tokenizer import Tokenizer
+from headway.training.objective import Objective
+from headway.training.options import TrainOptions
+
+
+class TokenClassificationTask(Task):
+    """An encoder with a head for the classes of tokens."""
+
+    spec = SPEC
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        from headway.tasks.token_classification.data import TokenClassificationData
+
+        return TokenClassificationData(given)
+
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Tagger | None:
+        if not isinstance(model, Encoder) or not isinstance(model.head, TokenClassificationHead):
+            return None
+        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+        return Tagger(model, tokenizer, labels_of(directory, model.head.out.out_features))
+
+    def evaluate(self, pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
+        from headway.tasks.token_classification.measure import measure
+
+        return measure(pipe, given)
+
+    def claims(self, model: nn.Module) -> bool:
+        return isinstance(getattr(model, "head", None), TokenClassificationHead)
+
+    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door:
+        from headway.tasks.token_classification.door import DOOR
+
+        return DOOR
+
+    def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
+        from headway.tasks.common.inspection import of_text
+
+        return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
+
+    def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
+        from headway.tasks.token_classification.sentences import read_tagged
+
+        return [one.text for one in read_tagged(source, found, "skip").sentences[:count]]
+
+    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
+        from headway.tasks.token_classification.objective import TokenClassification
+
+        ids, mask = pad(inputs)
+        tags = torch.arange(ids.numel()).view_as(ids) % len(pipe.labels)
+        return TokenClassification(pipe.labels), Batch(ids, mask, tags.masked_fill(~mask, IGNORED))
+
+    def beginning(
+        self, source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs
+    ) -> Material:
+        from headway.tasks.token_classification.material import beginning
+
+        return beginning(source, found, options, given)
+
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        from headway.tasks.token_classification.material import made_up
+
+        return made_up(pipe, given)
+
+
+TASK = TokenClassificationTask()

@@ -1,0 +1,61 @@
+"""`headway tag`: spans of a text, of several, of a file, and of a table; and what else is to be tagged."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import headway
+
+LINES = "Anna\tB-PER\nsaw\tO\nNew\tB-LOC\nYork\tI-LOC\n.\tO\n\nIt\tO\nrained\tO\nin\tO\nRome\tB-LOC\n.\tO\n\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tag")
+    names = ["Anna", "Ben", "Clara", "Ida", "Tom", "Mia", "Leo"]
+    (folder / "a.conll").write_text("".join(LINES.replace("Anna", name) for name in names * 7))
+    options = {"threads": 1, "precision": "float32", "quiet": True, "d_model": 32, "layers": 1, "evaluations": 1}
+    headway.train(folder / "a.conll", out=folder / "run", steps=40, **options)
+    return folder / "run"
+
+
+def test_a_text(in_process: Callable, run: Path):
+    text = "Anna saw New York."
+    status, out, err = in_process("tag", run, text, "--threads", 1)
+    assert status == 0 and err == ""
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert all(text[int(start) : int(end)] == words for _, _, start, end, words in lines) and lines
+    status, out, _ = in_process("tag", run, text, "--json", "--threads", 1)
+    found = json.loads(out)
+    assert found["task"] == "token_classification" and len(found["results"]) == 1
+    assert found["results"][0][-1].keys() == {"text", "label", "start", "end", "score"}
+    assert [span["text"] for span in found["results"][0]] == [line[-1] for line in lines]
+    assert in_process("predict", run, text, "--threads", 1)[1].split("\t")[0] == lines[0][0]
+
+
+def test_a_table_and_files_of_results(in_process: Callable, run: Path, tmp_path: Path):
+    path = tmp_path / "letters.csv"
+    path.write_text('id,text\n1,"It rained in Rome."\n2,"Anna saw\nNew York."\n3,"Nothing."\n')
+    status, _, err = in_process("tag", run, path, "--to", tmp_path / "a.jsonl", "--threads", 1)
+    assert status == 0, err
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == ["It rained in Rome.", "Anna saw\nNew York.", "Nothing."]
+    assert all(line["text"][span["start"] : span["end"]] == span["text"] for line in lines for span in line["spans"])
+    status, _, err = in_process("tag", run, path, "--to", tmp_path / "a.csv", "--threads", 1)
+    rows = list(csv.DictReader((tmp_path / "a.csv").open(newline="")))
+    assert [row["text"] for row in rows] == [span["text"] for line in lines for span in line["spans"]]
+    assert rows[0].keys() == {"number", "text", "label", "start", "end", "score"}
+    status, out, _ = in_process("tag", run, path, "--threads", 1)
+    assert out.startswith("It rained in Rome.\n") and "\nAnna saw\\nNew York.\n" in out
+
+
+def test_other_runs_and_other_verbs(in_process: Callable, run: Path, tmp_path: Path):
+    status, out, err = in_process("classify", run, "Anna")
+    assert status == 2 and out == "" and "holds a model for token_classification" in err
+    status, _, err = in_process("tag", tmp_path / "none", "Anna")
+    assert status == 2 and err.count("headway: ") == 1
+    status, _, err = in_process("tag", run, "Anna", "--to", tmp_path / "a.txt")
+    assert status == 2 and ".csv" in err

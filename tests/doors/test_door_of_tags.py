@@ -1,0 +1,65 @@
+"""A token classifier through pipeline("token-classification", DIR), and small data to verify it with."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from doors_kit import SETTINGS, WORDS
+
+from headway.data.detect import detect
+from headway.data.read import read
+from headway.hub.directory import load_model as load_bare
+from headway.hub.directory import save_model
+from headway.models.heads import TokenClassificationHead
+from headway.tasks.common.material import MaterialInputs
+from headway.tasks.registry import room
+from headway.text.train import train_tokenizer
+from headway.training.options import TrainOptions
+from headway.workflows.export.export import export
+from headway.workflows.load import load
+
+FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "ModernBert")
+TAGS = {"0": "O", "1": "B-PER", "2": "I-PER"}
+
+
+def made(family: str, folder: Path) -> Path:
+    words = train_tokenizer([" ".join(WORDS)] * 9, "wordpiece", 80, role="encoder")
+    cls = getattr(transformers, f"{family}ForTokenClassification")
+    ids = {"pad_token_id": words.pad, "vocab_size": words.vocab_size}
+    if family == "ModernBert":
+        ids |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
+    model = cls(cls.config_class(**{**SETTINGS[family], **ids}))
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.3, generator=generator)
+    model.save_pretrained(folder / "theirs")
+    save_model(
+        load_bare(folder / "theirs"), folder / "ours", id2label=TAGS, label2id={v: int(k) for k, v in TAGS.items()}
+    )
+    words.save(folder / "ours", max_length=61)
+    return folder / "ours"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_export_is_read_through_its_door(family: str, tmp_path: Path):
+    source = made(family, tmp_path)
+    assert isinstance(load(source).model.head, TokenClassificationHead)
+    found = export(source, tmp_path / "out")
+    assert found.parity.door == 'pipeline("token-classification", DIR)'
+    assert found.parity.passed, found.parity
+
+
+def test_small_data_to_verify_with(tmp_path: Path):
+    task, pipe = room("token_classification"), load(made("Bert", tmp_path))
+    given = MaterialInputs({}, 16, tmp_path)
+    found = task.made_up(pipe, given)
+    rows = [json.loads(line) for line in found.file.read_text().splitlines()]
+    assert all(len(row["text_column"]) == len(row["label_column"]) for row in rows)
+    assert detect(read(found.file), task="token_classification", **found.options).label_column == "label_column"
+    (tmp_path / "a.conll").write_text("Anna\tB-PER\nran\tO\n\n" * 50)
+    source = read(tmp_path / "a.conll")
+    found = task.beginning(source, detect(source), TrainOptions(), given)
+    rows = [json.loads(line) for line in found.file.read_text().splitlines()]
+    assert len(rows) == 40 and rows[0] == {"text_column": ["Anna", "ran"], "label_column": ["B-PER", "O"]}

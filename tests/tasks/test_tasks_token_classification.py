@@ -1,0 +1,303 @@
+"""Schemes, reading, alignment, metrics and objective of token classification."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import headway
+from headway.data.batches import IGNORED, Batch
+from headway.data.detect import detect
+from headway.data.read import read
+from headway.errors import InputError
+from headway.tasks.token_classification.encoding import WordTags, encoded
+from headway.tasks.token_classification.objective import Counts, TokenClassification
+from headway.tasks.token_classification.pipeline import _margins, _starts
+from headway.tasks.token_classification.schemes import entities, in_labels, iob2, labels_for
+from headway.tasks.token_classification.sentences import Tagged, read_tagged
+from headway.tasks.token_classification.words import first_tokens, split_words
+from headway.text.train import train_tokenizer
+
+LABELS = ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-PER", "I-PER"]
+
+
+def counted(wanted: list[list[str]], found: list[list[str]], labels: list[str] = LABELS) -> Counts:
+    counts = Counts(labels)
+    for targets, guesses in zip(wanted, found, strict=True):
+        counts.add([labels.index(tag) for tag in targets], [labels.index(tag) for tag in guesses])
+    return counts
+
+
+def test_the_example_of_seqeval():
+    """The one in its documentation: F1, precision and recall 0.50, accuracy 0.80; PER 1.00, MISC 0.00."""
+    wanted = [["O", "O", "O", "B-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    found = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    metrics = counted(wanted, found).metrics()
+    assert metrics["entity_f1"] == metrics["entity_precision"] == metrics["entity_recall"] == 0.5
+    assert metrics["accuracy"] == pytest.approx(0.8)
+    assert metrics["per_class"]["PER"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1}
+    assert metrics["per_class"]["MISC"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}
+
+
+ENTITIES = {
+    "B-PER I-PER O B-LOC": [("PER", 0, 2), ("LOC", 3, 4)],  # in the documentation of seqeval
+    "I-PER I-PER O": [("PER", 0, 2)],  # an I begins where none is open
+    "B-PER B-PER I-PER": [("PER", 0, 1), ("PER", 1, 3)],
+    "I-PER B-PER": [("PER", 0, 1), ("PER", 1, 2)],  # IOB1
+    "B-PER I-LOC": [("PER", 0, 1), ("LOC", 1, 2)],  # another type
+    "B-PER E-PER S-LOC S-LOC": [("PER", 0, 2), ("LOC", 2, 3), ("LOC", 3, 4)],  # BIOES
+    "B-PER I-PER L-PER U-LOC": [("PER", 0, 3), ("LOC", 3, 4)],  # BILOU
+    "E-PER E-PER": [("PER", 0, 1), ("PER", 1, 2)],
+    "S-PER I-PER": [("PER", 0, 1), ("PER", 1, 2)],
+    "B I O B": [("_", 0, 2), ("_", 3, 4)],
+    "PER PER O LOC": [("PER", 0, 2), ("LOC", 3, 4)],  # IO
+    "O O": [],
+    "": [],
+}
+
+
+@pytest.mark.parametrize("tags", ENTITIES)
+def test_entities_of_every_scheme(tags: str):
+    found = entities(tags.split())
+    assert found == ENTITIES[tags]
+    assert entities(iob2(tags.split())) == found
+    assert {tag[0] for tag in iob2(tags.split())} <= set("BIO")
+
+
+def test_tags_of_words_are_no_entities():
+    tags = ["DET", "NOUN", "NOUN", "VERB"]
+    assert labels_for(tags) == ["DET", "NOUN", "VERB"]
+    assert [end - start for _, start, end in entities(tags, whole=True)] == [1, 1, 1, 1]
+    assert labels_for(["O", "I-PER", "LOC"]) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert in_labels(["B-PER", "I-PER", "O", "B-LOC"], ["O", "I-PER", "LOC"]) == ["I-PER", "I-PER", "O", "LOC"]
+    metrics = counted([tags], [["DET", "NOUN", "VERB", "VERB"]], ["DET", "NOUN", "VERB"]).metrics()
+    assert metrics["entity_f1"] == metrics["accuracy"] == 0.75
+
+
+def tagged(path: Path, text: str, **options: str) -> Tagged:
+    path.write_text(text, encoding="utf-8", newline="")
+    source = read(path)
+    return read_tagged(source, detect(source, task="token_classification", **options), "error")
+
+
+FOX = ["Anna\tB-PER", "Smith\tI-PER", "saw\tO", "Rome\tB-LOC", ".\tO"]
+READ = {
+    "tabs": "\n".join(FOX) + "\n\n" + "\n".join(FOX),
+    "blanks": "\n".join(FOX).replace("\t", " ") + "\n\n\n\n" + "\n".join(FOX).replace("\t", "  ") + "\n\n",
+    "windows": ("\n".join(FOX) + "\n \n" + "\n".join(FOX) + "\n").replace("\n", "\r\n"),
+    "documents": "-DOCSTART- -X- O O\n\n" + "\n\n".join(["\n".join(f.replace("\t", " NN X ") for f in FOX)] * 2),
+    "comments": "\n\n".join(["# text = Anna Smith saw Rome .\n" + "\n".join(FOX)] * 2),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_sentences_of_a_file(name: str, tmp_path: Path):
+    found = tagged(tmp_path / "a.conll", READ[name])
+    assert [one.text for one in found.sentences] == ["Anna Smith saw Rome ."] * 2
+    assert found.sentences[0].tags == ["B-PER", "I-PER", "O", "B-LOC", "O"]
+    assert [found.sentences[1].text[start:end] for start, end in found.sentences[1].words][3] == "Rome"
+    line = next(i for i, one in enumerate(READ[name].split("\n"), start=1) if one.startswith("Rome"))
+    assert found.sentences[0].place(3) == f"{tmp_path / 'a.conll'}, line {line}"
+
+
+def test_universal_dependencies(tmp_path: Path):
+    lines = ["# text = can't see", "1-2\tcan't" + "\t_" * 8]
+    for number, (word, kind) in enumerate([("ca", "AUX"), ("n't", "PART"), ("see", "VERB")] * 2, start=1):
+        lines.append(f"{number}\t{word}\t{word}\t{kind}\t_\t_\t0\troot\t_\t_")
+    found = tagged(tmp_path / "a.conllu", "\n".join(lines))
+    assert found.sentences[0].text == "ca n't see ca n't see" and found.whole
+    assert found.sentences[0].tags[:3] == ["AUX", "PART", "VERB"]
+
+
+BAD = {
+    "one field": ("\n".join([*FOX, "Rome", *FOX]), "line 6: 1 field, where other lines have 2"),
+    "no token": ("\n".join([*FOX, "\tO", *FOX]), "line 6: the tag 'O' has no token"),
+    "no tag": ("\n".join([*FOX, "Rome\t", *FOX]), "line 6: the token 'Rome' has no tag"),
+    "running text": ("Rome\n\nParis\n", "no token with its tag on a line"),
+    "three fields": ("\n".join([*FOX * 3, "New York\tB-LOC\tO"]), "line 16: 3 fields, where other lines have 2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_lines_are_named(name: str, tmp_path: Path):
+    text, said = BAD[name]
+    with pytest.raises(InputError, match=f"a.conll.*{said}"):
+        tagged(tmp_path / "a.conll", text)
+
+
+def test_tags_of_one_kind_teach_nothing(tmp_path: Path):
+    (tmp_path / "a.conll").write_text("".join(f"word{i}\tO\nran\tO\n\n" for i in range(20)))
+    with pytest.raises(InputError, match=r"a\.conll: every tag is 'O', so there is nothing to learn"):
+        headway.train(tmp_path / "a.conll", task="token_classification", steps=1, out=tmp_path / "run", quiet=True)
+
+
+def test_sentences_with_bad_lines_can_be_left_out(tmp_path: Path):
+    path = tmp_path / "a.conll"
+    path.write_text("\n\n".join(["\n".join(FOX)] * 3 + ["Rome\n" + "\n".join(FOX)]))
+    found = read_tagged(source := read(path), detect(source), "skip")
+    assert len(found.sentences) == 3 and "1 sentence with malformed lines left out" in found.warnings[0]
+
+
+def jsonl(*rows: object) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+TEXT = "Née Anna Smith saw Rome."
+PERSON = {"start": 4, "end": 14, "label": "PER"}
+LISTS = {"tokens": ["Anna", "saw", "Rome"], "tags": ["B-PER", "O", "B-LOC"]}
+
+
+def test_spans_of_a_text(tmp_path: Path):
+    spans = [{"start": 19, "end": 23, "label": "LOC"}, PERSON]
+    found = tagged(tmp_path / "a.jsonl", jsonl({"text": TEXT, "spans": spans}, {"text": "It rained.", "spans": []}))
+    one, other = found.sentences
+    assert one.text == TEXT and one.tags == ["O", "B-PER", "I-PER", "O", "B-LOC", "O"]
+    assert other.tags == ["O", "O", "O"] and not found.warnings
+    wide = tagged(tmp_path / "b.jsonl", jsonl({"text": TEXT, "spans": [{"start": 5, "end": 8, "label": "PER"}]}))
+    assert wide.sentences[0].tags[1] == "B-PER" and "1 span" in wide.warnings[0]
+
+
+def test_lists_of_tokens_and_tags(tmp_path: Path):
+    found = tagged(tmp_path / "a.jsonl", jsonl(LISTS, LISTS))
+    assert found.sentences[1].text == "Anna saw Rome" and found.sentences[1].tags == LISTS["tags"]
+    assert found.sentences[1].place(2) == f"{tmp_path / 'a.jsonl'}, line 2"
+
+
+BAD_ROWS = {
+    "outside": (
+        {"text": TEXT, "spans": [{"start": 19, "end": 29, "label": "X"}]},
+        "19 to 29 .X. lies outside the text",
+    ),
+    "empty": ({"text": TEXT, "spans": [{"start": 4, "end": 4, "label": "X"}]}, "4 to 4 .X. lies outside"),
+    "crossing": ({"text": TEXT, "spans": [PERSON, {"start": 9, "end": 18, "label": "X"}]}, "9 to 18 .X. crosses"),
+    "no span": ({"text": TEXT, "spans": [{"start": "a"}]}, "column 'spans' holds .* expected spans such as"),
+    "no text": ({"text": "", "spans": [PERSON]}, "lies outside the text of 0 characters"),
+}
+BAD_LISTS = {
+    "fewer": ({**LISTS, "tags": ["O", "O"]}, "3 tokens in column 'tokens', but 2 tags in column 'tags'"),
+    "no tokens": ({"tokens": [], "tags": ["O"]}, "1 tags in column 'tags', but no text"),
+    "numbers": ({**LISTS, "tags": [0, 1, 2]}, "the tag '0' in column 'tags' is a number"),
+    "empty tag": ({**LISTS, "tags": ["O", "", "O"]}, "an empty tag"),
+}
+
+
+@pytest.mark.parametrize("name", [*BAD_ROWS, *BAD_LISTS])
+def test_bad_rows_are_named(name: str, tmp_path: Path):
+    row, said = {**BAD_ROWS, **BAD_LISTS}[name]
+    good = LISTS if name in BAD_LISTS else {"text": TEXT, "spans": [PERSON]}
+    named = {"text_column": "tokens", "label_column": "tags"} if name in BAD_LISTS else {}
+    with pytest.raises(InputError, match=f"a.jsonl, line 2: .*{said}"):
+        tagged(tmp_path / "a.jsonl", jsonl(good, row, *[good] * 20), **named)
+
+
+def test_unknown_tags_are_named(tmp_path: Path):
+    found = tagged(tmp_path / "a.conll", READ["tabs"])
+    with pytest.raises(InputError, match=r"line 4: the tag 'B-LOC' is not one of the model's tags: O, B-PER, I-PER"):
+        found.check_labels(["O", "B-PER", "I-PER"], "the model's tags")
+
+
+def test_words_of_a_text():
+    text = "Mr. Smith's 日本 हिन्दी!"
+    assert [text[a:b] for a, b in split_words(text)] == ["Mr", ".", "Smith", "'", "s", "日", "本", "हिन्दी", "!"]
+    assert split_words("") == split_words(" \n") == []
+
+
+def test_the_first_token_of_each_word():
+    words = [(0, 2), (2, 3), (4, 9), (9, 10), (10, 11)]  # Mr . Smith ' s
+    assert first_tokens(words, [(0, 1), (1, 2), (2, 3), (3, 6), (6, 9), (9, 11)]) == [
+        *((0, 0, 1), (2, 1, 2), (3, 2, 3), (5, 3, 5)),  # 's is one token, and so one word
+    ]
+    assert first_tokens([(0, 1), (1, 2), (3, 4)], [(0, 1), (3, 4)]) == [(0, 0, 1), (1, 2, 3)]  # nothing is kept of one
+    assert first_tokens(words, []) == []
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "word", "bpe", "char"])
+def test_rows_have_a_target_at_the_first_token_of_each_word(kind: str, tmp_path: Path):
+    found = tagged(tmp_path / "a.conll", READ["tabs"])
+    tokenizer = train_tokenizer([one.text for one in found.sentences], kind, 300, role="encoder", lowercase=False)
+    places = tokenizer.encode_places([one.text for one in found.sentences])
+    whole = encoded(found.sentences, places, tokenizer, LABELS, 100)
+    assert list(whole.ids) == tokenizer.encode_batch([one.text for one in found.sentences], special=True)
+    for ids, targets, words in zip(whole.ids, whole.targets, whole.words, strict=True):
+        assert len(ids) == len(targets) and words == ["Anna", "Smith", "saw", "Rome", "."]
+        assert [LABELS[tag] for tag in targets if tag != IGNORED] == found.sentences[0].tags
+        assert targets[0] == targets[-1] == IGNORED
+    assert whole.lost == whole.cut == 0
+    parts = encoded(found.sentences, places, tokenizer, LABELS, 7)
+    joined = [tag for row in parts.targets for tag in row if tag != IGNORED]
+    assert all(len(row) <= 7 for row in parts.ids)
+    assert joined == [tag for row in whole.targets for tag in row if tag != IGNORED]
+    assert [word for row in parts.words for word in row] == [word for row in whole.words for word in row]
+
+
+def test_the_baseline_gives_each_word_its_most_frequent_tag(tmp_path: Path):
+    lines = ["Rome\tB-LOC", "Rome\tB-LOC", "Rome\tB-PER", "saw\tO", "saw\tO", "Anna\tB-PER", "it\tO"]
+    found = tagged(tmp_path / "a.conll", "\n".join(lines))
+    tokenizer = train_tokenizer([one.text for one in found.sentences], "word", 50, role="encoder", lowercase=False)
+
+    def rows(sentences: Tagged):
+        places = tokenizer.encode_places([one.text for one in sentences.sentences])
+        return encoded(sentences.sentences, places, tokenizer, LABELS, 100)
+
+    baseline = WordTags(rows(found))
+    test = tagged(tmp_path / "b.conll", "Anna\tB-PER\nsaw\tO\nRome\tB-PER\nBen\tB-PER\n.\tO\n")
+    line, units = baseline.measured(rows(test), LABELS)  # found: PER, LOC; wanted: PER, PER, PER; unknown words are O
+    assert line["name"] == "most frequent tag of each word" and line["accuracy"] == 0.6
+    assert (line["entity_precision"], line["entity_recall"]) == (0.5, 1 / 3)
+    assert units == [(2, 5)] and line["entity_f1"] == 0.4
+
+
+class Fixed(nn.Module):
+    """A model that answers with fixed logits."""
+
+    def __init__(self, logits: Tensor):
+        super().__init__()
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.logits
+
+
+def test_loss_and_evaluation_count_words():
+    logits = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(3))
+    targets = torch.tensor([[IGNORED, 5, 6, 0, IGNORED], [IGNORED, 0, IGNORED, IGNORED, IGNORED]])
+    batch = Batch(torch.ones(2, 5, dtype=torch.int64), None, targets)
+    task, model = TokenClassification(LABELS), Fixed(logits).eval()
+    total, count = task.loss(model, batch)
+    wanted = targets != IGNORED
+    assert count == 4
+    torch.testing.assert_close(total, F.cross_entropy(logits[wanted], targets[wanted], reduction="sum"))
+    each: list[np.ndarray] = []
+    metrics = task.evaluate(model, [batch], each)
+    assert metrics["val_loss"] == pytest.approx(total.item() / 4)
+    units = np.concatenate(each)
+    assert units.shape == (2, 2) and units[:, 0].sum() / units[:, 1].sum() == pytest.approx(metrics["entity_f1"])
+    assert task.cost({"entity_f1": 0.9, "val_loss": 9.0}) < task.cost({"entity_f1": 0.8, "val_loss": 0.1})
+    smooth = TokenClassification(LABELS, label_smoothing=0.1).loss(model.train(), batch)[0]
+    torch.testing.assert_close(
+        smooth, F.cross_entropy(logits[wanted], targets[wanted], reduction="sum", label_smoothing=0.1)
+    )
+
+
+def test_windows_cover_every_token_once_or_more():
+    for length, room in ((0, 5), (1, 5), (5, 5), (6, 5), (13, 5), (31, 7), (9, 1)):
+        margins = np.full(length, -1)
+        for start in _starts(length, room):
+            end = min(length, start + room)
+            margins[start:end] = np.maximum(margins[start:end], _margins(start, end, length))
+        assert (margins >= 0).all()
+        if length > room > 2:
+            assert margins[1:-1].min() >= (room - 1) // 4  # far from the ends of a window
+
+
+def test_random_tags_are_read_back(tmp_path: Path):
+    draw = random.Random(3)
+    sentences = [[(draw.choice("abc"), draw.choice(["O", "B-X", "I-X", "B-Y"])) for _ in range(5)] for _ in range(29)]
+    text = "\n\n".join("\n".join(f"{word} {tag}" for word, tag in one) for one in sentences)
+    found = tagged(tmp_path / "a.txt", text)
+    assert [list(zip(one.text.split(), one.tags, strict=True)) for one in found.sentences] == sentences
