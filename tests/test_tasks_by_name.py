@@ -16,14 +16,8 @@ ALLOWED = {
 }
 ANOTHER_WORD = {
     *("models.size", "training.optim.optimizers"),  # the embedding of a model
-    *("data.json_lines", "cli.translate"),  # a key or a column of a file
+    *("data.json_lines", "data.column_names"),  # a key or a column of a file
 }
-BY_NAME = {
-    *("cli.attention", "cli.main"),
-    *("workflows.export.doors", "workflows.inside"),
-    *("workflows.verify.batch", "workflows.verify.material", "workflows.verify.replay", "workflows.verify.samples"),
-}
-"""Modules that still go by names, where they are to ask the registry."""
 
 
 def texts(node):
@@ -51,7 +45,7 @@ def by_name(tree):
 @pytest.mark.parametrize("path", [path for path in MODULES if not name(path).startswith("tasks.")], ids=name)
 def test_no_module_goes_by_the_name_of_a_task(path):
     found = list(by_name(ast.parse(path.read_text(encoding="utf-8"))))
-    if name(path) in BY_NAME | ALLOWED | ANOTHER_WORD:
+    if name(path) in ALLOWED | ANOTHER_WORD:
         return
     assert not found, f"{path}: goes by the name of a task in {found}; ask tasks.registry.spec instead"
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.data.batches import IGNORED
-from headway.data.id_rows import IdRows
 from headway.runtime.windows import frame
 from headway.tasks.token_classification.objective import Counts
 from headway.tasks.token_classification.sentences import Sentence
@@ -21,8 +20,8 @@ Places = list[tuple[list[int], list[tuple[int, int]]]]
 class Rows:
     """Ids and targets of each row, as long as each other; a long sentence has several rows."""
 
-    ids: IdRows
-    targets: IdRows
+    ids: list[list[int]]
+    targets: list[list[int]]
     words: list[list[str]]
     """those of each row that have a target"""
     lost: int = 0
@@ -70,9 +69,7 @@ def encoded(
                 continue  # the rest of one long word
             around = [IGNORED] * len(front), [IGNORED] * len(back)
             rows.append(_Row([*front, *ids[start:end], *back], [*around[0], *targets[start:end], *around[1]], kept))
-    return Rows(
-        IdRows(row.ids for row in rows), IdRows(row.targets for row in rows), [r.words for r in rows], lost, cut
-    )
+    return Rows([row.ids for row in rows], [row.targets for row in rows], [row.words for row in rows], lost, cut)
 
 
 def _pieces(length: int, firsts: Sequence[int], inside: set[int], room: int) -> list[tuple[int, int]]:
