@@ -30,7 +30,7 @@ from headway.workflows.train import run as session
 from headway.training.loop import state
 from headway.training.loop import trainer
 from headway.training.monitor.health import Health
-from headway.training.monitor.run_statistics import Known
+from headway.training.monitor.run_statistics import DataProfile
 
 class Nothing:
     asked, latest = False, None
@@ -49,7 +49,7 @@ trainer.Saver = trainer.Stop = Nothing
 trainer.Watch = lambda *given, **named: Nothing()
 trainer.Training.saved = lambda self: ({}, {})
 session.try_longest = lambda *given: None
-session.known_of = lambda *given, **named: Known()
+session.data_profile = lambda *given, **named: DataProfile()
 state.State.examined = lambda self, *given: Health()
 atomic_write.flush = checkpoint.flush = lambda path: None
 run_directory.RunDirectory.locked = lambda self: contextlib.nullcontext()

@@ -22,7 +22,7 @@ from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.tasks.common.next_token import LanguageModeling
 from headway.training.hardware.precision import keep_freed_memory
-from headway.training.loop.thread_parallel import Shares, share_count
+from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.optim.optimizers import optimizers
 
@@ -49,7 +49,7 @@ def ours(ids: torch.Tensor, count: int) -> Callable[[], None]:
     print(f"{sum(p.numel() for p in parameters):,} parameters; by rule {share_count(model, task, batch.places)} share")
 
     def step() -> None:
-        with Shares(count) as shares:
+        with ThreadParallel(count) as shares:
             _, targets = shares.add_gradient(model, task, batch, "bfloat16", parameters)
         divide_and_clip(parameters, targets, 1.0)
         for optimizer in chosen:

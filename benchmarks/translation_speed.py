@@ -35,7 +35,7 @@ from headway.tasks.translation.objective import Translation, shifted
 from headway.tasks.translation.preset import M2M100
 from headway.text.train import train_tokenizer
 from headway.training.hardware.precision import keep_freed_memory
-from headway.training.loop.thread_parallel import Shares, share_count
+from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.optim.optimizers import optimizers, set_rate
 
@@ -90,7 +90,7 @@ def ours(vocab: int, kind: str):
     task = Translation(END, label_smoothing=SMOOTHING)
     chosen = optimizers(model, kind, 1e-3, 0.0)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    shares = Shares(share_count(model, task, BATCH_TOKENS))
+    shares = ThreadParallel(share_count(model, task, BATCH_TOKENS))
 
     def step(batch: Any) -> None:
         set_rate(chosen, 1.0)

@@ -61,7 +61,7 @@ def test_one_bad_batch_changes_nothing_and_is_named(
     change: Change, rows: Path, tmp_path: Path, tiny: dict[str, Any], at_steps: Callable, monkeypatch: Any
 ):
     weights: list[torch.Tensor] = []
-    allowed = trainer.Watch.allows
+    allowed = trainer.LossGuard.allows
 
     def looking(watch: Any, *given: Any) -> bool:
         weights.append(torch.cat([p.detach().flatten().clone() for p in watching[0].parameters()]))
@@ -75,7 +75,7 @@ def test_one_bad_batch_changes_nothing_and_is_named(
         kept(self, model, *given)
 
     monkeypatch.setattr(trainer.Training, "__init__", noting)
-    monkeypatch.setattr(trainer.Watch, "allows", looking)
+    monkeypatch.setattr(trainer.LossGuard, "allows", looking)
     at_steps({5: change})
     headway.train(rows, out=tmp_path / "run", quiet=True, **{**tiny, "log_every": 1})
     assert torch.equal(weights[6], weights[5]), "the sixth step changed nothing"

@@ -18,7 +18,7 @@ from headway.data.windows import Position
 from headway.errors import InputError
 from headway.tasks.common.classes import Classification
 from headway.training.loop import trainer
-from headway.training.loop.prefetch import Ahead
+from headway.training.loop.prefetch import Prefetch
 from headway.training.store import checkpoint
 from headway.workflows.train import run as session
 
@@ -159,13 +159,13 @@ def test_stopped_after_every_single_step(
 ):
     """In warm-up, in the first pass and later ones, at their ends, beside evaluations; the examples are the same."""
     data, seen = data_of(task, corpus, rows, tmp_path / "data"), []
-    following = Ahead.next
+    following = Prefetch.next
 
-    def noting(batches: Ahead, at: Position) -> Any:
+    def noting(batches: Prefetch, at: Position) -> Any:
         seen.append((at, batches.feed.examples(at)))
         return following(batches, at)
 
-    monkeypatch.setattr(Ahead, "next", noting)
+    monkeypatch.setattr(Prefetch, "next", noting)
     options = {**tiny, **LIVELY, **TASKS[task], "warmup": 0.2, "steps": 14}
     if task in ("embedding", "masked_lm"):
         options["accumulate"] = 1

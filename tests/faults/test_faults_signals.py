@@ -57,15 +57,15 @@ feed.TextFeed.next = stalled
 
 FIRST_STEP = """
 import time
-from headway.training.loop.thread_parallel import Shares
-honest, calls = Shares.add_gradient, []
+from headway.training.loop.thread_parallel import ThreadParallel
+honest, calls = ThreadParallel.add_gradient, []
 def slow(*given):
     calls.append(1)
     if len(calls) == 2:  # after the longest batch was tried
         open({mark!r}, "w").close()
         time.sleep(1)
     return honest(*given)
-Shares.add_gradient = slow
+ThreadParallel.add_gradient = slow
 """
 
 PHASES = {

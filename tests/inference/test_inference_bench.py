@@ -175,7 +175,7 @@ def test_speed_ends_in_its_time_however_slow_the_model_is(slow: float, monkeypat
         task="classification", model=Decoder(TransformerConfig(17, d_model=16, n_layers=1, n_heads=2, max_length=512))
     )
     said: list[str] = []
-    progress = bench.Silent()
+    progress = bench.NoProgress()
     progress.say = said.append  # type: ignore[method-assign]
     rows = bench.speed(pipe, limit=120.0, progress=progress)
     assert rows and now[0] <= 120.0

@@ -22,7 +22,7 @@ from headway.science.advice import HELD_OUT, advice
 from headway.science.candidate import _ended, entrants, fitting, trained, words_of
 from headway.science.compare import Contest, compare, interval
 from headway.tasks.registry import spec
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress
 
 WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house", "window", "letter", "garden"]
 
@@ -87,7 +87,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
     contest = Contest([str(rows_file)], ["transformer", "lstm"], time="60s", trials=2, seeds=2, seed=5)
-    found = compare(contest, tmp_path / "out", Silent())
+    found = compare(contest, tmp_path / "out", NoProgress())
     assert contest.share == 20.0
     assert len(in_this_process) == 2 * (2 + 2 - 1)
     for number, options in enumerate(in_this_process):
@@ -120,7 +120,7 @@ def test_all_have_the_same_terms(rows_file: Path, tmp_path: Path, in_this_proces
 @pytest.mark.parametrize("match", ["parameters", "tokens", "time"])
 def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
     contest = Contest([str(text_file)], ["transformer", "gru"], match=match, options={"length": 16})
-    first, second = compare(contest, tmp_path / "out", Silent())["rows"]
+    first, second = compare(contest, tmp_path / "out", NoProgress())["rows"]
     assert second["parameters"] == pytest.approx(first["parameters"], rel=0.1)
     if match == "tokens":
         assert in_this_process[1]["steps"] == str(first["steps"]) and "time" not in in_this_process[1]
@@ -131,7 +131,7 @@ def test_what_is_matched_is_equal(match: str, text_file: Path, tmp_path: Path, i
 
 
 def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    found = compare(Contest([str(text_file)], vary="positions", options={"length": 8}), tmp_path / "out", Silent())
+    found = compare(Contest([str(text_file)], vary="positions", options={"length": 8}), tmp_path / "out", NoProgress())
     rows = {row["model"]: row for row in found["rows"]}
     assert list(rows) == ["rotary", "learned", "sinusoidal", "alibi", "relative", "none"] == [*rows]
     assert found["match"] == "tokens" and found["vary"] == "positions"
@@ -145,7 +145,7 @@ def test_parts_differ_in_nothing_else(text_file: Path, tmp_path: Path, in_this_p
 
 
 def test_heads_are_varied_at_one_width(rows_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]):
-    found = compare(Contest([str(rows_file)], vary="heads", match="time"), tmp_path / "out", Silent())
+    found = compare(Contest([str(rows_file)], vary="heads", match="time"), tmp_path / "out", NoProgress())
     assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
     assert len({row["parameters"] for row in found["rows"]}) == 1
     assert all("time" in options for options in in_this_process)
@@ -155,7 +155,7 @@ def test_masked_models_are_compared_by_their_loss(
     text_file: Path, tmp_path: Path, in_this_process: list[dict[str, Any]]
 ):
     options = {"task": "masked_lm", "length": 16, "tokenizer": "word"}
-    found = compare(Contest([str(text_file)], vary="heads", options=options), tmp_path / "out", Silent())
+    found = compare(Contest([str(text_file)], vary="heads", options=options), tmp_path / "out", NoProgress())
     assert found["task"] == "masked_lm" and found["metric"] == "val_loss" and found["advice"]
     assert [row["size"]["n_heads"] for row in found["rows"]] == [1, 2, 4, 8]
     assert all(row["mean"] > 0 and row["throughput"] > 0 and "longer" not in row for row in found["rows"])
@@ -180,7 +180,7 @@ def test_vectors_and_pictures_are_compared_by_accuracy(
         file, options = tmp_path / "pictures.npz", {"task": "image_classification"}
         images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
         np.savez(file, images=images, labels=np.array(["dark", "light"] * 30))
-    found = compare(Contest([str(file)], vary="heads", options=options), tmp_path / "out", Silent())
+    found = compare(Contest([str(file)], vary="heads", options=options), tmp_path / "out", NoProgress())
     assert found["metric"] == "accuracy" and len(found["rows"]) == 4
     assert all(0 <= row["mean"] <= 1 and row["throughput"] > 0 for row in found["rows"])
     write_comparison(found, tmp_path / "out")
@@ -192,16 +192,16 @@ def test_recall_makes_its_own_text(tmp_path: Path, in_this_process: Any, monkeyp
     monkeypatch.setattr(comparing, "WINDOW", 20)
     monkeypatch.setattr("headway.science.recall.SEQUENCES", 8)
     contest = Contest([], ["transformer", "gru"], recall=True)
-    found = compare(contest, tmp_path / "out", Silent())
+    found = compare(contest, tmp_path / "out", NoProgress())
     for row in found["rows"]:
         assert [one["distance"] for one in row["recall"]][:2] == [8, 16]
         assert all(0 <= one["accuracy"] <= 1 for one in row["recall"])
     write_comparison(found, tmp_path / "out")
     assert (tmp_path / "out" / "recall.svg").exists()
-    again = compare(contest, tmp_path / "out", Silent())
+    again = compare(contest, tmp_path / "out", NoProgress())
     assert [row["values"] for row in again["rows"]] == [row["values"] for row in found["rows"]]
     with pytest.raises(InputError, match=r"leave out notes\.txt"):
-        compare(Contest(["notes.txt"], ["transformer", "gru"], recall=True), tmp_path / "other", Silent())
+        compare(Contest(["notes.txt"], ["transformer", "gru"], recall=True), tmp_path / "other", NoProgress())
 
 
 def test_the_test_file_is_measured_and_nothing_chosen_by_it(
@@ -210,7 +210,7 @@ def test_the_test_file_is_measured_and_nothing_chosen_by_it(
     other = tmp_path / "test.csv"
     other.write_text("text,label\nriver stone,b\nhouse,a\nseven,a\nriver,b\ngarden letter,a\n")
     contest = Contest([str(rows_file)], ["bow", "cnn"], test=str(other))
-    found = compare(contest, tmp_path / "out", Silent())
+    found = compare(contest, tmp_path / "out", NoProgress())
     assert found["measured_on"] == str(other)
     for row in found["rows"]:
         assert row["values"][0] * 5 == pytest.approx(round(row["values"][0] * 5))
@@ -226,7 +226,7 @@ def test_a_model_that_fails_is_a_row(rows_file: Path, tmp_path: Path, in_this_pr
         return honest(words, *rest)
 
     monkeypatch.setattr(comparing, "trained", failing)
-    found = compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", Silent())
+    found = compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
     assert found["rows"][0] == {"model": "lstm", "failed": "out of memory"} and found["rows"][1]["mean"] > 0
     assert found["advice"][0] == "Not trained: lstm."
 
@@ -237,13 +237,13 @@ def test_a_comparison_of_which_all_fail_fails(rows_file: Path, tmp_path: Path, m
 
     monkeypatch.setattr(comparing, "trained", failing)
     with pytest.raises(RunFailed, match="no model could be trained; lstm: out of memory"):
-        compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", Silent())
+        compare(Contest([str(rows_file)], ["lstm", "bow"]), tmp_path / "out", NoProgress())
 
 
 def test_what_cannot_be_is_said_before_anything_is_trained(rows_file: Path, text_file: Path, tmp_path: Path):
     def refused(said: str, inputs: Path, **words: Any) -> None:
         with pytest.raises(InputError, match=said):
-            compare(Contest([str(inputs)], **words), tmp_path / "out", Silent())
+            compare(Contest([str(inputs)], **words), tmp_path / "out", NoProgress())
         assert not (tmp_path / "out").exists()
 
     refused("--model cnn is not for language_modeling", text_file, models=["transformer", "cnn"])
@@ -261,7 +261,7 @@ def test_nothing_is_brought_in_line_with_a_model_that_failed(rows_file: Path, tm
     monkeypatch.setattr(comparing, "trained", failing)
     for words in ({"models": ["transformer", "lstm"], "match": "parameters"}, {"vary": "ffn"}):
         with pytest.raises(RunFailed, match="which the others are brought in line with, failed: out of memory"):
-            compare(Contest([str(rows_file)], **words), tmp_path / words.get("vary", "models"), Silent())  # type: ignore
+            compare(Contest([str(rows_file)], **words), tmp_path / words.get("vary", "models"), NoProgress())  # type: ignore
 
 
 def test_a_pretrained_model_keeps_its_tokenizer_and_reads_as_many_tokens():
@@ -330,11 +330,11 @@ def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path
     comparing._remember(Contest(*words), tmp_path / "out")
     comparing._remember(Contest(*words), tmp_path / "out")
     with pytest.raises(InputError, match="comparison with other seed, time"):
-        compare(Contest(*words, seed=1, time="1m"), tmp_path / "out", Silent())
+        compare(Contest(*words, seed=1, time="1m"), tmp_path / "out", NoProgress())
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("keep")
     with pytest.raises(InputError, match="is not empty, and holds no comparison"):
-        compare(Contest(*words), tmp_path / "other", Silent())
+        compare(Contest(*words), tmp_path / "other", NoProgress())
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from headway.science.scaling.speed import step_rate
 from headway.science.scaling.study import decide, points_of, write_points
 from headway.tasks.language_modeling.scaling import SCALING
 from headway.tasks.registry import room
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress
 from headway.training.options import TrainOptions
 from headway.training.sizing.presets import decoder_config
 from headway.training.store.run_directory import RunDirectory
@@ -234,7 +234,7 @@ def test_a_run_that_was_stopped_is_taken_up(corpus: Path, tmp_path: Path):
             raise KeyboardInterrupt
         return run_training(inputs, options, out=out, validation=validation, progress=progress)
 
-    given = {"out": tmp_path, "end": math.inf, "train": stopped, "progress": Silent()}
+    given = {"out": tmp_path, "end": math.inf, "train": stopped, "progress": NoProgress()}
     with pytest.raises(KeyboardInterrupt):
         run_queue([corpus], grid, TrainOptions(tokenizer="char"), **given)
     run_queue([corpus], grid, TrainOptions(tokenizer="char"), **given)

@@ -24,7 +24,7 @@ from headway.tasks.classification import data as classification
 from headway.training.hardware.memory import OutOfMemory
 from headway.training.loop.trainer import Interrupted
 from headway.training.monitor.loss_guard import Diverged
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import SaveFailed
 from headway.training.store.run_directory import RunDirectory
@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-class Said(Silent):
+class Said(Progress):
     """Keeps what is said."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Stub:
         assert options.optimisation.learning_rate and options.optimisation.dropout is not None
         return abs(options.optimisation.learning_rate - 2e-3) * 100 + abs(options.optimisation.dropout - 0.2) + 0.1
 
-    def __call__(self, inputs: Any, options: TrainOptions, *, out: Path, progress: Silent, **given: Any) -> Any:
+    def __call__(self, inputs: Any, options: TrainOptions, *, out: Path, progress: Progress, **given: Any) -> Any:
         self.tried.append(options)
         run = RunDirectory(out)
         run.create()

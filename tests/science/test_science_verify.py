@@ -19,8 +19,8 @@ from headway.hub.directory import save_model
 from headway.models import transformer
 from headway.nn.state import KeyValueCache, State
 from headway.tasks.common.material import ROWS
-from headway.training.loop.thread_parallel import Shares
-from headway.training.monitor.progress import Silent
+from headway.training.loop.thread_parallel import ThreadParallel
+from headway.training.monitor.progress import NoProgress
 from headway.training.store.facts import read_facts
 from headway.workflows.verify import resume
 from headway.workflows.verify.check import Check, difference, worst
@@ -178,7 +178,7 @@ def test_a_command_that_fails_is_a_promise_that_is_not_kept(runs: Callable, fork
 def resumed(run: Path) -> Check:
     subject = Subject(headway.load(run))
     with tempfile.TemporaryDirectory() as folder:
-        return resume.check_resume(subject, run, Path(folder), Silent())
+        return resume.check_resume(subject, run, Path(folder), NoProgress())
 
 
 @pytest.fixture
@@ -249,9 +249,9 @@ def test_padding_of_sources_that_is_attended_to_fails_batch(
 def test_a_loss_that_is_divided_for_each_part_fails_accumulation_alone(
     kind: str, runs: Callable, without_resume: None, monkeypatch: pytest.MonkeyPatch
 ):
-    whole = Shares.add_gradient
+    whole = ThreadParallel.add_gradient
 
-    def divided(self: Shares, model: Any, task: Any, batch: Any, precision: str, parameters: Any) -> Any:
+    def divided(self: ThreadParallel, model: Any, task: Any, batch: Any, precision: str, parameters: Any) -> Any:
         before = [None if p.grad is None else p.grad.clone() for p in parameters]
         for p in parameters:
             p.grad = None
@@ -262,7 +262,7 @@ def test_a_loss_that_is_divided_for_each_part_fails_accumulation_alone(
         return loss, 1
 
     run = runs(kind)
-    monkeypatch.setattr(Shares, "add_gradient", divided)
+    monkeypatch.setattr(ThreadParallel, "add_gradient", divided)
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert failed(verify(run)) == ["accumulation"]
 

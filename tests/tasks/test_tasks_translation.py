@@ -15,7 +15,7 @@ from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.translation.objective import Translation, shifted
-from headway.training.loop.thread_parallel import Shares, equal_shares
+from headway.training.loop.thread_parallel import ThreadParallel, equal_shares
 
 V, START, END = 23, 2, 2
 PAIRS = [([5, 6, 7], [8, 9, END]), ([3, 4], [10, 11, 12, 13, END]), ([9, 9, 9, 9, 9], [7, END]), ([4], [END])]
@@ -107,7 +107,7 @@ def test_shares_of_pairs_give_the_gradient_of_the_whole():
     for count in (1, 2, 3):
         for p in parameters:
             p.grad = None
-        with Shares(count) as shares:
+        with ThreadParallel(count) as shares:
             loss, n = shares.add_gradient(model, task, batch, "float32", parameters)
         found.append((loss.item(), n, [p.grad.clone() for p in parameters if p.grad is not None]))
     assert len(equal_shares(batch, 2)) == 2

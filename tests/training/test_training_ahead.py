@@ -15,7 +15,7 @@ from headway.data.tokens import TokenFile
 from headway.data.windows import Position
 from headway.errors import InputError
 from headway.training.loop import prefetch as ahead
-from headway.training.loop.prefetch import Ahead, ReadFailed
+from headway.training.loop.prefetch import Prefetch, ReadFailed
 
 TOKENS = np.arange(700) % 50
 ROWS = [list(range(1, 2 + n % 9)) for n in range(61)]
@@ -36,7 +36,7 @@ FEEDS: dict[str, Feed] = {
 }
 
 
-def made(feed: Feed | Ahead, position: Position, count: int) -> list[tuple[Any, ...]]:
+def made(feed: Feed | Prefetch, position: Position, count: int) -> list[tuple[Any, ...]]:
     """So many batches from a position on, each with the position after it."""
     found = []
     for _ in range(count):
@@ -59,7 +59,7 @@ def test_the_position_after_a_batch_is_known_without_making_it(kind: str):
 @pytest.mark.parametrize(("kind", "workers"), [*((kind, 2) for kind in FEEDS), ("rows", 0), ("targets", 3)])
 def test_workers_give_what_the_feed_gives(kind: str, workers: int):
     random = torch.get_rng_state()
-    with Ahead(FEEDS[kind], workers=workers) as batches:
+    with Prefetch(FEEDS[kind], workers=workers) as batches:
         assert made(batches, Position(), 40) == made(FEEDS[kind], Position(), 40), "over the end of a pass"
         later = FEEDS[kind].next(FEEDS[kind].next(Position())[1])[1]
         assert made(batches, later, 5) == made(FEEDS[kind], later, 5), "from another position"
@@ -83,25 +83,25 @@ class Broken(TextFeed):
 def test_a_worker_that_is_killed_is_a_message_with_the_examples():
     feed = Broken(lambda: os.kill(os.getpid(), signal.SIGKILL))
     with (
-        Ahead(feed, workers=2) as batches,
+        Prefetch(feed, workers=2) as batches,
         pytest.raises(ReadFailed, match=r"--workers 2.*examples .* of pass 1.*(killed|exited)"),
     ):
         made(batches, Position(), 40)
 
 
 def test_a_worker_that_is_lost_while_training_computes_is_the_same_message():
-    with Ahead(FEEDS["text"], workers=2) as batches:
+    with Prefetch(FEEDS["text"], workers=2) as batches:
         made(batches, Position(), 3)
-    with pytest.raises(ReadFailed, match="examples"), Ahead(FEEDS["text"], workers=2):
+    with pytest.raises(ReadFailed, match="examples"), Prefetch(FEEDS["text"], workers=2):
         raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
-    with pytest.raises(RuntimeError, match="another"), Ahead(FEEDS["text"], workers=2):
+    with pytest.raises(RuntimeError, match="another"), Prefetch(FEEDS["text"], workers=2):
         raise RuntimeError("another")
 
 
 def test_a_read_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ahead, "PATIENCE", 1.0)
     feed = Broken(signal.pause)
-    with Ahead(feed, workers=1) as batches, pytest.raises(ReadFailed, match=r"timed out after 1\.0 seconds"):
+    with Prefetch(feed, workers=1) as batches, pytest.raises(ReadFailed, match=r"timed out after 1\.0 seconds"):
         made(batches, Position(), 40)
 
 
@@ -109,7 +109,10 @@ def test_data_that_change_are_a_message_with_the_file_and_the_examples(tmp_path:
     path = tmp_path / "tokens.bin"
     path.write_bytes(TOKENS.astype(np.uint16).tobytes())
     feed = TextFeed(TokenFile(path, np.dtype(np.uint16), len(TOKENS), file_sums(path)), TOKENS[:90], 8, 40, 3)
-    with Ahead(feed, workers=2) as batches, pytest.raises(InputError, match=r"tokens\.bin.*examples \d+, .* of pass 1"):
+    with (
+        Prefetch(feed, workers=2) as batches,
+        pytest.raises(InputError, match=r"tokens\.bin.*examples \d+, .* of pass 1"),
+    ):
         position = made(batches, Position(), 2)[-1][-1]
         os.truncate(path, 100)
         made(batches, position, 40)
@@ -119,5 +122,5 @@ def test_a_mistake_in_our_code_is_not_taken_for_the_user_s():
     def mistake() -> None:
         raise KeyError("ours")
 
-    with Ahead(Broken(mistake), workers=1) as batches, pytest.raises(KeyError, match="ours"):
+    with Prefetch(Broken(mistake), workers=1) as batches, pytest.raises(KeyError, match="ours"):
         made(batches, Position(), 40)

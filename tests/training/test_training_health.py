@@ -13,15 +13,15 @@ from headway.tasks.common.data_profile import SPAN, fitting_pairs, repeated
 from headway.training.loop.state import State
 from headway.training.monitor import health as h
 from headway.training.monitor.health import Health, judge
-from headway.training.monitor.run_statistics import KEPT, START, Known, Signs
+from headway.training.monitor.run_statistics import KEPT, START, DataProfile, RunStatistics
 
-TEXT = Known(learning_rate=3e-3, uniform=4.0, chance=3.0, simple=2.5, examples=1000)
-ROWS = Known(learning_rate=1e-3, chance=0.69, majority=0.52, majority_f1=0.34, linear=0.8, examples=100)
+TEXT = DataProfile(learning_rate=3e-3, uniform=4.0, chance=3.0, simple=2.5, examples=1000)
+ROWS = DataProfile(learning_rate=1e-3, chance=0.69, majority=0.52, majority_f1=0.34, linear=0.8, examples=100)
 
 
-def signs(start: float, *evaluations: tuple[float, float], passes: float = 9.0, **more: float) -> Signs:
+def signs(start: float, *evaluations: tuple[float, float], passes: float = 9.0, **more: float) -> RunStatistics:
     """A run that begins at a loss: (training, validation loss) at evenly spread evaluations, ten steps before each."""
-    found, recent = Signs(), [start] * 8
+    found, recent = RunStatistics(), [start] * 8
     for at in range(8):
         found.step(start, 1.0, recent[: at + 1])
     for number, (train, loss) in enumerate(evaluations, 1):
@@ -34,7 +34,7 @@ def signs(start: float, *evaluations: tuple[float, float], passes: float = 9.0, 
     return found
 
 
-def cause(found: Signs, known: Known) -> tuple[str, str]:
+def cause(found: RunStatistics, known: DataProfile) -> tuple[str, str]:
     health = judge(found, known)
     return health.word, health.cause
 
@@ -72,28 +72,28 @@ def test_a_loss_that_rose_above_its_start_and_has_not_come_far_since():
     ],
 )
 def test_what_is_known_of_the_data_is_a_fault_even_while_the_loss_falls(fact: dict[str, Any], expected: str):
-    known = Known(**{**asdict(TEXT), **fact})
+    known = DataProfile(**{**asdict(TEXT), **fact})
     assert cause(signs(4.0, (3.2, 2.9), (2.5, 2.4)), known) == (h.FAULT, expected)
 
 
 def test_targets_that_neither_the_model_nor_a_simple_one_can_tell():
     flat = [(3.0, 3.0), (2.9, 3.01), (2.8, 3.05), (2.6, 3.1)]
-    nothing = Known(**{**asdict(TEXT), "simple": 3.02})
+    nothing = DataProfile(**{**asdict(TEXT), "simple": 3.02})
     assert cause(signs(4.0, *flat), nothing) == (h.FAULT, h.UNRELATED)
     assert cause(signs(4.0, *flat), TEXT) == (h.STUCK, h.WEAK)
-    assert cause(signs(0.69, *[(0.69, 0.7)] * 4, accuracy=0.5), Known(**{**asdict(ROWS), "linear": 0.55})) == (
+    assert cause(signs(0.69, *[(0.69, 0.7)] * 4, accuracy=0.5), DataProfile(**{**asdict(ROWS), "linear": 0.55})) == (
         h.FAULT,
         h.UNRELATED,
     )
-    few = Known(**{**asdict(ROWS), "linear": 0.55, "examples": 20})
+    few = DataProfile(**{**asdict(ROWS), "linear": 0.55, "examples": 20})
     assert cause(signs(0.69, *[(0.69, 0.7)] * 4, accuracy=0.5), few) == (h.STUCK, h.WEAK)
 
 
 def test_pairs_that_do_not_belong_together():
-    known = Known(**{**asdict(TEXT), "paired": 0.51})
+    known = DataProfile(**{**asdict(TEXT), "paired": 0.51})
     run = signs(4.0, (3.2, 2.9), (2.6, 2.5), (2.3, 2.4))
     assert cause(run, known) == (h.FAULT, h.UNRELATED)
-    assert cause(run, Known(**{**asdict(TEXT), "paired": 0.8})) == (h.LEARNING, "")
+    assert cause(run, DataProfile(**{**asdict(TEXT), "paired": 0.8})) == (h.LEARNING, "")
     better = signs(4.0, (3.2, 2.9), (2.0, 1.9), (1.0, 1.2))
     assert cause(better, known) == (h.LEARNING, ""), "it tells them apart, whatever words stand together"
 
@@ -102,20 +102,22 @@ def test_held_out_data_of_another_kind_are_known_in_the_first_pass():
     apart = [(3.0, 4.9), (2.4, 4.8), (2.1, 4.8)]
     assert cause(signs(4.5, *apart, passes=1.0), TEXT) == (h.FAULT, h.UNLIKE)
     assert cause(signs(4.5, *apart, passes=50.0), TEXT) != (h.FAULT, h.UNLIKE), "by then it may have learnt by heart"
-    exchanged = Known(**{**asdict(ROWS), "linear": 0.1})
+    exchanged = DataProfile(**{**asdict(ROWS), "linear": 0.1})
     assert cause(signs(0.69, (0.3, 2.0), (0.1, 3.0), accuracy=0.1), exchanged) == (h.FAULT, h.UNLIKE)
 
 
 def test_learning_by_heart():
     falls_and_rises = [(3.0, 2.8), (2.2, 2.4), (1.7, 2.5), (1.2, 2.7), (0.8, 3.0)]
     assert cause(signs(4.0, *falls_and_rises), TEXT) == (h.OVERFITTING, h.BY_HEART)
-    assert cause(signs(4.0, *falls_and_rises), Known(**{**asdict(TEXT), "examples": 15})) == (h.LEARNING, ""), "too few"
+    assert cause(signs(4.0, *falls_and_rises), DataProfile(**{**asdict(TEXT), "examples": 15})) == (h.LEARNING, ""), (
+        "too few"
+    )
     assert cause(signs(4.0, *falls_and_rises[:3]), TEXT) == (h.LEARNING, ""), "not at the first rise"
 
 
 def test_a_run_that_does_not_move():
     still = [(4.0, 4.0)] * 4
-    slow = Known(**{**asdict(TEXT), "learning_rate": 1e-6})
+    slow = DataProfile(**{**asdict(TEXT), "learning_rate": 1e-6})
     assert cause(signs(4.0, *still), slow) == (h.STUCK, h.LOW_RATE)
     short = signs(4.0, *still)
     short = replace(short, evaluations=[{**one, "step": number} for number, one in enumerate(short.evaluations)])
@@ -127,7 +129,7 @@ def test_a_run_that_does_not_move():
 
 def test_nothing_is_judged_before_the_first_evaluation():
     with pytest.raises(ValueError, match="after an evaluation"):
-        judge(Signs(), Known())
+        judge(RunStatistics(), DataProfile())
 
 
 def test_every_cause_has_its_advice():

@@ -22,9 +22,9 @@ from headway.data.image_feed import ImageFeed
 from headway.data.windows import Position
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.tasks.common.data_profile import known_of
+from headway.tasks.common.data_profile import data_profile
 from headway.tasks.image_classification.pipeline import ImageClassifier
-from headway.training.loop.prefetch import Ahead
+from headway.training.loop.prefetch import Prefetch
 from headway.workflows.evaluate import evaluate
 from headway.workflows.verify.accumulation import check_accumulation
 from headway.workflows.verify.batch import check_batch
@@ -161,7 +161,7 @@ def test_a_worker_makes_the_same_batches(run: Path):
     how = headway.load(run).preprocessor
     feed = ImageFeed(pictures, range(23), pictures, range(23), how, 5, 0, each=10)
     position = Position()
-    with Ahead(feed, workers=1) as ahead:
+    with Prefetch(feed, workers=1) as ahead:
         for _ in range(7):
             part, tokens, after = ahead.next(position)
             expected, position = feed.next(position)
@@ -288,6 +288,6 @@ def test_what_is_known_of_pictures_before_the_first_step():
     pictures = draw.integers(0, 256, (8, 4, 4, 3), dtype=np.uint8)
     how = ImagePreprocessor(size=(4, 4))
     train, targets = pictures[[0, 0, 0, 1, 2]], [0, 0, 0, 1, 1]
-    known = known_of([], ImageFeed(train, targets, pictures[[1, 5, 6, 7]], [1, 0, 0, 1], how, 5, 0, each=5), how)
+    known = data_profile([], ImageFeed(train, targets, pictures[[1, 5, 6, 7]], [1, 0, 0, 1], how, 5, 0, each=5), how)
     assert (known.examples, known.leaked, known.alike, known.one_target) == (4, 0.25, 0.6, 0.6)
     assert known.chance == pytest.approx(-(np.log(4 / 7) + np.log(3 / 7)) / 2)

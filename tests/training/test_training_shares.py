@@ -20,7 +20,7 @@ from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.embedding.objective import Embedding
 from headway.tasks.masked_lm.objective import MaskedLM
 from headway.training.loop import thread_parallel as shares
-from headway.training.loop.thread_parallel import Shares, share_count
+from headway.training.loop.thread_parallel import ThreadParallel, share_count
 
 LABELS = ["a", "b", "c"]
 ROWS = [[5, 6, 7], [8, 9, 10, 11, 12], [13, 4], [5, 9, 4, 7], [6]]
@@ -45,7 +45,7 @@ def gradient(count: int, model: nn.Module, task: Any, batch: Batch, times: int =
     for p in parameters:
         p.grad = None
     torch.manual_seed(0)
-    with Shares(count) as made:
+    with ThreadParallel(count) as made:
         for _ in range(times):
             loss, n = made.add_gradient(model, task, batch, "float32", parameters)
     return loss.item(), n, [p.grad.to_dense() for p in parameters if p.grad is not None]
@@ -111,7 +111,7 @@ def test_an_error_in_a_share_comes_out_and_threads_are_as_before():
     before = torch.get_num_threads()
     batch = batch_of_rows()
     broken = Batch(batch.ids + 100, batch.mask, batch.targets)
-    with pytest.raises(IndexError), Shares(2) as made:
+    with pytest.raises(IndexError), ThreadParallel(2) as made:
         made.add_gradient(classifier(), Classification(LABELS), broken, "float32", [])
     assert torch.get_num_threads() == before
 

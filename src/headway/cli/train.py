@@ -21,6 +21,7 @@ from headway.io.regular_file import check_name
 from headway.tasks.registry import spec
 from headway.training.grouped import groups
 from headway.training.keywords import TrainKeywords
+from headway.training.monitor.progress import NoProgress
 from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 
@@ -74,13 +75,13 @@ def _train(
     from headway.training.distributed.ranks import is_first
     from headway.training.hardware.memory import out_of_memory
     from headway.training.loop.trainer import Interrupted
-    from headway.training.monitor.progress import Silent, shown_to
+    from headway.training.monitor.progress import shown_to
     from headway.workflows.train.outcome import result
     from headway.workflows.train.run import run_training
     from headway.workflows.train.seeds import run_seeds
 
     place = Path(out) if out is not None else default_out(inputs)
-    progress = shown_to(quiet) if is_first() else Silent()
+    progress = shown_to(quiet) if is_first() else NoProgress()
     try:
         given: dict[str, Any] = {"out": place, "validation": held_out, "progress": progress, "command": command_line}
         with out_of_memory("before training or after it"):

@@ -19,7 +19,7 @@ LOOK_EVERY = 0.1
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Candidate:
     """A model to be compared: a kind that ``--model`` knows, or a pretrained one."""
 
     name: str
@@ -32,14 +32,14 @@ class Entrant:
         return "".join(c if c.isalnum() or c in "-_." else "-" for c in self.name).strip(".-")[-60:] or "model"
 
 
-def entrants(names: Sequence[str]) -> list[Entrant]:
+def entrants(names: Sequence[str]) -> list[Candidate]:
     """The models that are named.  Raises InputError for fewer than two, one named twice, and one that is not there."""
     found = []
     for name in names:
         if name in MODELS:
-            found.append(Entrant(name, {"model": name}))
+            found.append(Candidate(name, {"model": name}))
         elif Path(name).is_dir() or "/" in name:
-            found.append(Entrant(Path(name).resolve().name if Path(name).is_dir() else name, {"from_model": name}))
+            found.append(Candidate(Path(name).resolve().name if Path(name).is_dir() else name, {"from_model": name}))
         else:
             raise InputError(
                 f"--models: there is no model {name!r}; name any of {', '.join(MODELS)}, or the directory or hub id "
@@ -51,7 +51,7 @@ def entrants(names: Sequence[str]) -> list[Entrant]:
     return found
 
 
-def fitting(model: Entrant, task: TaskSpec) -> Entrant:
+def fitting(model: Candidate, task: TaskSpec) -> Candidate:
     """A model as it is named for a task: where there are only Transformers, --model has nothing to say."""
     only = "model" not in task.options and model.options.get("model") == "transformer"
     return replace(model, options={}) if only else model

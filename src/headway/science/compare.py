@@ -29,7 +29,7 @@ from headway.io.quantities import duration, parse_seconds, time_text
 from headway.models.baselines import KINDS as BASELINES
 from headway.nn.recurrent import CELLS
 from headway.science.advice import HELD_OUT, advice
-from headway.science.candidate import Entrant, curve, entrants, fitting, trained, words_of
+from headway.science.candidate import Candidate, curve, entrants, fitting, trained, words_of
 from headway.science.longer import held_out_tokens, loss_by_length
 from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
@@ -37,7 +37,7 @@ from headway.science.variants import VARIED, varied
 from headway.tasks.registry import room, spec
 from headway.training.evaluation.comparison import LOWER_IS_BETTER
 from headway.training.evaluation.intervals import student
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
@@ -118,7 +118,7 @@ class Contest:
         return parse_seconds(self.time) / (self.trials + self.seeds - 1)
 
 
-def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
+def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     """Train them all in ``out``, measure them, and write ``compare.json`` there; what that holds.
 
     What an earlier, broken off comparison with the same words has trained is not trained again.  A model that fails is
@@ -173,7 +173,7 @@ def compare(contest: Contest, out: Path, progress: Silent) -> dict[str, Any]:
 
 def _row(
     contest: Contest,
-    model: Entrant,
+    model: Candidate,
     out: Path,
     task: str,
     first: dict[str, Any] | None,
@@ -268,7 +268,7 @@ def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict
     return found
 
 
-def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> dict[str, Any]:
+def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -> dict[str, Any]:
     """What every training of a model has: its budget, the split, and what makes it like the first one."""
     own = {**contest.options, **model.options, "split_seed": contest.seed}
     own["time"] = f"{contest.share:.3f}s"
@@ -293,7 +293,7 @@ def _options(contest: Contest, model: Entrant, first: dict[str, Any] | None) -> 
     return own
 
 
-def _check(contest: Contest, models: Sequence[Entrant], chosen: TrainOptions, source: Any, found: Detected) -> None:
+def _check(contest: Contest, models: Sequence[Candidate], chosen: TrainOptions, source: Any, found: Detected) -> None:
     """Raise InputError for what would stop a model or the end of the comparison, before anything is trained."""
     for model in models:
         check_for_task(TrainOptions(**{**_options(contest, model, None), "seed": contest.seed}), found.task)

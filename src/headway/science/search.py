@@ -12,7 +12,7 @@ from headway.io import quantities
 from headway.io.quantities import parse_seconds
 from headway.science.search_space import Space, plain_space, read_space, search_space
 from headway.text.tokenizer import Tokenizer
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.workflows.train.setup import Prepared
@@ -95,7 +95,7 @@ def check_same(search: Search, asked: dict[str, Any], out: Path) -> None:
         raise InputError(f"{out}: holds a search on other data; name another directory with --out.")
 
 
-def time_of_each(whole: str, trials: int, started: float, progress: Silent) -> str:
+def time_of_each(whole: str, trials: int, started: float, progress: Progress) -> str:
     """The time of each of ``trials`` in a command of the time ``whole`` that began at ``started``.
 
     Where that is too little for all, they are fewer.  Raises InputError when it is not enough for two.
@@ -118,7 +118,10 @@ def time_of_each(whole: str, trials: int, started: float, progress: Silent) -> s
 
 
 def decide(
-    decided: Callable[[TrainOptions, Silent], Prepared], options: TrainOptions, asked: dict[str, Any], progress: Silent
+    decided: Callable[[TrainOptions, Progress], Prepared],
+    options: TrainOptions,
+    asked: dict[str, Any],
+    progress: Progress,
 ) -> Search:
     """What is searched and what all trials share, around what the preset makes of ``options``, as ``decided`` tells.
 
@@ -126,7 +129,7 @@ def decide(
     """
     centre = first = decided(options, progress)
     if first.plan.fine_tuning.frozen:  # a linear classifier; beside it the training of the whole model is searched
-        centre = decided(options.but(learning_rate=first.plan.learning_rate), Silent())
+        centre = decided(options.but(learning_rate=first.plan.learning_rate), NoProgress())
         options = options.but(learning_rate=None)
     reader = centre.data.processor
     tokenizer = reader.kind if isinstance(reader, Tokenizer) else None

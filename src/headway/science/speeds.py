@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from headway.data.batches import Batch
 from headway.tasks.registry import room
 from headway.tasks.task import Timed
-from headway.training.loop.thread_parallel import Shares
+from headway.training.loop.thread_parallel import ThreadParallel
 
 TOGETHER = 32
 """Texts that are answered at once, where throughput is measured."""
@@ -87,7 +87,7 @@ def _pass(stack: Any, plan: dict[str, Any], length: int) -> Callable[[int], None
 
     def once(_: int) -> None:
         stack.train()
-        with Shares(plan["shares"]) as shares:
+        with ThreadParallel(plan["shares"]) as shares:
             shares.add_gradient(stack, task, Batch(ids, None, ids), plan["precision"], parameters)
         stack.zero_grad()
         stack.eval()

@@ -147,7 +147,7 @@ class Trials:
     def importance(self, names: Sequence[str]) -> dict[str, float] | None:
         """The share of each option in how values differ (fANOVA, Hutter et al. 2014), most first; None for few trials.
 
-        Shares are estimates from few trials; they add up to 1.
+        ThreadParallel are estimates from few trials; they add up to 1.
         """
         values = [trial.value for trial in self._study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
         if len(values) < LEAST_FOR_IMPORTANCE or len(set(values)) < 2 or not names:

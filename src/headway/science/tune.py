@@ -26,7 +26,7 @@ from headway.science.trials import Attempt, Trial, Trials, check_installed
 from headway.training.evaluation.intervals import of_shares
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.objective import METRICS, OF_SOME
 from headway.training.options import FREE, OPTIONS, TrainOptions
 from headway.training.store.copies import copy_run
@@ -56,7 +56,7 @@ def tune(
     out: Path,
     validation: Sequence[str | Path] = (),
     started: float | None = None,
-    progress: Silent | None = None,
+    progress: Progress | None = None,
     command: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Search, or go on with the search in ``out``; what ``headway tune --json`` prints.
@@ -64,7 +64,7 @@ def tune(
     ``options.time`` bounds the whole search, ``options.steps`` each trial.  Raises InputError, RunFailed when no trial
     gives a model, and Interrupted after Ctrl-C: the same call goes on.
     """
-    started, progress = started if started is not None else time.monotonic(), progress or Silent()
+    started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
     check_options(options, trials)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("tune is for one process; start it without torchrun.")
@@ -95,7 +95,7 @@ def _search_of(
     trials: int,
     out: Path,
     started: float,
-    progress: Silent,
+    progress: Progress,
 ) -> Search:
     """The search that is kept in ``out``, or one that is decided now; nothing that was read stays in memory."""
     progress.phase("reading")
@@ -110,7 +110,7 @@ def _search_of(
         check_same(search, asked, out)
         return search
 
-    def decided(options: TrainOptions, progress: Silent) -> Prepared:
+    def decided(options: TrainOptions, progress: Progress) -> Prepared:
         nowhere = RunDirectory(Path())  # only asked for what an earlier run left
         return prepare(nowhere, None, [], source, held_out, found, options, time.monotonic(), progress)
 
@@ -133,10 +133,10 @@ def _copied_before(run: RunDirectory) -> list[str]:
     return list(run.facts.get("tuning", {}).get("files", []))
 
 
-class _Watching(Silent):
+class _Watching(Progress):
     """Shows the steps of a trial, what looks wrong in the first one, and gives a trial up that is behind."""
 
-    def __init__(self, progress: Silent, trial: Trial):
+    def __init__(self, progress: Progress, trial: Trial):
         self.progress, self.trial = progress, trial
         self.least = math.inf
         """the best evaluation so far"""
@@ -169,7 +169,7 @@ class _Tuning:
     started: float
     limit: float | None
     """seconds for the whole search; None where trials are bounded by steps"""
-    progress: Silent
+    progress: Progress
     given: dict[str, Any]
     """what every trial is trained on"""
     copied: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Parts of the Transformer that can be compared, each as what ``train`` is told to get it."""
 
 from headway.errors import InputError
-from headway.science.candidate import Entrant
+from headway.science.candidate import Candidate
 
 ORDER = {"pre": "norm_order=pre", "post": "norm_order=post"}
 NORMS = {"layernorm": "norm=layernorm,norm_parameters=both", "rmsnorm": "norm=rmsnorm,norm_parameters=weight"}
@@ -23,10 +23,10 @@ HEADS = (1, 2, 4, 8)
 VARIED = (*PARTS, "heads")
 
 
-def varied(part: str) -> list[Entrant]:
+def varied(part: str) -> list[Candidate]:
     """The Transformers that differ in one part.  Raises InputError for a part that there is not."""
     if part == "heads":
-        return [Entrant(f"{count}-heads" if count > 1 else "1-head", {"heads": count}) for count in HEADS]
+        return [Candidate(f"{count}-heads" if count > 1 else "1-head", {"heads": count}) for count in HEADS]
     if part not in PARTS:
         raise InputError(f"--vary is {part!r}; it can be {', '.join(VARIED)}.")
-    return [Entrant(name, {"config_overrides": changes}) for name, changes in PARTS[part].items()]
+    return [Candidate(name, {"config_overrides": changes}) for name, changes in PARTS[part].items()]

@@ -29,7 +29,7 @@ from headway.models.config import TransformerConfig
 from headway.tasks.spec import TaskSpec
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Plan
@@ -66,7 +66,7 @@ class TaskInputs:
     """the model that ``--from`` names"""
     tokenizer: Tokenizer | None
     """the tokenizer of a run that is resumed"""
-    progress: Silent
+    progress: Progress
 
 
 class TaskData(ABC):

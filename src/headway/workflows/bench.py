@@ -32,7 +32,7 @@ from headway.nn.recurrent import CELLS
 from headway.tasks.registry import spec
 from headway.tasks.task import Pipeline
 from headway.training.hardware.memory import SIGNS
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.workflows.exponents import power
 
 SMALL = TransformerConfig(256, d_model=128, n_layers=2, n_heads=4)
@@ -119,7 +119,7 @@ def cost_curves(
     widths: Sequence[int] = (),
     kinds: Sequence[str] = ("full", "windowed", "lstm"),
     limit: float | None = None,
-    progress: Silent | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Time and memory of new models with the sizes of a configuration against T (``lengths``) and D (``widths``).
 
@@ -133,7 +133,7 @@ def cost_curves(
     if unknown:
         raise InputError(f"--kinds: {unknown[0]!r} is not known; there are {', '.join(KINDS)}.")
     end = None if limit is None else time.monotonic() + limit
-    progress = progress or Silent()
+    progress = progress or NoProgress()
     cases: list[Case] = []
     floors: dict[tuple[str, str], float] = {}
     left_out: list[dict[str, Any]] = []
@@ -168,7 +168,7 @@ def cost_curves(
     return {"rows": [case.plain() for case in cases], "fits": fits, "left_out": left_out}
 
 
-def _repeat(cases: Sequence[Case], end: float | None, progress: Silent) -> None:
+def _repeat(cases: Sequence[Case], end: float | None, progress: Progress) -> None:
     """Measure all cases again, in turn, so that a slow spell hits all alike."""
     progress.phase("measuring all of them again")
     for _ in range(REPEATS - 1):
@@ -243,14 +243,14 @@ def _fit(cases: Sequence[Case], floor: float) -> dict[str, Any]:
     }
 
 
-def speed(pipe: Pipeline, *, limit: float | None = None, progress: Silent | None = None) -> list[dict[str, Any]]:
+def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
     """Rows of how fast a pipeline's model reads, at a few batch sizes and lengths, and, of a language model, writes.
 
     "read" is a forward pass over texts of ``length`` tokens; "write" is ``length`` tokens one after the other, with the
     cache, after a prompt of ``LENGTHS[0]``.  Within ``limit`` seconds, cases that would take too long are left out.
     """
     end = None if limit is None else time.monotonic() + limit
-    progress = progress or Silent()
+    progress = progress or NoProgress()
     model, device, rows = pipe.model, model_device(pipe.model), []
     most = model.config.max_length
     patches = getattr(model, "patches", None)  # a model of pictures reads those of its one size

@@ -10,7 +10,7 @@ from headway.io import quantities
 from headway.io.quantities import duration
 from headway.science.scaling.grid import SNAPSHOTS, Cell, Grid
 from headway.science.scaling.points import Run
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.training.store.log import read_log
@@ -25,10 +25,10 @@ TRUSTED = 0.2
 first above all, does not make all others seem too long."""
 
 
-class Within(Silent):
+class Within(Progress):
     """Progress of one run among many: its steps and its warnings, not what it decided."""
 
-    def __init__(self, outer: Silent, name: str):
+    def __init__(self, outer: Progress, name: str):
         self.outer, self.name = outer, name
 
     def say(self, text: str) -> None:
@@ -90,7 +90,7 @@ def run_queue(
     out: Path,
     end: float,
     validation: Sequence[str | Path] = (),
-    progress: Silent | None = None,
+    progress: Progress | None = None,
     train: Callable[..., RunDirectory] = run_training,
     now: Callable[[], float] = time.monotonic,
 ) -> tuple[list[Run], list[str]]:
@@ -100,7 +100,7 @@ def run_queue(
     time would not suffice beside the one that is to be left out of the fit is not begun, and one that fails is left
     out.  Raises RunFailed where the last one fails, and Interrupted, saved, after Ctrl-C.
     """
-    progress = progress or Silent()
+    progress = progress or NoProgress()
     *cells, last = grid.cells
     known = TRUSTED * grid.seconds
     taken, expected, number = 0.0, 0.0, 0

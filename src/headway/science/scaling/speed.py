@@ -9,7 +9,7 @@ import torch
 from headway.science.scaling.grid import Shape
 from headway.tasks.task import Scaling
 from headway.training.hardware.precision import LEAST_WIDTH, faster_precision
-from headway.training.loop.thread_parallel import Shares, share_count
+from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.optim.optimizers import optimizers
 
 BATCH = 2048
@@ -50,7 +50,7 @@ def step_rate(shape: Shape, vocab_size: int, length: int, precision: str, scalin
     parameters = [p for p in model.parameters() if p.requires_grad]
     chosen = optimizers(model, "muon", 1e-3, 0.0, precision=precision)
     times = []
-    with Shares(share_count(model, task, ids.numel())) as shares:
+    with ThreadParallel(share_count(model, task, ids.numel())) as shares:
         for _ in range(STEPS):
             began = time.perf_counter()
             shares.add_gradient(model, task, batch, precision, parameters)

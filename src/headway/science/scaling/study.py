@@ -24,7 +24,7 @@ from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
 from headway.tasks.registry import NAMES, room
 from headway.tasks.task import TaskInputs
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import TrainOptions
 from headway.workflows.input import read_input
 from headway.workflows.train.run import validation_input
@@ -53,13 +53,13 @@ def decide(
     out: Path | None,
     validation: Sequence[str | Path] = (),
     started: float | None = None,
-    progress: Silent | None = None,
+    progress: Progress | None = None,
 ) -> Grid:
     """The grid for ``wanted`` seconds from ``started``: that which ``out`` holds, else a new one, kept there.
 
     Without ``out`` nothing is written.  Raises InputError, also where ``out`` holds a study of other things.
     """
-    progress = progress or Silent()
+    progress = progress or NoProgress()
     started = time.monotonic() if started is None else started
     progress.phase("reading")
     task = options.data.task or TASK
@@ -152,7 +152,7 @@ def run_study(
     out: Path,
     end: float,
     validation: Sequence[str | Path] = (),
-    progress: Silent | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[Run], list[str]]:
     """Make the runs of the grid that are not made, and write the points; the runs, and notes on those left out."""
     options = options.but(task=options.data.task or TASK, tokenizer=options.data.tokenizer or TOKENIZER)

@@ -17,7 +17,7 @@ from headway.data.tokens import Tokens
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.common.ngram import ngram_baselines
 from headway.text.tokenizer import Tokenizer
-from headway.training.monitor.run_statistics import Known
+from headway.training.monitor.run_statistics import DataProfile
 
 SPAN = 64
 """Tokens of held-out text that are looked for in the training text; a power of two."""
@@ -35,14 +35,14 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd, and of 64 random bits: what tokens are multiplied by to tell spans apart."""
 
 
-def known_of(
+def data_profile(
     baselines: Sequence[dict[str, Any]],
     feed: Feed,
     reader: Tokenizer | ImagePreprocessor,
     *,
     learning_rate: float = 0.0,
     pretrained: bool = False,
-) -> Known:
+) -> DataProfile:
     """What the baselines say and what the data of ``feed`` show.
 
     ``pretrained`` says whether the run begins from a model that already does its task.
@@ -66,7 +66,7 @@ def known_of(
         found |= _of_text(feed, reader, with_bigrams="bigram" not in losses)
     elif isinstance(feed, RowFeed) and isinstance(reader, Tokenizer):
         found |= _of_rows(feed, reader)
-    return Known(**found)
+    return DataProfile(**found)
 
 
 def _of_text(feed: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> dict[str, Any]:

@@ -32,6 +32,6 @@ def together(position: Position, ranks: Ranks) -> Position:
         for lane, cursor in enumerate(position.lanes)
         for number in astuple(cursor)
     ]
-    found = list(map(int, ranks.sums(*mine)))
+    found = list(map(int, ranks.all_reduce_sum(*mine)))
     cursors = tuple(Cursor(*found[at : at + width]) for at in range(0, len(found), width))
     return StreamPosition(position.epoch, position.consumed, cursors)

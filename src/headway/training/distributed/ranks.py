@@ -80,22 +80,22 @@ class Ranks:
                 "were: the same command goes on with the run."
             ) from None
 
-    def tell(self, what: str) -> None:
+    def signal(self, what: str) -> None:
         """Tell those that ``wait_for`` something that it is done."""
         if self.count > 1:
             _store().set(what, "done")
 
-    def wait_for(self, what: str) -> None:
+    def wait(self, what: str) -> None:
         """Wait until the first rank says that something is done."""
         if self.count > 1 and not self.first:
             _store().wait([what], PREPARING)
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Wait until all ranks are here."""
         if self.count > 1:
             dist.barrier()
 
-    def largest(self, *values: float) -> list[float]:
+    def all_reduce_max(self, *values: float) -> list[float]:
         """Of each value the largest that any rank has."""
         if self.count == 1:
             return list(values)
@@ -103,7 +103,7 @@ class Ranks:
         dist.all_reduce(gathered, dist.ReduceOp.MAX)
         return gathered.tolist()
 
-    def sums(self, *values: float) -> list[float]:
+    def all_reduce_sum(self, *values: float) -> list[float]:
         """Of each value the sum over all ranks."""
         if self.count == 1:
             return list(values)
@@ -131,7 +131,7 @@ class Ranks:
         if self.count == 1:
             return
         learning = list(parameters)
-        somewhere = self.largest(*(p.grad is not None for p in learning))
+        somewhere = self.all_reduce_max(*(p.grad is not None for p in learning))
         for p, there in zip(learning, somewhere, strict=True):
             if there and p.grad is None:
                 p.grad = torch.zeros_like(p)
@@ -141,7 +141,7 @@ class Ranks:
             for gradient, part in zip(bucket, flat.split([gradient.numel() for gradient in bucket]), strict=True):
                 gradient.copy_(part.view_as(gradient))
 
-    def same(self, model: nn.Module) -> None:
+    def broadcast(self, model: nn.Module) -> None:
         """Give every rank the first one's weights."""
         if self.count > 1:
             for tensor in (*model.parameters(), *model.buffers()):

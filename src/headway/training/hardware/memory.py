@@ -17,7 +17,7 @@ from headway.io.quantities import size
 from headway.models.config import TransformerConfig
 from headway.training.distributed.ranks import Ranks
 from headway.training.loop.randomness import random_state, set_random_state
-from headway.training.loop.thread_parallel import Shares
+from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.objective import Objective
 from headway.training.plan import Plan
 
@@ -107,7 +107,7 @@ def try_longest(model: nn.Module, objective: Objective, feed: Feed, plan: Plan, 
             later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
             model.train()
             if (batch := ranks.part(longest)) is not None:
-                with Shares(plan.shares) as shares:
+                with ThreadParallel(plan.shares) as shares:
                     shares.add_gradient(model, objective, batch.to(device), plan.precision, parameters)
             model.eval()
             objective.evaluate(model, [held_out.to(device)])

@@ -12,7 +12,7 @@ from headway.data.windows import Position
 from headway.models.device import wait_for
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.randomness import random_state, set_random_state
-from headway.training.loop.thread_parallel import Shares
+from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.objective import Objective
 from headway.training.plan import Plan
 
@@ -35,7 +35,7 @@ def gradient_seconds(
     times: dict[int, list[float]] = {count: [] for count in counts}
     places: list[int] = []
     with out_of_memory("at the first batch, tried before step 1", plan), ExitStack() as stack:
-        ways = {count: stack.enter_context(Shares(count)) for count in counts}
+        ways = {count: stack.enter_context(ThreadParallel(count)) for count in counts}
         try:
             model.train()
             for number in range(1 + ROUNDS):

@@ -28,7 +28,7 @@ Made = tuple[Batch | None, int, Position]
 """This rank's rows of a batch, or None; the tokens of the whole batch; the position after it."""
 
 
-class Ahead:
+class Prefetch:
     """The batches of a feed, of which each of several workers makes one in turn; without workers, made when asked for.
 
     What it gives depends on the position alone, as with the feed itself, so their number changes nothing but speed.
@@ -41,7 +41,7 @@ class Ahead:
         self._at: tuple[int, int] | None = None
         self._asked = Position()
 
-    def __enter__(self) -> "Ahead":
+    def __enter__(self) -> "Prefetch":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:

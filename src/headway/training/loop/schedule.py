@@ -1,6 +1,6 @@
 """How the learning rate goes: a factor from 0 to 1 as a function of the share of the run that is done.
 
-Shares, not steps, so that one rule serves a run bounded by steps and one bounded by time.
+ThreadParallel, not steps, so that one rule serves a run bounded by steps and one bounded by time.
 """
 
 import math

@@ -16,7 +16,7 @@ from headway.training.evaluation.comparison import clearly_lower
 from headway.training.loop.randomness import random_states, set_random_states
 from headway.training.loop.weight_averaging import WeightAverage
 from headway.training.monitor.health import Health, judge
-from headway.training.monitor.run_statistics import Known, Signs
+from headway.training.monitor.run_statistics import DataProfile, RunStatistics
 from headway.training.store.checkpoint import kept, optimizer_tensors, put_back, restore_optimizers, trained
 
 
@@ -51,10 +51,10 @@ class State:
     train_loss: float = math.nan
     recent: list[float] = field(default_factory=list)
     """losses of the latest steps, among which the next one may stand out"""
-    signs: Signs = field(default_factory=Signs)
+    signs: RunStatistics = field(default_factory=RunStatistics)
     """what tells how the run is doing"""
 
-    def examined(self, metrics: dict[str, Any], share: float, passes: float, known: Known) -> Health:
+    def examined(self, metrics: dict[str, Any], share: float, passes: float, known: DataProfile) -> Health:
         """How the run is doing after an evaluation with these metrics."""
         self.signs.evaluated(metrics, step=self.step, share=share, passes=passes, recent=self.recent)
         return judge(self.signs, known)
@@ -72,7 +72,7 @@ class State:
         for name in ("best_loss", "lowest", "train_loss", "seconds"):
             values[name] = float(values[name])
         values["position"] = position_of(plain["position"])
-        values["signs"] = Signs(**plain.get("signs", {}))
+        values["signs"] = RunStatistics(**plain.get("signs", {}))
         return cls(**values)
 
 

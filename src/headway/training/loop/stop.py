@@ -20,7 +20,7 @@ GRACE = 5.0
 """Seconds that a step of several batches may still take, before it is given up."""
 
 
-class Asked(Exception):
+class StopRequested(Exception):
     """Someone asked to stop; what was begun is given up, to be begun again later."""
 
 
@@ -45,9 +45,9 @@ class Stop:
             signal.signal(number, handler)
 
     def poll(self, grace: float = 0.0) -> None:
-        """Raise Asked if someone asked any of the ranks, ``grace`` seconds ago or earlier; all of them take part."""
-        if self.ranks.largest(self.asked and time.monotonic() - self._since >= grace)[0]:
-            raise Asked
+        """Raise StopRequested if someone asked any of the ranks, ``grace`` seconds ago or earlier; all of them take part."""
+        if self.ranks.all_reduce_max(self.asked and time.monotonic() - self._since >= grace)[0]:
+            raise StopRequested
 
     def between(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items; ``poll`` before each."""
@@ -57,7 +57,7 @@ class Stop:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """While it is entered, who asks is answered at once, by Asked; and before, who asked GRACE seconds ago.
+        """While it is entered, who asks is answered at once, by StopRequested; and before, who asked GRACE seconds ago.
 
         Of several ranks none leaves the others waiting: they answer with the next step.
         """
@@ -75,4 +75,4 @@ class Stop:
             raise KeyboardInterrupt
         self.asked, self._since = True, time.monotonic()
         if self._waiting:
-            raise Asked
+            raise StopRequested

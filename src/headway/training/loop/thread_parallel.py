@@ -51,7 +51,7 @@ def most_shares(model: nn.Module, objective: Objective, tokens: int, least: floa
     return min(MOST_SHARES, torch.get_num_threads()) if pays and on_cpu else 1
 
 
-class Shares:
+class ThreadParallel:
     """Computes gradients in ``count`` threads; with one, in the caller's.
 
     What comes out depends on ``count``, since each share draws its own random numbers, but not on which thread is ready
@@ -62,7 +62,7 @@ class Shares:
         self.count = count
         self._threads = Threads(count)
 
-    def __enter__(self) -> "Shares":
+    def __enter__(self) -> "ThreadParallel":
         return self
 
     def __exit__(self, *error: object) -> None:

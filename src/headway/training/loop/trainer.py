@@ -24,17 +24,17 @@ from headway.training.distributed.sharding import whole
 from headway.training.evaluation.comparison import in_order
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.budget import Budget
-from headway.training.loop.prefetch import Ahead
+from headway.training.loop.prefetch import Prefetch
 from headway.training.loop.randomness import random_state, set_random_state
 from headway.training.loop.schedule import accumulation, factor
 from headway.training.loop.state import State, Training
-from headway.training.loop.stop import Asked, Stop
-from headway.training.loop.thread_parallel import Shares
+from headway.training.loop.stop import Stop, StopRequested
+from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.loop.weight_averaging import WeightAverage
 from headway.training.monitor.health import LEARNING, Health
-from headway.training.monitor.loss_guard import ADVICE, Diverged, Watch
-from headway.training.monitor.progress import Silent
-from headway.training.monitor.run_statistics import Known, Signs
+from headway.training.monitor.loss_guard import ADVICE, Diverged, LossGuard
+from headway.training.monitor.progress import Progress
+from headway.training.monitor.run_statistics import DataProfile, RunStatistics
 from headway.training.objective import Objective
 from headway.training.optim.optimizers import optimizers, set_rate
 from headway.training.plan import Plan
@@ -78,11 +78,11 @@ class Job:
     """with fewer held-out units, weights are kept only where they are clearly better than those that are kept"""
     cycle: int = 0
     """how often the run was continued: the budget is that of the last time; 0 for a run as it began"""
-    known: Known = field(default_factory=Known)
+    known: DataProfile = field(default_factory=DataProfile)
     """what explains how the run is doing"""
 
 
-def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Training:
+def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> Training:
     """Train until the budget is used up; the best weights are kept.  Raises Interrupted or a RunFailed."""
     plan, feed, ranks = job.plan, job.feed, job.ranks
     average = WeightAverage(job.model, plan.average) if plan.average else None
@@ -95,7 +95,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
         now.state.cycle, now.state.measure_first = job.cycle, job.known.pretrained
     state, device = now.state, now.device
     parameters = [p for p in job.model.parameters() if p.requires_grad]
-    watch = Watch(state, feed, job.run, progress, skip=plan.on_spike == "skip")
+    watch = LossGuard(state, feed, job.run, progress, skip=plan.on_spike == "skip")
     spread = any(isinstance(p, DTensor) for p in parameters)
     saver: Saver | SharedSaver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
     if spread:
@@ -108,11 +108,11 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
         ranks.named(),
         saver,
         Stop(ranks) as stop,
-        Shares(plan.shares) as shares,
-        Ahead(feed, ranks, job.workers) as batches,
+        ThreadParallel(plan.shares) as shares,
+        Prefetch(feed, ranks, job.workers) as batches,
     ):
         while True:
-            share, save_due, stopping = ranks.largest(
+            share, save_due, stopping = ranks.all_reduce_max(
                 _share(job, budget, state) if ranks.first else 0.0,
                 ranks.first and time.monotonic() - last_save > job.save_every,
                 stop.asked,
@@ -122,7 +122,7 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                 try:
                     _evaluate(job, now, share, stop, progress)
                     state.evaluations = due
-                except Asked:
+                except StopRequested:
                     stopping = True  # the evaluation is begun again when the run is taken up
             state.seconds = time.monotonic() - began
             over = not stopping and (share >= 1.0 or _gains_nothing(job, state))
@@ -154,11 +154,11 @@ def train(job: Job, budget: Budget, progress: Silent, saved: Saved | None) -> Tr
                         part = part.to(device)
                         loss, n = shares.add_gradient(job.model, job.objective, part, plan.precision, parameters)
                         total, count = total + loss, count + n
-            except Asked:  # a step that is not whole is no step
+            except StopRequested:  # a step that is not whole is no step
                 state.position, state.tokens = before
                 set_random_state(device, random)
                 continue
-            loss_sum, targets = ranks.sums(total.item(), count)
+            loss_sum, targets = ranks.all_reduce_sum(total.item(), count)
             state.position = together(state.position, ranks)
             if not spread:
                 ranks.add_gradients(parameters)
@@ -232,8 +232,8 @@ def _gains_nothing(job: Job, state: State) -> bool:
     return bool(plan.evaluating.patience_passes) and state.stale >= 2 and since >= plan.evaluating.patience_passes
 
 
-def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Silent) -> None:
-    """Evaluate in float32, and keep the weights where they are to be kept.  Raises Asked, with nothing changed."""
+def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progress) -> None:
+    """Evaluate in float32, and keep the weights if they are the best.  Raises StopRequested, with nothing changed."""
     state, random = now.state, random_state(now.device)
     if now.average is not None:
         now.average.swap()
@@ -293,7 +293,7 @@ def _shows(plan: Plan, share: float) -> bool:
     )
 
 
-def _tell(health: Health, signs: Signs, progress: Silent) -> None:
+def _tell(health: Health, signs: RunStatistics, progress: Progress) -> None:
     """Say how the run is doing, once when that changes."""
     said = f"{health.word}: {health.cause}" if health.cause else health.word
     if said != signs.said:
@@ -307,7 +307,7 @@ def _note_checkpoints(job: Job, saver: Saver | SharedSaver) -> None:
         job.run.update(checkpoints=True)
 
 
-def _saved(job: Job, save: Callable[[], None], progress: Silent) -> None:
+def _saved(job: Job, save: Callable[[], None], progress: Progress) -> None:
     """Save the model.  Where that fails and training is to go on, the best weights are still in the checkpoints."""
     try:
         save()

@@ -1,8 +1,8 @@
 """How a run is doing: a verdict at each evaluation, with the likeliest cause and what to do about it.
 
-Nothing here reads data or touches a model: `judge` looks at what the run has shown so far (`Signs`) and at what was
-known of it before the first step (`Known`).  The rules stand in the order in which they are asked: what breaks a run
-first, then what is wrong with the data, then how far training has come.
+Nothing here reads data or touches a model: `judge` looks at what the run has shown so far (`RunStatistics`) and at what
+was known of it before the first step (`DataProfile`).  The rules stand in the order in which they are asked: what
+breaks a run first, then what is wrong with the data, then how far training has come.
 
 Losses are nats per target; a share is the part of the run that is done, 0 to 1; passes are those over the data.
 """
@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.training.monitor.run_statistics import HUGE, Known, Signs
+from headway.training.monitor.run_statistics import HUGE, DataProfile, RunStatistics
 
 LEARNING, STUCK, OVERFITTING, DIVERGING, FAULT = "learning", "stuck", "overfitting", "diverging", "data fault"
 
@@ -49,7 +49,7 @@ class Health:
         return f"{self.word}: {self.cause}. {self.advice}" if self.cause else self.word
 
 
-def judge(signs: Signs, known: Known) -> Health:
+def judge(signs: RunStatistics, known: DataProfile) -> Health:
     """The verdict after the latest evaluation.  Raises ValueError before the first one."""
     if not signs.evaluations:
         raise ValueError("a run is judged after an evaluation, and there was none")
@@ -59,7 +59,7 @@ def judge(signs: Signs, known: Known) -> Health:
     return Health()
 
 
-def _learnt(signs: Signs, known: Known, beside: float | None = None) -> bool:
+def _learnt(signs: RunStatistics, known: DataProfile, beside: float | None = None) -> bool:
     """Whether any evaluation was clearly better than guessing (and than a loss ``beside`` it), as far as is known."""
     if known.chance is None:
         return True
@@ -68,14 +68,14 @@ def _learnt(signs: Signs, known: Known, beside: float | None = None) -> bool:
     return any(one["loss"] < 0.97 * level or _right(one, known) > 2 for one in found)
 
 
-def _right(one: dict[str, float], known: Known) -> float:
+def _right(one: dict[str, float], known: DataProfile) -> float:
     """By how many standard errors an evaluation's accuracy is above that of the most frequent label."""
     if known.majority is None or "accuracy" not in one:
         return 0.0
     return (one["accuracy"] - known.majority) / known.error
 
 
-def _diverges(signs: Signs, known: Known) -> bool:
+def _diverges(signs: RunStatistics, known: DataProfile) -> bool:
     """The loss is no number, or well above its start; or it has been, and the model has not come far since."""
     now, start = signs.evaluations[-1], signs.start()
     if now["loss"] >= HUGE or not signs.first:
@@ -87,13 +87,13 @@ def _diverges(signs: Signs, known: Known) -> bool:
     return signs.peak > peak * signs.start(2) and not _learnt(signs, known, beside=known.simple)
 
 
-def _strange_base(signs: Signs, known: Known) -> bool:
+def _strange_base(signs: RunStatistics, known: DataProfile) -> bool:
     """A model that was trained begins worse than guessing evenly: it read other tokens, or another kind of text."""
     trained = known.pretrained and known.uniform is not None and bool(signs.first)
     return trained and signs.start(4) > 1.02 * (known.uniform or 0.0)
 
 
-def _one_target(signs: Signs, known: Known) -> bool:
+def _one_target(signs: RunStatistics, known: DataProfile) -> bool:
     """Nearly all targets are one, and the model gives no other."""
     now = signs.evaluations[-1]
     if known.majority_f1 is None:
@@ -101,7 +101,7 @@ def _one_target(signs: Signs, known: Known) -> bool:
     return known.one_target > 0.9 and now["share"] >= 0.3 and now.get("macro_f1", 1.0) <= known.majority_f1 + 0.02
 
 
-def _unlike(signs: Signs, known: Known) -> bool:
+def _unlike(signs: RunStatistics, known: DataProfile) -> bool:
     """In the first pass every batch is new, so that its loss tells what the held-out loss should be.
 
     Or, by labels: the model and a linear one are both clearly worse than the most frequent label.
@@ -117,7 +117,7 @@ def _unlike(signs: Signs, known: Known) -> bool:
     return bool(gaps) and gaps[-1]
 
 
-def _unrelated(signs: Signs, known: Known) -> bool:
+def _unrelated(signs: RunStatistics, known: DataProfile) -> bool:
     """Neither the model nor a simple one finds in the inputs what the targets are."""
     now = signs.evaluations[-1]
     if known.examples < FEW or now["share"] < 0.3:
@@ -133,7 +133,7 @@ def _unrelated(signs: Signs, known: Known) -> bool:
     return known.simple is not None and known.simple > 0.97 * known.chance
 
 
-def _by_heart(signs: Signs, known: Known) -> bool:
+def _by_heart(signs: RunStatistics, known: DataProfile) -> bool:
     """The held-out loss has risen from its best for some time while that of training fell."""
     if known.examples < FEW:
         return False
@@ -144,7 +144,7 @@ def _by_heart(signs: Signs, known: Known) -> bool:
     return signs.worse >= 3 and fallen and not gained and rise > max(0.1 * best["loss"], 0.05 * (known.chance or 1.0))
 
 
-def _unmoved(signs: Signs, known: Known) -> bool:
+def _unmoved(signs: RunStatistics, known: DataProfile) -> bool:
     """Neither loss has changed, and no weight can have, as Adam moves one by about its rate at most in a step."""
     now, begin = signs.evaluations[-1], signs.evaluations[0]
     still = now["train"] > 0.97 * signs.start() - 3 * now["error"] and now["loss"] > 0.98 * begin["loss"]
@@ -152,7 +152,7 @@ def _unmoved(signs: Signs, known: Known) -> bool:
     return seen and still and known.learning_rate * now["step"] < LEAST_PATH
 
 
-def _stuck(signs: Signs, known: Known) -> bool:
+def _stuck(signs: RunStatistics, known: DataProfile) -> bool:
     """Half of the run is over, nothing is known that guessing does not tell, and it has not become better lately."""
     now = signs.evaluations[-1]
     before = [one["loss"] for one in signs.evaluations if one["share"] <= 0.6 * now["share"]]
@@ -161,7 +161,7 @@ def _stuck(signs: Signs, known: Known) -> bool:
 
 
 SLOWER = "Try a tenth of the --learning-rate, in another directory (--out)."
-Rule = Callable[[Signs, Known], bool]
+Rule = Callable[[RunStatistics, DataProfile], bool]
 RULES: tuple[tuple[str, str, Rule, str], ...] = (
     (DIVERGING, HIGH_RATE, _diverges, SLOWER),
     (FAULT, UNKNOWN, lambda s, k: k.unknown > 0.5, "Look at the text column, or at --tokenizer."),

@@ -8,7 +8,7 @@ from headway.data.feed import Feed
 from headway.data.windows import Position
 from headway.errors import RunFailed
 from headway.training.loop.state import State
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.store.run_directory import RunDirectory
 
 MOST_BAD_STEPS = 3
@@ -30,10 +30,10 @@ class Diverged(RunFailed):
     """The loss or its gradient was not finite several times in a row."""
 
 
-class Watch:
+class LossGuard:
     """Judges every step before it changes the weights."""
 
-    def __init__(self, state: State, feed: Feed, run: RunDirectory, progress: Silent, skip: bool = False):
+    def __init__(self, state: State, feed: Feed, run: RunDirectory, progress: Progress, skip: bool = False):
         self.state, self.feed, self.run, self.progress, self.skip = state, feed, run, progress, skip
         self._said = 0
 

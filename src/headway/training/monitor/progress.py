@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as RichProgress
 
 from headway.errors import printable
 from headway.io.quantities import duration
@@ -17,8 +18,8 @@ EVERY = 30.0
 """Seconds between lines where there is no terminal."""
 
 
-class Silent:
-    """Shows nothing; also what the others are made after."""
+class Progress:
+    """How a person is told what happens; every method may do nothing."""
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -43,14 +44,18 @@ class Silent:
         """Training is over, or has been stopped."""
 
 
-class Quiet(Silent):
+class NoProgress(Progress):
+    """Shows nothing."""
+
+
+class Quiet(Progress):
     """Shows what looks wrong, and nothing else."""
 
     def warn(self, text: str) -> None:
         _to_stderr(f"warning: {text}")
 
 
-class Lines(Silent):
+class Lines(Progress):
     """For logs and pipes: every message, and a progress line each half minute."""
 
     def __init__(self) -> None:
@@ -68,13 +73,13 @@ class Lines(Silent):
             self.say(_line(share, step, loss, seconds_left, tokens_per_second))
 
 
-class Bar(Silent):
+class Bar(Progress):
     """For a terminal."""
 
     def __init__(self) -> None:
         self.console = Console(file=never_failing(sys.stderr))
         columns = (BarColumn(bar_width=24), TaskProgressColumn(), TextColumn("{task.description}"))
-        self.bar = Progress(*columns, console=self.console, transient=True)
+        self.bar = RichProgress(*columns, console=self.console, transient=True)
         self.task: Any = None
         self.status: Any = None
 
@@ -106,7 +111,7 @@ class Bar(Silent):
             self.status = None
 
 
-def shown_to(quiet: bool) -> Silent:
+def shown_to(quiet: bool) -> Progress:
     """The way to show progress to whoever started this."""
     if quiet:
         return Quiet()

@@ -17,7 +17,7 @@ HUGE = 1e9
 
 
 @dataclass(frozen=True)
-class Known:
+class DataProfile:
     """What is known of a run before its first step; None where it does not apply or was not measured."""
 
     learning_rate: float = 0.0
@@ -54,7 +54,7 @@ class Known:
 
 
 @dataclass
-class Signs:
+class RunStatistics:
     """What a run has shown so far, in plain values of bounded size, so that a checkpoint can hold them."""
 
     first: list[float] = field(default_factory=list)

@@ -130,16 +130,16 @@ def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: d
             directory.mkdir(parents=True, exist_ok=True)
             remove_leftovers(directory)
             beside.mkdir()
-        ranks.wait()
+        ranks.barrier()
         save_parts(beside, tensors)
-        ranks.wait()
+        ranks.barrier()
         if ranks.first:
             for path in beside.iterdir():
                 path.chmod(new_mode())
                 flush(path)
             _commit(beside, directory / f"step-{step}", step, state)
             remove_older(directory, KEPT)
-        ranks.wait()
+        ranks.barrier()
 
 
 def _commit(beside: Path, place: Path, step: int, state: dict[str, Any]) -> None:

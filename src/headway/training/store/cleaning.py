@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import InputError
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.store.checkpoint import damaged, newest, remove_checkpoint, remove_older, saving
 from headway.training.store.kept_once import bring_back, leave_out
 from headway.training.store.run_directory import SNAPSHOTS, RunDirectory
@@ -62,7 +62,7 @@ def _files(path: Path) -> Iterator[tuple[Path, int]]:
                     yield file, status.st_size
 
 
-def keep_once(run: RunDirectory, progress: Silent) -> None:
+def keep_once(run: RunDirectory, progress: Progress) -> None:
     """Of a run that is finished, keep the newest checkpoint alone, and in it no weights that the saved model has."""
     try:
         if (last := newest(run.checkpoints)) is not None:

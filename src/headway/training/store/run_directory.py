@@ -252,7 +252,7 @@ class RunDirectory:
             write_facts(place.path, {**self.facts, "finished": False, "snapshot": step})
 
 
-class Onlooker(RunDirectory):
+class ReadOnlyRun(RunDirectory):
     """The run directory as ranks but the first have it: they read what is there, and write nothing."""
 
     def create(self) -> None:

@@ -15,7 +15,7 @@ from headway.models.device import device_of
 from headway.tasks.registry import spec
 from headway.training.distributed.memory_plan import Work
 from headway.training.hardware.precision import training_rate
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import decoder_config, head_count
@@ -59,13 +59,13 @@ def decided(
     *,
     validation: Sequence[str | Path] = (),
     started: float | None = None,
-    progress: Silent | None = None,
+    progress: Progress | None = None,
 ) -> Prepared:
     """Everything that ``run_training`` would decide for a run that begins anew.  Raises InputError as it does.
 
     What an earlier run left is not looked at.  Tokenised text is kept in the cache, as always.
     """
-    started, progress = started if started is not None else time.monotonic(), progress or Silent()
+    started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
     progress.phase("reading")
     source, found = read_input(inputs, options)
     check_for_task(options, found.task, found.reasons)

@@ -9,14 +9,14 @@ import torch
 
 from headway.data.batches import on_device
 from headway.io.quantities import metric
-from headway.tasks.common.data_profile import known_of
+from headway.tasks.common.data_profile import data_profile
 from headway.tasks.registry import spec
 from headway.tasks.task import SHOWN, Closing
 from headway.training.evaluation.comparison import BEFORE, in_order, judged
 from headway.training.loop.state import State, Training
 from headway.training.monitor.health import LEARNING
-from headway.training.monitor.progress import Silent
-from headway.training.monitor.run_statistics import Known
+from headway.training.monitor.progress import Progress
+from headway.training.monitor.run_statistics import DataProfile
 from headway.training.objective import METRICS, OF_SOME
 from headway.training.options import TrainOptions
 from headway.training.store.run_directory import RunDirectory, clock
@@ -24,12 +24,12 @@ from headway.workflows.train.continuing import kept
 from headway.workflows.train.setup import Prepared
 
 
-def known_signs(prepared: Prepared) -> Known:
+def known_signs(prepared: Prepared) -> DataProfile:
     """What explains how the run goes."""
     data, plan = prepared.data, prepared.plan
     trained_before = plan.fine_tuning.base is not None and not data.new_head
     rate = plan.learning_rate
-    return known_of(data.baselines, prepared.feed, data.processor, learning_rate=rate, pretrained=trained_before)
+    return data_profile(data.baselines, prepared.feed, data.processor, learning_rate=rate, pretrained=trained_before)
 
 
 def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
     return found
 
 
-def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Silent) -> None:
+def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progress: Progress) -> None:
     """Evaluate and save a model that was fitted without a loop."""
     device = next(prepared.model.parameters()).device
     each: list[np.ndarray] = []

@@ -28,12 +28,12 @@ from headway.training.hardware.memory import out_of_memory, try_longest
 from headway.training.hardware.precision import keep_freed_memory
 from headway.training.loop.budget import Budget, StepBudget, TimeBudget
 from headway.training.loop.trainer import Interrupted, Job, train
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.store.cleaning import complete, keep_once
-from headway.training.store.run_directory import Onlooker, RunDirectory, clock, machine, versions
+from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
 from headway.workflows.input import are_aligned, read_input, rows_left_out, without_columns
 from headway.workflows.train.check import check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
@@ -60,7 +60,7 @@ def run_training(
     out: Path,
     validation: Sequence[str | Path] = (),
     started: float | None = None,
-    progress: Silent | None = None,
+    progress: Progress | None = None,
     command: Sequence[str] = (),
 ) -> RunDirectory:
     """Train on ``inputs`` and leave a run directory at ``out``; an unfinished run found there is taken up.
@@ -68,13 +68,13 @@ def run_training(
     ``started`` is when the command began, by time.monotonic: what ``--time`` is counted from.  Raises InputError for
     what the user must change, and Interrupted, saved, after Ctrl-C.
     """
-    started, progress = started if started is not None else time.monotonic(), progress or Silent()
+    started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
     device = device_of(options.runtime.device)
     ranks = Ranks.joined(device)
-    run = RunDirectory(out) if ranks.first else Onlooker(out)
+    run = RunDirectory(out) if ranks.first else ReadOnlyRun(out)
     if not ranks.first:
-        progress = Silent()
-        ranks.wait_for(PREPARED)  # then it is like a run that is taken up
+        progress = NoProgress()
+        ranks.wait(PREPARED)  # then it is like a run that is taken up
     earlier, changed = run.read(), []
     options, once_more = as_continued(run, earlier, options)
     if earlier is not None:
@@ -99,7 +99,7 @@ def run_training(
                 f"{out}: this run is complete. --more-time 5m continues it; name another directory with --out to start "
                 "over."
             )
-            ranks.tell(PREPARED)
+            ranks.signal(PREPARED)
             return run
     run.create()
     run.warn = progress.warn
@@ -148,7 +148,7 @@ def run_training(
         except BaseException:
             run.discard()
             raise
-        ranks.tell(PREPARED)
+        ranks.signal(PREPARED)
         if options.run.tensorboard:
             run.open_board()
         for decision in prepared.plan.decisions:
@@ -167,7 +167,7 @@ def run_training(
             finish_fitted(run, prepared, started, progress)
         else:
             _train(run, prepared, options, changed, started, progress, ranks)
-        ranks.wait()
+        ranks.barrier()
         if not ranks.first:
             run.read()
         return run
@@ -215,7 +215,7 @@ def _adapt(
     out: Path,
     validation: Sequence[str | Path],
     started: float,
-    progress: Silent,
+    progress: Progress,
 ) -> None:
     """Train the base on the same texts, without labels, as a run of its own in ``out/adapted``.
 
@@ -255,12 +255,12 @@ def _train(
     options: TrainOptions,
     changed: Sequence[str],
     started: float,
-    progress: Silent,
+    progress: Progress,
     ranks: Ranks,
 ) -> None:
     """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
     plan, model, data = prepared.plan, prepared.model, prepared.data
-    ranks.same(model)
+    ranks.broadcast(model)
     twin = model  # a whole one, where the weights are spread over ranks
     if options.runtime.shard:
         twin = deepcopy(model)
@@ -282,7 +282,7 @@ def _train(
         run.log("resume", step=saved[1]["step"], time=clock())
         if ranks.first:
             complete(run.checkpoints, saved[1]["step"])
-        ranks.wait()
+        ranks.barrier()
         if options.run.steps is not None and saved[1]["step"] > options.run.steps and not options.given(BOUNDS):
             progress.warn(f"it is beyond --steps {options.run.steps:,} already, so nothing more is trained")
         if changed:
@@ -345,14 +345,14 @@ def _train(
         keep_once(run, progress)
 
 
-def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Silent) -> None:
+def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Progress) -> None:
     """Move a saved position to the next pass where the one it is in has other batches now."""
     if isinstance(feed, RowFeed) and {"batch_tokens", "batch_size"} & set(changed) and state["position"]["consumed"]:
         state["position"] = {"epoch": state["position"]["epoch"] + 1, "consumed": 0}
         progress.warn("the batches are others now: the pass over the data that was begun is left, the next begins")
 
 
-def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Silent) -> bool:
+def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Progress) -> bool:
     """Fit the model without the loop, where the plan wants that; whether it was so."""
     try:
         return prepared.data.fit(prepared.plan, prepared.model, _shower(progress), seconds)
@@ -361,7 +361,7 @@ def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progre
         raise
 
 
-def _shower(progress: Silent) -> Callable[[float, float], None]:
+def _shower(progress: Progress) -> Callable[[float, float], None]:
     """What shows how far a fit is."""
     began = time.monotonic()
 
@@ -373,7 +373,7 @@ def _shower(progress: Silent) -> Callable[[float, float], None]:
 
 
 def _begin_cycle(
-    run: RunDirectory, cycle: int, options: TrainOptions, state: dict[str, Any], progress: Silent
+    run: RunDirectory, cycle: int, options: TrainOptions, state: dict[str, Any], progress: Progress
 ) -> tuple[int, float]:
     """The step at which the budget begins and the seconds that are spent of it, by the state of a checkpoint."""
     spent = float(state.get("seconds", 0.0))

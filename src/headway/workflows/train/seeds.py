@@ -8,7 +8,7 @@ from typing import Any
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds
 from headway.tasks.registry import supporting
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
 from headway.training.store.copies import copy_run
@@ -29,7 +29,7 @@ def run_seeds(
     *,
     out: Path,
     validation: Sequence[str | Path] = (),
-    progress: Silent,
+    progress: Progress,
     command: Sequence[str] = (),
 ) -> RunDirectory:
     """Train ``options.seeds`` classifiers, each with its share of the time, in ``out/seed-0`` and so on.

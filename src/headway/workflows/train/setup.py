@@ -22,7 +22,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
 from headway.training.hardware.measure import measured
 from headway.training.hardware.memory import check_room
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions, time_limit
 from headway.training.plan import Plan
@@ -69,7 +69,7 @@ def prepare(
     found: Detected,
     options: TrainOptions,
     started: float,
-    progress: Silent,
+    progress: Progress,
 ) -> Prepared:
     """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
     images = spec(found.task).reads == "picture"
@@ -132,7 +132,7 @@ def _as_options(said: str) -> str:
     return said
 
 
-def say_data(data: TaskData, progress: Silent, options: TrainOptions, task: str) -> None:
+def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: str) -> None:
     """Say what was found in the data, and the baselines."""
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")

@@ -10,7 +10,7 @@ from headway.data.batches import Batch
 from headway.models.device import model_device
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.registry import room
-from headway.training.loop.thread_parallel import Shares
+from headway.training.loop.thread_parallel import ThreadParallel
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.objective import Objective
 from headway.workflows.verify.check import Check, difference
@@ -45,7 +45,7 @@ def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[T
     """The gradient of each parameter over some batches, divided by all their targets."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     targets = 0
-    with Shares(1) as shares:
+    with ThreadParallel(1) as shares:
         for batch in batches:
             targets += shares.add_gradient(model, task, batch.to(model_device(model)), "float32", parameters)[1]
     divide_and_clip(parameters, targets, 0.0)

@@ -15,7 +15,7 @@ from headway.errors import InputError
 from headway.io.quantities import duration, size
 from headway.training.hardware.measure import SAVED_IN_A_SECOND
 from headway.training.hardware.precision import product_rate
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import Progress
 from headway.training.store.checkpoint import newest_checkpoint
 from headway.workflows.verify.check import Check, DoesNotApply, difference, worst
 from headway.workflows.verify.replay import NEVER, Replay, replay
@@ -84,7 +84,7 @@ class Command:
         self._process.wait()
 
 
-def check_resume(subject: Subject, directory: Path, folder: Path, progress: Silent) -> Check:
+def check_resume(subject: Subject, directory: Path, folder: Path, progress: Progress) -> Check:
     """Train a few steps in two directories, killing one of them by SIGKILL; compare all that was learnt and logged."""
     what = (
         "every weight and the loss of each step of its training, left alone, and killed by SIGKILL and taken up again"
@@ -190,7 +190,7 @@ def _log(run: Path) -> list[dict]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def _check_room(subject: Subject, again: Replay, folder: Path, progress: Silent) -> None:
+def _check_room(subject: Subject, again: Replay, folder: Path, progress: Progress) -> None:
     """Raise DoesNotApply where there is no room for the checkpoints; say how long it may take where that is long."""
     needed = 4 * NUMBERS * CHECKPOINTS * sum(p.numel() for p in subject.one.parameters())
     if shutil.disk_usage(folder).free < needed:

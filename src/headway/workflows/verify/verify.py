@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.hub.download import locate
-from headway.training.monitor.progress import Silent
+from headway.training.monitor.progress import NoProgress, Progress
 from headway.workflows.load import load
 from headway.workflows.verify.accumulation import check_accumulation
 from headway.workflows.verify.batch import check_batch
@@ -31,7 +31,7 @@ from headway.workflows.verify.resume import check_resume
 from headway.workflows.verify.samples import Subject
 
 
-def verify(run: str | Path, progress: Silent | None = None, *, device: str = "auto") -> dict[str, Any]:
+def verify(run: str | Path, progress: Progress | None = None, *, device: str = "auto") -> dict[str, Any]:
     """Check a run, a Hugging Face directory or a hub id; ``task``, ``passed`` and ``checks``, each as ``Check.plain``.
 
     Nothing is written there: what is trained and exported goes to a temporary directory, which is removed.  Raises
@@ -40,12 +40,12 @@ def verify(run: str | Path, progress: Silent | None = None, *, device: str = "au
     place = locate(run).path
     pipe = load(place, device=device)
     subject = Subject(pipe)
-    checks = list(_checks(subject, place, progress or Silent()))
+    checks = list(_checks(subject, place, progress or NoProgress()))
     passed = all(check.passed is not False for check in checks)
     return {"task": pipe.task, "passed": passed, "checks": [check.plain() for check in checks]}
 
 
-def _checks(subject: Subject, place: Path, progress: Silent) -> Iterator[Check]:
+def _checks(subject: Subject, place: Path, progress: Progress) -> Iterator[Check]:
     """Each check, the longest last."""
     with tempfile.TemporaryDirectory(prefix="headway-verify-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
