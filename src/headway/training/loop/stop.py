@@ -45,7 +45,7 @@ class Stop:
             signal.signal(number, handler)
 
     def poll(self, grace: float = 0.0) -> None:
-        """Raise StopRequested if someone asked any rank, ``grace`` seconds ago or earlier; all ranks call it together."""
+        """Raise StopRequested if someone asked any rank ``grace`` seconds ago or earlier; all ranks call it together."""
         if self.ranks.all_reduce_max(self.asked and time.monotonic() - self._since >= grace)[0]:
             raise StopRequested
 
