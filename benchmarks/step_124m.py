@@ -16,7 +16,7 @@ import torch
 from machine import facts, interleaved, spread, write
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder

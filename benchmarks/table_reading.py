@@ -20,11 +20,11 @@ TOGETHER = 4096
 
 def ours(path: Path, tokenizer_file: Path) -> dict[str, float]:
     """Seconds of each part."""
-    from headway.data.encoded import encoded_rows
-    from headway.data.labels import labelled
-    from headway.data.read import read
-    from headway.data.split import split_rows
-    from headway.data.table import Table
+    from headway.data.batches.encoded import encoded_rows
+    from headway.data.open.read import read
+    from headway.data.records.labels import labelled
+    from headway.data.records.split import split_rows
+    from headway.data.records.table import Table
     from headway.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(tokenizer_file.parent)

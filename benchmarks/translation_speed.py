@@ -23,11 +23,11 @@ import torch.nn.functional as F
 from machine import facts, spread, write
 from torch import Tensor, nn
 
-from headway.data.aligned import read_aligned
-from headway.data.batches import IGNORED
-from headway.data.feed import TargetFeed
-from headway.data.text_pairs import read_text_pairs
-from headway.data.windows import Position
+from headway.data.batches.batch_source import TargetFeed
+from headway.data.batches.batching import IGNORED
+from headway.data.batches.windows import Position
+from headway.data.formats.aligned import read_aligned
+from headway.data.records.text_pairs import read_text_pairs
 from headway.models.config import Positions, TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder

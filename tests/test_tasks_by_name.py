@@ -9,7 +9,7 @@ from headway.tasks.registry import NAMES, spec
 
 NAMED = {*NAMES, *(spec(task).verb for task in NAMES)}
 CONSTANTS = {"IMAGES", "TO_TEXT"}
-"""Names of ``data.detect`` that hold the name of a task."""
+"""Names of ``data.open.detect`` that hold the name of a task."""
 ALLOWED = {
     "cli.demo",  # trains models of its own
     *("data.detect", "data.detect_pairs", "workflows.input"),  # find the task of a file
@@ -37,7 +37,7 @@ def by_name(tree):
             isinstance(node, ast.Tuple | ast.List | ast.Set) and all(isinstance(e, ast.Constant) for e in node.elts)
         ):
             found |= texts(node)
-        elif isinstance(node, ast.ImportFrom) and node.module == "headway.data.detect":
+        elif isinstance(node, ast.ImportFrom) and node.module == "headway.data.open.detect":
             found |= {alias.name for alias in node.names} & CONSTANTS
         yield from ((node.lineno, word) for word in sorted(found & (NAMED | CONSTANTS)))
 
@@ -53,7 +53,7 @@ def test_no_module_goes_by_the_name_of_a_task(path):
 def test_the_rule_bites():
     module = (
         'if task == "translation":\n    pass\nUSES = {"classification": 1}\nmatch verb:\n    case "classify":\n'
-        '        pass\nif task in ("masked_lm", "embedding"):\n    pass\nfrom headway.data.detect import IMAGES\n'
+        '        pass\nif task in ("masked_lm", "embedding"):\n    pass\nfrom headway.data.open.detect import IMAGES\n'
         'train(task="masked_lm")\n'
     )
     assert {line for line, _ in by_name(ast.parse(module))} == {1, 3, 5, 7, 9}

@@ -119,7 +119,7 @@ def test_a_command_that_is_killed_continues_and_ends_as_one_left_alone(
         killed = forker(*words, tmp_path / to, script=script + AT_PIECE.format(call=call, part=part))
         assert killed.returncode == -signal.SIGKILL, (call, killed.stderr)
         assert not (tmp_path / to).exists()
-    answered = "going on after"
+    answered = "resuming after"
     again = forker(*words, tmp_path / to, script=script)
     assert again.returncode == 0 and answered in again.stderr and "Traceback" not in again.stderr, again.stderr
     assert (tmp_path / to).read_bytes() == whole
@@ -179,7 +179,7 @@ def test_two_commands_do_not_write_one_file(classifier_run: Path, texts: Path, t
     with OutputFile(to, "another command") as held:
         held.add(b"abc", 1)
         status, out, err = in_process("classify", classifier_run, texts, "--to", to)
-        assert status == 2 and out == "" and f"{to}: another command is writing it" in err
+        assert status == 2 and out == "" and f"{to}: another command is writing this file" in err
         held.finish()
     assert to.read_bytes() == b"abc" and in_process("classify", classifier_run, texts, "--to", to)[0] == 0
     assert len(to.read_text().splitlines()) > 211
@@ -190,7 +190,7 @@ def test_a_file_of_the_users_is_not_written_over(
 ):
     (tmp_path / "out.csv.part").write_text("mine")
     status, _, err = in_process("classify", classifier_run, texts, "--to", tmp_path / "out.csv")
-    assert status == 2 and "out.csv.part: is there and was not left by this command" in err
+    assert status == 2 and "out.csv.part: this file exists and was not written by this command" in err
     assert (tmp_path / "out.csv.part").read_text() == "mine"
 
 
@@ -237,7 +237,7 @@ def test_a_full_disk_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.Mon
         honest(descriptor, data)
 
     monkeypatch.setattr(output_file, "_write", full)
-    with pytest.raises(RunFailed, match=r"out.csv: cannot be written \(No space left on device\).* 3 inputs are kept"):
+    with pytest.raises(RunFailed, match=r"out.csv: cannot be written \(No space left on device\).* 3 inputs are saved"):
         pieces_of(tmp_path / "out.csv", 9)
     monkeypatch.setattr(output_file, "_write", honest)
     pieces_of(tmp_path / "out.csv", 9, crash=False)
@@ -250,7 +250,7 @@ def test_ctrl_c_says_what_is_kept(classifier_run: Path, texts: Path, tmp_path: P
     words = [sys.executable, "-c", code, "classify", classifier_run, texts, "--to", tmp_path / "out.csv"]
     found = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=900, env={**os.environ})
     assert found.returncode == 130 and "Traceback" not in found.stderr
-    assert "of 211 inputs are kept, and the same command goes on with them" in found.stderr
+    assert "of 211 inputs are saved; run the same command again to resume" in found.stderr
 
 
 def test_pieces():

@@ -65,7 +65,7 @@ def test_a_decoder_and_an_encoder(run, kind, request, in_process):
 
 def test_a_translator_shows_its_own_translation_or_the_one_that_is_given(runs, in_process):
     status, _, err = in_process("attention", runs / "both", "word 7", "--out", "own.html", "--quiet")
-    assert status == 0 and not [line for line in err.splitlines() if "broken off" not in line]
+    assert status == 0 and not [line for line in err.splitlines() if "cut off" not in line]
     pipe = load(runs / "both")
     assert look_inside(pipe, "word 7").target == pipe("word 7", beam=1)
     status, out, _ = in_process("attention", runs / "both", "word 7", "--target", "viele", "--out", "t.html", "--json")
@@ -120,7 +120,7 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
         assert in_process("attention", lm_run, "the cat")[0] == 0
     Path("mine.html").write_text("<p>mine</p>")
     status, _, err = in_process("attention", lm_run, "the cat", "--out", "mine.html")
-    assert status == 2 and "is no page of this command; name another" in err
+    assert status == 2 and "was not written by this command; use another name" in err
     assert Path("mine.html").read_text() == "<p>mine</p>"
     assert MARK in Path("attention.html").read_text()[:500]
 
@@ -129,20 +129,20 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
     ("run", "words", "said"),
     [
         ("lm_run", ["the cat", "--target", "x"], "a target is for models that translate; this one is for lang"),
-        ("lm_run", ["the cat " * 40], "tokens, and the model reads 32; give less of it"),
+        ("lm_run", ["the cat " * 40], "tokens, and the model reads at most 32; shorten it"),
         ("lm_run", [""], "the text has no tokens"),
-        ("lm_run", ["the cat", "--out", "page.txt"], "--out page.txt: a page is written; name it so"),
+        ("lm_run", ["the cat", "--out", "page.txt"], "--out page.txt: the page is written as HTML; use a name"),
         ("lm_run", ["the cat", "--out", "no/such/page.html"], "there is no folder no/such; make it first"),
         ("lm_run", ["utf16.txt"], "Run again with --encoding utf-16"),
         ("pictures", ["grey.png", "--encoding", "utf-16"], "--encoding is for texts"),
         ("lm_run", ["missing.txt"], "there is no such file"),
-        ("lm_run", ["rows.csv"], "is a table; give one text"),
+        ("lm_run", ["rows.csv"], "this is a table; give a text"),
         ("lm_run", ["the cat", "--target-language", "de"], "only translators have languages"),
         ("both", [" "], "the text has no tokens"),
         ("both", ["word", "--target", "viele " * 20], "the target has 1"),
         ("pictures", ["word"], "word: no such file; expected a picture"),
         ("pictures", ["rows.csv"], "rows.csv: cannot be read as a picture"),
-        ("lstm", ["word"], "this is a baseline (lstm): it has no attention heads to be shown"),
+        ("lstm", ["word"], "this is a baseline (lstm): it has no attention heads"),
         ("no-run", ["word"], "no such model directory"),
     ],
 )  # fmt: skip
@@ -164,4 +164,4 @@ def test_a_file_in_another_encoding(lm_run, in_process):
 
 def test_the_first_of_several_models(runs, in_process):
     assert in_process("attention", runs / "several", "word 7")[0] == 0
-    assert "The first of 2 models whose answers are averaged." in Path("attention.html").read_text()
+    assert "The first of 2 models; their answers are averaged." in Path("attention.html").read_text()

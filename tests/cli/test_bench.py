@@ -68,19 +68,19 @@ def test_an_exponent_in_words():
     flat = {**power, "exponent": 1.0}
     fit = {"axis": "length", "kind": "full", "floor_seconds": 0.004, "seconds": power, "bytes": flat, "flops": None}
     words = "full: time grows as T^1.50 [1.40, 1.60] (1.80 between the last two), memory as T^1.00 over 512..2,048"
-    assert fit_in_words(fit) == f"{words}, all that take over 0.004 s."
+    assert fit_in_words(fit) == f"{words}, the sizes that take more than 0.004 s."
     nothing = {**fit, "axis": "width", "seconds": None, "bytes": None}
-    assert "no exponent in D: fewer than two sizes take over 0.004 s" in fit_in_words(nothing)
+    assert "no exponent in D: fewer than two sizes take more than 0.004 s" in fit_in_words(nothing)
 
 
 @pytest.mark.parametrize(("words", "said"), [
     ([], "name a RUN"),
     (["--lengths", "8..4"], "--lengths is '8..4'; it must be two numbers"),
-    (["--lengths", "8", "--kinds", "full,other"], "'other' is not known; there are full, windowed, rnn, lstm, gru"),
-    (["--widths", "33"], "33 is no multiple of 32"),
-    (["--lengths", "100000..200000", "--widths", "33"], "33 is no multiple of 32"),
+    (["--lengths", "8", "--kinds", "full,other"], "'other' is unknown; the kinds are full, windowed, rnn, lstm, gru"),
+    (["--widths", "33"], "33 is not a multiple of 32"),
+    (["--lengths", "100000..200000", "--widths", "33"], "33 is not a multiple of 32"),
     (["--lengths", "8", "--time", "soon"], "--time is 'soon'"),
-    (["nowhere", "--out", "x"], "--out is for the curves"),
+    (["nowhere", "--out", "x"], "--out is for the plots"),
     (["nowhere"], "no such model directory"),
 ])  # fmt: skip
 def test_wrong_input_is_one_message(in_process: Callable, tmp_path: Path, words: list[str], said: str, monkeypatch):

@@ -151,7 +151,7 @@ def test_a_conversation_goes_on(tokenizer: Tokenizer):
     assert conversation.messages[-2]["content"] == "the cat 4" and notices and "forgotten" in notices[0]
     assert all(len(told) <= 67 for told in model.told)
     before = list(conversation.messages)
-    with pytest.raises(InputError, match="fewer words"):
+    with pytest.raises(InputError, match="shorten the message"):
         conversation.say("the cat " * 99, max_tokens=7)
     assert conversation.messages == before
     pieces = conversation.say("and")
@@ -226,7 +226,7 @@ def test_a_full_context_is_told(directory: Path, hold: Callable):
 
 def test_what_is_wrong_is_status_two(directory: Path, lm_run: Path, hold: Callable, in_process: Callable):
     for given, words, message in (
-        ("the cat\n" + "the cat " * 99 + "\n", [directory], "fewer words"),
+        ("the cat\n" + "the cat " * 99 + "\n", [directory], "shorten the message"),
         (b"caf\xe9\n", [directory], "not UTF-8"),
         ("the cat\n", [lm_run], "no chat template"),
         ("the cat\n", [directory, "--top-p", "2"], "--top-p"),
@@ -240,7 +240,9 @@ def test_what_is_wrong_is_status_two(directory: Path, lm_run: Path, hold: Callab
 
 def test_who_continues_a_text_with_a_model_that_talks_is_told(directory: Path, lm_run: Path, in_process: Callable):
     asked = ("the cat", "--max-tokens", "3", "--seed", "1")
-    assert f"`headway generate {directory} --chat` talks with it" in in_process("generate", directory, *asked)[2]
+    assert (
+        f"`headway generate {directory} --chat` starts a conversation" in in_process("generate", directory, *asked)[2]
+    )
     assert "--chat" not in in_process("generate", directory, *asked, "--quiet")[2]
     assert "--chat" not in in_process("generate", lm_run, *asked)[2]
 
@@ -292,4 +294,4 @@ def test_at_a_terminal(directory: Path):
     reply = headway.load(directory).chat(said("the cat"), max_tokens=9, **GREEDY)
     text = shown.decode().replace("\r\n", "\n")
     assert "/exit or Ctrl-D leaves" in text and reply.replace("\r\n", "\n") in text
-    assert "fewer words" in text and "Traceback" not in text
+    assert "shorten the message" in text and "Traceback" not in text

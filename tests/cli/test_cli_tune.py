@@ -70,4 +70,4 @@ def test_help_says_what_time_and_steps_mean_here(in_process: Callable):
     status, out, _ = in_process("tune", "--help")
     text = " ".join(out.split())
     assert status == 0 and "Time for the whole search" in text and "Optimizer steps of each trial" in text
-    assert "Search the options of training" in in_process("--help")[1]
+    assert "Search the training options" in in_process("--help")[1]

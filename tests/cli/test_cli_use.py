@@ -187,7 +187,7 @@ def test_a_run_reads_each_file_in_its_own_encoding(
     Path("other.csv").write_bytes(text.encode("cp1252"))
     words = ("train", "old.csv", "--encoding", "utf-16", "--validation", "new.csv", "--out", "run", *tiny_words)
     status, _, said = in_process(*words)
-    assert status == 0 and "new.csv: this file is UTF-8 and is read as that" in said
+    assert status == 0 and "new.csv: this file is UTF-8 and is read as UTF-8" in said
     measured = [json.loads(in_process("evaluate", "run", name, "--json")[1]) for name in ("old.csv", "new.csv")]
     assert measured[0]["val_loss"] == measured[1]["val_loss"]
     answers = [in_process("classify", "run", name, "--json")[1] for name in ("old.csv", "new.csv")]
@@ -241,7 +241,7 @@ def test_paths_with_spaces_and_letters_of_all_kinds_from_any_directory(
     assert in_process("generate", "le café", "the", "--max-tokens", "3")[0] == 0
     assert in_process("evaluate", "le café", "../le café.txt", "--json")[0] == 0
     status, _, err = in_process("evaluate", "le café")
-    assert status == 2 and "le café.txt: the data of this run are not there" in err
+    assert status == 2 and "le café.txt: the training data of this run no longer exist" in err
 
 
 def test_a_reader_that_leaves_is_no_error(lm_run: Path):

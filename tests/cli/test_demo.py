@@ -1,4 +1,4 @@
-"""The demo on a handful of files: what it makes, what it leaves alone, and that it goes on or starts anew."""
+"""The demo on a handful of files: what it makes, what it leaves alone, and that it resumes or starts over."""
 
 import csv
 import json
@@ -67,7 +67,7 @@ def test_parts_that_are_complete_are_not_made_again(made):
     assert (place / "out" / "code" / "log.jsonl").read_text() == before
 
 
-def test_a_finished_demo_starts_anew_and_touches_nothing_else(made):
+def test_a_finished_demo_starts_over_and_touches_nothing_else(made):
     place, _ = made
     out = place / "out"
     (out / "mine.txt").write_text("mine")
@@ -84,14 +84,14 @@ def test_a_stopped_demo_goes_on(tmp_path):
     module._make_room(tmp_path / "new", asked, said.append)
     assert (tmp_path / "new" / "docs.txt").exists() and "going on" in said[0]
     module._make_room(tmp_path / "new", {**asked, "seed": 1}, said.append)
-    assert not (tmp_path / "new" / "docs.txt").exists() and "anew" in said[1]
+    assert not (tmp_path / "new" / "docs.txt").exists() and "starting over" in said[1]
 
 
 def test_a_folder_of_someone_else_is_left_alone(tmp_path):
     (tmp_path / "docs.txt").write_text("mine")
     (tmp_path / MARKER).write_text('{"made_by": "me"}')
     done = CliRunner().invoke(command, ["--out", str(tmp_path), "--time", "5s"])
-    assert isinstance(done.exception, InputError) and "no demo made" in str(done.exception)
+    assert isinstance(done.exception, InputError) and "not from a demo" in str(done.exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == [MARKER, "docs.txt"]
     with pytest.raises(InputError, match="--time"):
         demo(tmp_path / "new", "soon")

@@ -67,7 +67,7 @@ def test_what_a_person_sees(runs, kind):
     assert max(len(line) for line in lines[1:] if "Tensor" not in line and '"""' not in line) <= 100
     for part in ("qkv 78 x 26", "blocks 1-3 feedforward", "all other blocks", "class Residual", "def forward"):
         assert part in done.output
-    assert ("Keys and values" in done.output) == (kind == "decoder")
+    assert ("KV cache" in done.output) == (kind == "decoder")
 
 
 def test_json(runs):
@@ -108,4 +108,4 @@ def test_every_wiring_and_configuration(config, wiring):
     assert found["parameters"] == counted == sum(row["parameters"] for row in found["blocks"])
     assert found["path"][0]["shape"][:2] == [1, 5]
     lines = module._lines("run", {"task": "any", **found})
-    assert len([line for line in lines if "who reads whom" in line]) == {"both": 3}.get(wiring, 1)
+    assert len([line for line in lines if "attention weights" in line]) == {"both": 3}.get(wiring, 1)

@@ -193,7 +193,7 @@ def test_what_is_there_is_not_written_over(lm_run: Path, tmp_path: Path, monkeyp
     link = tmp_path / "link"
     link.symlink_to(lm_run)
     for place, said in (
-        (out, "notes.txt"), (foreign, "no export left there"),
+        (out, "notes.txt"), (foreign, "not from an export"),
         (file, "not a directory"), (link, "not a directory"), (file / "out", "cannot be written"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=said):

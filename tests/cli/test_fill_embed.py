@@ -111,9 +111,9 @@ def test_a_line_without_an_open_place_is_named(
     for place, said in ((path, f"{path}, line 3"), (table, f"{table}, row 2"), ("-", "standard input, line 1")):
         status, out, err = in_process("fill", masked, place)
         assert (status, out) == (2, "")
-        assert err.startswith(f"headway: {said}: 'the cat': nothing is left open; write [MASK]"), err
+        assert err.startswith(f"headway: {said}: 'the cat': the text has no [MASK]; write [MASK]"), err
     for text in ("", " "):
-        assert "nothing is left open" in in_process("fill", masked, text)[2]
+        assert "the text has no [MASK]" in in_process("fill", masked, text)[2]
 
 
 def test_embed_to_standard_output(encoder: Path, lines: Path, in_process: Callable):

@@ -55,7 +55,7 @@ def test_what_a_person_is_told(points: Path, in_process):
     status, said, _ = in_process("scale", "--points", points, "--predict", "1e18")
     assert status == 0 and not (points.parent / "scaling.json").exists()
     assert "embeddings and output matrix included" in said and "alpha" in said
-    assert "foretold" in said and "% off" in said
+    assert "predicted" in said and "% off" in said
     assert "1.00e+18 FLOPs" in said and "times the largest run" in said
 
 
@@ -65,13 +65,19 @@ def test_what_a_person_is_told(points: Path, in_process):
         ([], "name a text to train on"),
         (["notes.txt", "--points", "points.csv"], "name a text to train on"),
         (["--points", "points.csv", "--predict", "much"], "--predict is 'much'"),
-        (["--points", "points.csv", "--probe", "luck"], "--probe 'luck' is not one"),
+        (["--points", "points.csv", "--probe", "luck"], "--probe 'luck' is unknown"),
         (["--points", "points.csv", "--probe", "induction"], "--probe needs the models"),
         (["--points", "points.csv", "--plan"], "--plan is for a text"),
         (["--points", "points.csv", "--count", "blocks"], "no column 'parameters_without_embeddings'"),
         (["--points", "none.csv"], "none.csv: cannot be read"),
-        (["--points", "points.csv", "--out", "."], ".: holds other files and no study; name a new directory"),
-        (["book.txt", "--out", ".", "--time", "5m"], ".: holds other files and no study; name a new directory"),
+        (
+            ["--points", "points.csv", "--out", "."],
+            ".: this directory holds other files and no study; name a new directory",
+        ),
+        (
+            ["book.txt", "--out", ".", "--time", "5m"],
+            ".: this directory holds other files and no study; name a new directory",
+        ),
         (["--points", "together.csv"], "varied together"),
     ],
 )

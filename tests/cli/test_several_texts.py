@@ -52,7 +52,7 @@ def test_a_file_is_given_alone(verb: str, models: dict[str, Path], in_process: C
     path = tmp_path / "texts.txt"
     path.write_text("the cat [MASK]\n")
     status, _, err = in_process(verb, models[verb], "old dogs [MASK]", path)
-    assert status == 2 and f"the file {path} was given with other words" in err
-    assert "standard input was given with other words" in in_process(verb, models[verb], "-", "old dogs")[2]
+    assert status == 2 and f"the file {path} was given together with other words" in err
+    assert "standard input was given together with other words" in in_process(verb, models[verb], "-", "old dogs")[2]
     assert "there is no such file" in in_process(verb, models[verb], "old dogs", "missing.csv")[2]
     assert in_process(verb, models[verb])[0] == 2

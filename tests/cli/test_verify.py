@@ -57,7 +57,7 @@ def test_a_promise_that_is_not_kept_is_status_one(lm_run: Path, in_process: Call
     status, out, err = in_process("verify", lm_run, "--json", "--quiet")
     check = json.loads(out.splitlines()[-1])["checks"][0]
     assert status == 1 and check["passed"] is False and check["value"] is None
-    assert err == f"headway: {lm_run}: not kept: cache.\n"
+    assert err == f"headway: {lm_run}: failed: cache.\n"
     status, out, _ = in_process("verify", lm_run, "--quiet")
     assert status == 1 and out.splitlines()[1].split()[:4] == ["cache", "FAILED", "nan", "1e-05"]
 

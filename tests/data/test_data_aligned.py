@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.aligned import first_unpaired, read_aligned, sides_of
+from headway.data.formats.aligned import first_unpaired, read_aligned, sides_of
 from headway.errors import InputError
 
 
@@ -55,7 +55,7 @@ def test_the_place_of_parting_is_a_line_of_the_file():
 
 def test_one_file_twice_and_empty_ones_are_refused(tmp_path: Path):
     path = write(tmp_path / "t.en", "a")
-    with pytest.raises(InputError, match="was given for both sides"):
+    with pytest.raises(InputError, match="is given for both sides"):
         read_aligned(path, path)
     with pytest.raises(InputError, match=r"t\.de, line 2: a NUL byte"):
         read_aligned(write(tmp_path / "n.en", "a", "b"), write(tmp_path / "t.de", "word " * 40, "d\0"))

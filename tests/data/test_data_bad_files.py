@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.corpus import Corpus
-from headway.data.read import read
-from headway.data.table import Table
+from headway.data.open.read import read
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
 from headway.errors import InputError
 
 ROWS = "".join(f"text number {i},{'pos' if i % 2 else 'neg'}\n" for i in range(7))
@@ -100,7 +100,7 @@ BAD = {
     "BD-8 list of texts": ("a.json", '["a",\n "b"]\n', {}, ["line 1", "a string", "expected an object"]),
     "BD-8 list with a comma at its end": ("a.json", '[{"text": "a"},\n]', {}, ["line 2", "comma"]),
     "BD-8 list without a comma": ("a.json", '[{"text": "a"}\n{"text": "b"}]', {}, ["line 2", "comma"]),
-    "BD-8 text after a list": ("a.json", '[{"text": "a"}]\n\nmore', {}, ["line 1", "'more'", "after the end"]),
+    "BD-8 text after a list": ("a.json", '[{"text": "a"}]\n\nmore', {}, ["line 1", "'more'", "follows the end"]),
     "BD-8 list, other keys": ("a.json", '[{"text": "a"},\n\n{"word": "b"}]', {}, ["line 3", "'text'", "line 1"]),
     "BD-8 empty list": ("a.json", "[ ]", {}, ["no rows"]),
     "BD-8 two objects": ("a.jsonl", '{"text": "a"}{"text": "b"}\n', {}, ["line 1", "after the JSON object"]),
@@ -285,5 +285,5 @@ def test_one_column_is_running_text(tmp_path):
 def test_a_file_is_not_read_twice(tmp_path: Path):
     (tmp_path / "a.txt").write_text("one line\n")
     for inputs in ([tmp_path / "a.txt", tmp_path / "a.txt"], [tmp_path, tmp_path / ".." / tmp_path.name / "a.txt"]):
-        with pytest.raises(InputError, match=r"a\.txt: was given twice"):
+        with pytest.raises(InputError, match=r"a\.txt: is given twice"):
             read(inputs)

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data import cache
-from headway.data import tokens as tokens_module
-from headway.data.cache import cache_directory, cache_key, tokenised
-from headway.data.checksums import BLOCK
-from headway.data.tokens import TokenFile
+from headway.data.batches import cache
+from headway.data.batches import tokens as tokens_module
+from headway.data.batches.cache import cache_directory, cache_key, tokenised
+from headway.data.batches.checksums import BLOCK
+from headway.data.batches.tokens import TokenFile
 from headway.errors import InputError
 
 CALLS = []
@@ -104,7 +104,7 @@ def test_reused_until_damaged(tmp_path):
             warnings.simplefilter("always")
             assert build([("hello", True)], tmp_path).tolist() == first, damage
         assert len(CALLS) == calls + 1, damage
-        expected = f"{tmp_path / 'k.tokens'}: this file of the cache is damaged; it is thrown away and made again"
+        expected = f"{tmp_path / 'k.tokens'}: this cache file is damaged; it is deleted and rebuilt"
         assert [str(one.message) for one in said if one.category is UserWarning] == (
             [] if damage in silent else [expected]
         ), damage
@@ -128,7 +128,7 @@ def test_every_changed_bit_is_found_before_its_token_is_used(tmp_path, monkeypat
         changed[at] ^= 1 << choose.randrange(8)
         (tmp_path / "k.tokens").write_bytes(changed), (tmp_path / "k.json").write_bytes(record)
         if at_once:
-            with pytest.warns(UserWarning, match="damaged; it is thrown away and made again"):
+            with pytest.warns(UserWarning, match="damaged; it is deleted and rebuilt"):
                 assert np.array_equal(build(many(), tmp_path), good)
             continue
         tokens = build([], tmp_path)
@@ -136,7 +136,7 @@ def test_every_changed_bit_is_found_before_its_token_is_used(tmp_path, monkeypat
             part = slice(start, start + 50_021)
             begin, end = 2 * part.start // BLOCK, -(-2 * min(part.stop, len(good)) // BLOCK)
             if begin <= at // BLOCK < end:
-                with pytest.raises(InputError, match=r"k\.tokens: this file of the cache is damaged: block .* removed"):
+                with pytest.raises(InputError, match=r"k\.tokens: this cache file is damaged: block .* removed"):
                     tokens[part]
             else:
                 assert np.array_equal(tokens[part], good[part])
@@ -171,7 +171,7 @@ def test_blocks_are_checked_once(tmp_path, monkeypatch):
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
     tokens = build([("hello", True)], tmp_path)
     (tmp_path / "k.tokens").write_bytes(b"123")
-    with pytest.raises(InputError, match=r"k\.tokens: this file of the cache is damaged: it is shorter than it was"):
+    with pytest.raises(InputError, match=r"k\.tokens: this cache file is damaged: it is shorter than it was"):
         tokens[1:3]
 
 

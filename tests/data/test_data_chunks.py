@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data import files, read
-from headway.data.chunks import LineNumbers, chunked
-from headway.data.table import Table
+from headway.data.open import files, read
+from headway.data.records.chunks import LineNumbers, chunked
+from headway.data.records.table import Table
 from headway.errors import InputError
 
 QUOTED = ['"one, two"', '"first\nsecond"', '"a ""word"""', "plain", " blank around ", "é"]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.detect import detect
-from headway.data.labels import check_labels, labelled
-from headway.data.read import read
-from headway.data.repeats import leaks, text_key
-from headway.data.table import Table, table
+from headway.data.open.detect import detect
+from headway.data.open.read import read
+from headway.data.records.labels import check_labels, labelled
+from headway.data.records.repeats import leaks, text_key
+from headway.data.records.table import Table, table
 from headway.errors import InputError
 
 WORDS = (
@@ -183,7 +183,7 @@ def test_warnings():
         "U+FFFD",
         "<|endoftext|>",
         "direction-turning",
-        "1 row (1.0%) with HTML entities such as &amp;, read as they stand",
+        "1 row (1.0%) with HTML entities such as &amp;, read as they are",
         "1 row (1.0%) with a text seen before (lines 13, 15)",
         "1 text with more than one label: 'Same  TEXT' is 'b' and 'a' (lines 13, 15)",
         "2 of 4 labels have fewer than 10 rows: 'None' (1), 'c' (1)",
@@ -231,14 +231,14 @@ def test_scores_in_words_are_refused(name):
         detect(source, task="embedding")
     assert str(raised.value) == (
         f"made.csv: column {name!r} looks like the score of each pair, but holds 'positive' (line 2). Scores must be "
-        "numbers (for example 0 and 1); --text-column and --second-column take the pairs alone, all as belonging "
-        "together."
+        "numbers (for example 0 and 1); use --text-column and --second-column to count every "
+        "pair as a match."
     )
     with pytest.raises(InputError, match=f"column {name!r} looks like the score"):
         detect(source, task="embedding", text_column="text")
     found = detect(source, task="embedding", text_column="text", second_column="other")
     assert (found.second_column, found.label_column) == ("other", None)
-    assert f"column {name!r} is not read: every pair counts as belonging together" in found.reasons
+    assert f"column {name!r} is not read: every pair counts as a match" in found.reasons
     assert not any("'id'" in reason for reason in found.reasons)
 
 

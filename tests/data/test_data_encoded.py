@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from headway.data import encoded
-from headway.data.encoded import encoded_rows, row_lengths
-from headway.data.feed import RowFeed
-from headway.data.windows import Position
+from headway.data.batches import encoded
+from headway.data.batches.batch_source import RowFeed
+from headway.data.batches.encoded import encoded_rows, row_lengths
+from headway.data.batches.windows import Position
 
 ROWS = [[5, 70_000, 7], [], [8], [1, 2, 3, 4]]
 

@@ -11,9 +11,9 @@ import pytest
 
 import headway
 from headway.cli.train import default_out
-from headway.data.cache import cache_directory
-from headway.data.fetched import fetched, remote_shards
-from headway.data.read import read
+from headway.data.batches.cache import cache_directory
+from headway.data.open.fetched import fetched, remote_shards
+from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.dataset import DatasetId, dataset_id
 from headway.training.options import TrainOptions
@@ -117,7 +117,7 @@ def test_a_damaged_file_of_the_cache_is_written_again(hub: Path):
         content = bytearray(damaged.read_bytes())
         content[at] ^= 4
         damaged.write_bytes(content)
-        with pytest.warns(UserWarning, match="this file of the cache is damaged; it is thrown away and made again"):
+        with pytest.warns(UserWarning, match="this cache file is damaged; it is deleted and rebuilt"):
             assert fetched(["org/damaged"]) == [path]
         assert Path(path).read_bytes() == whole
     record.unlink()  # as an earlier version left it

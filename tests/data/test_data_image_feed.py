@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.augment import SHIFT, Augmentation, warped
-from headway.data.image_feed import ImageFeed, image_batches
-from headway.data.images import preprocess
-from headway.data.windows import Position
+from headway.data.batches.windows import Position
+from headway.data.images.augment import SHIFT, Augmentation, warped
+from headway.data.images.batch_source import ImageFeed, image_batches
+from headway.data.images.preprocessing import preprocess
 from headway.hub.preprocessor import ImagePreprocessor
 
 HOW = ImagePreprocessor(size=(7, 5), mean=(0.5, 0.4, 0.3))

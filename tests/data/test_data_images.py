@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.images import preprocess, read_image
+from headway.data.images.preprocessing import preprocess, read_image
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor, load_preprocessor, save_preprocessor
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas
 import pytest
 
-from headway.data.in_memory import given_inputs, table_corpus
-from headway.data.read import read
-from headway.data.table import Table
+from headway.data.open.in_memory import given_inputs, table_corpus
+from headway.data.open.read import read
+from headway.data.records.table import Table
 from headway.errors import InputError
 
 TEXTS = ["one text", "another, é", "", "last one"]
@@ -92,11 +92,11 @@ def test_names_of_files_stay_names(tmp_path):
         ([None], "NoneType"),
         ([{"text": 1}], "dict"),
         ([[1, 2]], "list"),
-        ([pandas.DataFrame(ROWS), "a.csv"], "is to be given alone"),
+        ([pandas.DataFrame(ROWS), "a.csv"], "must be the only one"),
         ([(TEXTS, LABELS[:2])], "4 texts were given with 2 labels"),
         ([([1, "b"], ["x", "y"])], "has int"),
         ([[{"a": 1}, {"b": 2}]], "row 2 has the keys b"),
-        ([pandas.DataFrame()], "without a row or column"),
+        ([pandas.DataFrame()], "is empty; expected rows"),
         ([pandas.DataFrame([["a", "b"]], columns=["t", "t"])], "two columns 't'"),
         ([[{"text": b"x", "label": 1}]], "row 1: column 'text' holds bytes"),
         ([[{"text": "a\0b", "label": 1}]], "row 1: a NUL in column 'text'"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.data.label_typing import Merging, groups, merging, read_pairs, recorded, suggestion, typing_key
+from headway.data.records.label_typing import Merging, groups, merging, read_pairs, recorded, suggestion, typing_key
 from headway.errors import InputError
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
@@ -104,8 +104,8 @@ BAD = {
     "text.txt": ("hello\n", "expected .all., or a"),
     "two.csv": ("found,meant\na,b\na,c\n", "stands for two labels"),
     "chain.csv": ("found,meant\na,b\nb,c\n", "means 'b', which means 'c'"),
-    "empty.csv": ("found,meant\na,\n", "needs the label that is meant"),
-    "number.json": ('{"a": 1}', "needs the label that is meant"),
+    "empty.csv": ("found,meant\na,\n", "needs the label that it means"),
+    "number.json": ('{"a": 1}', "needs the label that it means"),
     "flat.json": ("[1, 2]", "expected pairs such as"),
     "word.json": ('"all"', "expected pairs such as"),
     "broken.json": ("{", r"broken\.json"),
@@ -156,7 +156,7 @@ def test_a_run_joins_labels_and_every_reader_follows_it(
     status, _, err = in_process("train", typed, "--out", out, *tiny_words)
     lines = [line for line in err.splitlines() if "differ only in typing" in line]
     assert status == 0 and len(lines) == 1 and "7 classes, which would be 2 with --merge-labels all" in lines[0]
-    assert any("blank space around labels" in line for line in err.splitlines())
+    assert any("whitespace around labels" in line for line in err.splitlines())
     status, _, err = in_process("train", typed, "--out", out, "--merge-labels", "all", *tiny_words)
     assert status == 2 and "--merge-labels not given (now all)" in err
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.detect import detect
-from headway.data.labels import labelled
-from headway.data.read import read
+from headway.data.open.detect import detect
+from headway.data.open.read import read
+from headway.data.records.labels import labelled
 from headway.errors import InputError
 
 WORDS = ["the", "phone", "is", "great", "but", "its", "battery", "died", "after", "two", "days"]

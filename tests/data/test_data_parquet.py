@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headway
-from headway.data import parquet, shards
-from headway.data.corpus import Corpus
-from headway.data.detect import detect
-from headway.data.read import read
-from headway.data.shards import local_shard, sample_table, spread
-from headway.data.table import Table
+from headway.data.formats import parquet
+from headway.data.open.detect import detect
+from headway.data.open.read import read
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
+from headway.data.stream import shards
+from headway.data.stream.shards import local_shard, sample_table, spread
 from headway.errors import InputError
 from headway.training.options import TrainOptions
 from headway.workflows import input as prepare
@@ -134,7 +135,7 @@ def test_a_large_table_is_judged_by_a_sample_and_streams_its_text(tmp_path: Path
         return parquet.open_parquet(path, bad, tally, columns)
 
     monkeypatch.setattr(prepare, "LARGE", 1)
-    monkeypatch.setattr("headway.data.read.open_parquet", counting)
+    monkeypatch.setattr("headway.data.open.read.open_parquet", counting)
     large, found_again = read_input([path], TrainOptions())
     assert (
         (found.task, found.text_column) == (found_again.task, found_again.text_column) == ("language_modeling", "text")
@@ -185,7 +186,7 @@ def spoiled(folder: Path, how: str) -> Path:
 SPOILED = {
     "cut short": "Parquet file is cut short; copy it again",
     "gzip": "gzip-compressed; unpack it first",
-    "text": "this is no Parquet file; give it the ending of what it is",
+    "text": "this is not a Parquet file; give it the ending that fits",
     "footer": "cut short or damaged",
     "page": "cut short or damaged",
     "encrypted": "is encrypted; decrypt it first",
@@ -231,5 +232,7 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
 def test_a_folder_of_both_kinds_is_refused(tmp_path: Path):
     write(tmp_path / "a.parquet", {"text": ["a"]})
     (tmp_path / "b.txt").write_text("some text")
-    with pytest.raises(InputError, match=r"holds texts \(b.txt\) and Parquet \(a.parquet\); name those to read"):
+    with pytest.raises(
+        InputError, match=r"contains text files \(b.txt\) and Parquet files \(a.parquet\); name the files"
+    ):
         read(tmp_path)

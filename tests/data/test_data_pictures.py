@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.data.decode import decoded
-from headway.data.detect import IMAGES, detect
-from headway.data.image_folder import are_pictures, pictures_in
-from headway.data.pictures import Pictures
-from headway.data.read import read
+from headway.data.images.decode import decoded
+from headway.data.images.folder import are_pictures, pictures_in
+from headway.data.images.pictures import Pictures
+from headway.data.open.detect import IMAGES, detect
+from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.image_classification.preset import cut_of
@@ -82,15 +82,15 @@ def test_what_is_odd_is_said(folder: Path):
     Image.open(folder / "ants" / "01.png").save(folder / "ants" / "again.bmp")
     ready = decoded(read(folder), HOW)
     assert ready.warnings == [
-        "1 files that are no pictures are left out, such as labels.json",
-        "2 pictures with pixels seen before; they stay on one side of the split",
+        "1 files that are not pictures are left out, such as labels.json",
+        "2 pictures with the same pixels as another; they stay on one side of the split",
         "1 picture in more than one class, the first in 'ants' and 'bees'",
     ]
     assert len(set(ready.keys)) == len(ready) - 2
 
 
 LAID_OUT = {
-    "loose": ("5.png", "holds pictures of no class, such as 5.png; expected a folder for each class"),
+    "loose": ("5.png", "has pictures without a class, such as 5.png; expected a folder for each class"),
     "nested": ("ants/deep/5.png", "ants/deep is a folder in a class; classes are the folders directly in"),
     "texts": ("bees/notes.txt", "holds texts (bees/notes.txt) and pictures (ants/00.png); keep one kind"),
     "other": ("dogs/notes.doc", "there is no picture in dogs, only others such as dogs/notes.doc"),
@@ -115,7 +115,7 @@ def test_empty_classes_one_class_and_parts(folder: Path, tmp_path: Path):
     assert f"train on {parts / 'train'} and name the rest: --validation {parts / 'test'}" in refusal(parts)
     shutil.rmtree(folder / "ants"), shutil.rmtree(folder / "bees")
     assert "holds one class only, 'cats' (13 pictures)" in refusal(folder)
-    assert "holds pictures of no class" in refusal(folder / "cats")
+    assert "has pictures without a class" in refusal(folder / "cats")
     (tmp_path / "notes").mkdir()
     assert "this folder is empty; expected .txt or .parquet files in it, or a folder of pictures" in refusal(
         tmp_path / "notes"
@@ -163,11 +163,11 @@ def whole() -> bytes:
 
 BROKEN = {
     "cut short": (lambda: whole()[:900], "cannot be read as a picture"),
-    "a text": (lambda: b"hello", "cannot be read as a picture (it is none of PNG, JPEG"),
+    "a text": (lambda: b"hello", "cannot be read as a picture (it is not one of PNG, JPEG"),
     "empty": (lambda: b"", "cannot be read as a picture"),
     "huge": (lambda: png(60_000, 60_000), "too large"),
-    "PostScript": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is none of PNG"),
-    "16 bits": (sixteen_bits, "has numbers of more than 8 bits (I;16)"),
+    "PostScript": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not one of PNG"),
+    "16 bits": (sixteen_bits, "has more than 8 bits per channel (I;16)"),
 }
 
 
@@ -240,7 +240,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path):
     (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
     (tmp_path / "text.npz").write_bytes(b"hello")
     for name in ("cut.npz", "text.npz"):
-        assert "is no .npz file, or a damaged one" in refusal(tmp_path / name)
+        assert "is not an .npz file, or is damaged" in refusal(tmp_path / name)
     with zipfile.ZipFile(tmp_path / "lies.npz", "w") as archive:
         archive.writestr("labels.npy", b"")
         header = io.BytesIO()
@@ -254,7 +254,7 @@ def test_tasks_and_columns_that_do_not_fit(folder: Path, tmp_path: Path):
     source = read(folder)
     with pytest.raises(InputError, match="holds pictures; they train image_classification, not classification"):
         detect(source, task="classification")
-    with pytest.raises(InputError, match="holds pictures, which are read as they are; name no column"):
+    with pytest.raises(InputError, match="holds pictures, which have no columns to name"):
         detect(source, label_column="label")
     (tmp_path / "rows.csv").write_text("text,label\na b,x\nc d,y\n")
     with pytest.raises(InputError, match="holds no pictures; image_classification needs a folder"):
@@ -295,6 +295,6 @@ def test_patches_that_do_not_fit(tmp_path: Path):
 
 
 def test_more_pictures_than_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.data.decode.total_bytes", lambda: 8000)
+    monkeypatch.setattr("headway.data.images.decode.total_bytes", lambda: 8000)
     with pytest.raises(InputError, match="more than half of this machine's memory; choose a smaller --image-size"):
         decoded(read(folder), HOW)

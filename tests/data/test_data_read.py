@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.data.corpus import Corpus
-from headway.data.files import cut_point
-from headway.data.read import read, text_corpus
-from headway.data.rows import left_out
-from headway.data.table import Table
+from headway.data.open.files import cut_point
+from headway.data.open.read import read, text_corpus
+from headway.data.records.corpus import Corpus
+from headway.data.records.rows import left_out
+from headway.data.records.table import Table
 
 SEPARATORS = "\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 CELLS = st.text(
@@ -175,7 +175,7 @@ def test_cut_point(text, cut):
 def test_the_encoding_of_other_files_does_no_harm_to_one_that_is_utf8(tmp_path: Path, encoding: str):
     path = tmp_path / "a.csv"
     path.write_text("text,label\nun café très âgé à côté d’ici 😡 漢字漢字,a\nthe other,b\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match="a.csv: this file is UTF-8 and is read as that, not as "):
+    with pytest.warns(UserWarning, match="a.csv: this file is UTF-8 and is read as UTF-8, not as "):
         assert loaded(path, encoding=encoding)[0][0].startswith("un café très âgé à côté d’ici 😡")
 
 

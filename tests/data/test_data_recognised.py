@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from headway.data.detect import detect
-from headway.data.read import read
-from headway.data.recognised import Looked, label_lists, ratings
-from headway.data.table import Table, table
-from headway.data.tags import listed
+from headway.data.formats.tags import listed
+from headway.data.open.detect import detect
+from headway.data.open.read import read
+from headway.data.open.recognised import Looked, label_lists, ratings
+from headway.data.records.table import Table, table
 from headway.errors import InputError
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]
@@ -219,7 +219,7 @@ def test_of_ratings_it_is_said_that_the_order_is_lost(name: str):
     column, values = RATINGS[name]
     found = detect(rows({"text": text, column: values}), label_column=column)
     assert found.task == "classification"
-    assert len(found.warnings) == 1 and "ratings" in found.warnings[0] and "without order" in found.warnings[0]
+    assert len(found.warnings) == 1 and "ratings" in found.warnings[0] and "unordered" in found.warnings[0]
 
 
 COMBINED = [("delay",), ("cancel",), ("delay", "cancel"), ("luggage",), ("luggage", "delay"), ("cancel", "luggage")]
@@ -369,6 +369,6 @@ def test_the_command_says_what_is_lost_and_goes_on(in_process: Callable, tmp_pat
         writer.writerows([sentence(draw) + f" {i}", i % 5 + 1] for i in range(101))
     status, _, err = in_process("train", path, "--out", tmp_path / "run", *tiny_words)
     assert status == 0, err
-    assert len([line for line in err.splitlines() if "trained as classes without order" in line]) == 1
+    assert len([line for line in err.splitlines() if "trained as unordered classes" in line]) == 1
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
-    assert any("without order" in line for line in facts["data"]["warnings"])
+    assert any("unordered" in line for line in facts["data"]["warnings"])

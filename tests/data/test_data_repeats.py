@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.repeats import group_numbers, shared, text_hashes, text_key
-from headway.data.split import split_rows
+from headway.data.records.repeats import group_numbers, shared, text_hashes, text_key
+from headway.data.records.split import split_rows
 
 QUICK = settings(max_examples=60, deadline=None)
 TEXTS = st.text(st.sampled_from("aAbß \t\u00a0\u2028ﬁé\u0301\0\x1f"), max_size=7)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.read import read
-from headway.data.repeats import text_key
-from headway.data.split import split_indices, split_text, text_boundary
+from headway.data.open.read import read
+from headway.data.records.repeats import text_key
+from headway.data.records.split import split_indices, split_text, text_boundary
 from headway.errors import InputError
 
 QUICK = settings(max_examples=60, deadline=None)

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.data import streamed
-from headway.data.lanes import Cursor, Reading, StreamPosition, dealt, position_of
-from headway.data.shards import Shard, local_shard
-from headway.data.stream_feed import StreamFeed, lane_count
-from headway.data.streamed import Streamed
-from headway.data.windows import Position
+from headway.data.batches.windows import Position
+from headway.data.stream import streamed
+from headway.data.stream.batch_source import StreamFeed, partition_count
+from headway.data.stream.partitions import Cursor, Reading, StreamPosition, dealt, position_of
+from headway.data.stream.shards import Shard, local_shard
+from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -89,7 +89,10 @@ def test_every_document_of_every_lane_comes_once_an_epoch(
             at = (first + row) % lanes
             assert not tokens[at] or tokens[at][-1] == window[0], "neighbours share a token"
             tokens[at] = [*tokens[at][:-1], *window, batch.targets[row, -1].item()]
-    rows, orders = [sum(map(feed.lanes[at].reading.rows, feed.lanes[at].groups)) for at in range(lanes)], set()
+    rows, orders = (
+        [sum(map(feed.partitions[at].reading.rows, feed.partitions[at].groups)) for at in range(lanes)],
+        set(),
+    )
     seen: Counter[int] = Counter()
     for at in range(lanes):
         found = documents(tokens[at])
@@ -106,7 +109,7 @@ def test_every_document_of_every_lane_comes_once_an_epoch(
 def test_row_groups_are_dealt_in_runs_of_neighbours_with_about_as_many_rows(rows: list[int], count: int):
     filled = [at for at, n in enumerate(rows) if n]
     if len(filled) < count:
-        with pytest.raises(ValueError, match="cannot be dealt"):
+        with pytest.raises(ValueError, match="cannot be divided"):
             dealt(rows, count)
         return
     runs = dealt(rows, count)
@@ -119,10 +122,10 @@ def test_row_groups_are_dealt_in_runs_of_neighbours_with_about_as_many_rows(rows
 def test_lanes_have_files_of_their_own_where_there_are_enough(tmp_path: Path):
     corpus = made(tmp_path, [[3, 5]] * 8)
     feed = feed_of(corpus, 4)
-    assert [sorted({corpus.groups[at].shard for at in lane.groups}) for lane in feed.lanes] == [
+    assert [sorted({corpus.groups[at].shard for at in lane.groups}) for lane in feed.partitions] == [
         [0, 1], [2, 3], [4, 5], [6, 7],
     ]  # fmt: skip
-    assert [lane_count(*given) for given in ((1, 9), (99, 99), (99, 3), (5, 0), (99, 99, 16))] == [1, 8, 3, 1, 16]
+    assert [partition_count(*given) for given in ((1, 9), (99, 99), (99, 3), (5, 0), (99, 99, 16))] == [1, 8, 3, 1, 16]
 
 
 SIZES = [[3, 5, 2], [7], [1, 4]]
@@ -167,11 +170,11 @@ def test_ranks_make_the_rows_of_one_process_and_read_nothing_else(
             own = [lane for lane in range(3) if lane % count == rank]
             assert [at.lanes[lane] for lane in own] == [after.lanes[lane] for lane in own]
             found += mine
-        assert found and set(read) == {group for lane in own for group in feed.lanes[lane].groups}
+        assert found and set(read) == {group for lane in own for group in feed.partitions[lane].groups}
 
 
 def test_more_processes_than_lanes_are_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="in 2 lanes, which 3 processes cannot share; start at most 2"):
+    with pytest.raises(InputError, match="in 2 partitions, which 3 processes cannot share; start at most 2"):
         feed_of(made(tmp_path, SIZES), 2).part(Position(), 0, 3)
     with pytest.raises(InputError, match="room for 2 windows of 5; several processes need one from each of 3"):
         feed_of(made(tmp_path, SIZES), 3, batch_tokens=10).part(Position(), 0, 2)
@@ -244,10 +247,10 @@ def test_empty_rows_are_left_out_and_a_lane_of_nothing_else_is_named(tmp_path: P
         pq.write_table(pa.table({"text": texts}), tmp_path / f"{name}.parquet")
     corpus = Streamed([local_shard(tmp_path / f"{name}.parquet") for name in "ab"], "text")
     feed = feed_of(corpus, 2, length=4, batch_tokens=4)
-    window, _ = feed.lanes[0].window(Cursor(), 4)
+    window, _ = feed.partitions[0].window(Cursor(), 4)
     assert sorted(window[:4].tolist()) == sorted([ord("x"), SEPARATOR, ord("y"), SEPARATOR])
     with pytest.raises(InputError, match=r"b.parquet: there is no text in its rows"):
-        feed.lanes[1].window(Cursor(), 4)
+        feed.partitions[1].window(Cursor(), 4)
 
 
 def test_a_long_document_is_cut_into_windows_without_reading_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -271,7 +274,7 @@ def test_a_long_document_is_cut_into_windows_without_reading_it_again(tmp_path: 
 
 def test_a_position_of_other_data_is_refused(tmp_path: Path):
     feed = feed_of(made(tmp_path, SIZES), 2)
-    with pytest.raises(ValueError, match="of 3 lanes, expected 2"):
+    with pytest.raises(ValueError, match="of 3 partitions, expected 2"):
         feed.next(StreamPosition(0, 0, (Cursor(),) * 3))
 
 

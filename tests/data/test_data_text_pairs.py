@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headway.data import text_pairs
-from headway.data.detect import detect, find_text
-from headway.data.read import read
-from headway.data.table import Table, table
-from headway.data.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
+from headway.data.open.detect import detect, find_text
+from headway.data.open.read import read
+from headway.data.records import text_pairs
+from headway.data.records.table import Table, table
+from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
 
 EN = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran"]
@@ -121,7 +121,10 @@ def test_a_pair_with_an_empty_side_is_left_out_whole():
     found = pairs_of(source)
     assert len(found) == 50
     assert found.sources[3] == source.rows[4]["en"] and found.targets[3] == source.rows[4]["de"]
-    assert found.warnings == ["left out for an empty side: 2 (lines 5, 9)", "left out for nothing on either side: 1"]
+    assert found.warnings == [
+        "left out because one side is empty: 2 (lines 5, 9)",
+        "left out because both sides are empty: 1",
+    ]
 
 
 def test_equal_sides_are_counted():
@@ -166,7 +169,7 @@ def test_of_many_pairs_some_are_looked_at(monkeypatch: pytest.MonkeyPatch):
     source = made(211)
     source.rows[6].update(en=source.rows[6]["de"], de=source.rows[6]["en"])
     (warning,) = pairs_of(source).warnings
-    assert "exchanged (one in 3 was looked at): 1 of 211 pairs" in warning
+    assert "swapped (one in 3 was checked): 1 of 211 pairs" in warning
 
 
 def test_sides_of_one_language_are_not_told_apart():

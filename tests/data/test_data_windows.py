@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches import Batch, length_batches, longest_batch, pad
-from headway.data.windows import Position, Windows, evaluation_windows
+from headway.data.batches.batching import Batch, length_batches, longest_batch, pad
+from headway.data.batches.windows import Position, Windows, evaluation_windows
 from headway.errors import InputError
 
 QUICK = settings(max_examples=80, deadline=None)
@@ -127,17 +127,17 @@ def test_pad_and_batch():
 )
 def test_the_longest_batch_is_full_of_the_longest(lengths, tokens, most):
     sizes, others = (np.array(side) for side in zip(*lengths, strict=True))
-    for beside in (None, others):
-        both = np.maximum(sizes, 1) + (0 if beside is None else beside)
-        index = longest_batch(sizes, tokens, beside=beside, max_examples=most)
+    for second in (None, others):
+        both = np.maximum(sizes, 1) + (0 if second is None else second)
+        index = longest_batch(sizes, tokens, second=second, max_examples=most)
 
-        def padded(index, beside=beside):
-            widest = 0 if beside is None else beside[index].max()
+        def padded(index, second=second):
+            widest = 0 if second is None else second[index].max()
             return len(index) * (max(1, sizes[index].max()) + widest)
 
         assert len(set(index.tolist())) == len(index) and both[index].min() >= np.delete(both, index).max(initial=0)
         assert len(index) == 1 or padded(index) <= tokens
-        batches = length_batches(sizes, tokens, 3, 0, beside=beside, max_examples=most)
-        if beside is None:
+        batches = length_batches(sizes, tokens, 3, 0, second=second, max_examples=most)
+        if second is None:
             widest = int(both.max())
             assert len(index) in (most, len(sizes)) or padded(index) > min(tokens, max(map(padded, batches))) - widest

@@ -8,8 +8,8 @@ import torch
 import transformers
 from doors_kit import SETTINGS, WORDS
 
-from headway.data.detect import detect
-from headway.data.read import read
+from headway.data.open.detect import detect
+from headway.data.open.read import read
 from headway.hub.directory import load_model as load_bare
 from headway.hub.directory import save_model
 from headway.models.heads import TokenClassificationHead

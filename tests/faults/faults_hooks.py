@@ -95,7 +95,7 @@ run_directory.save_any = killing
 """
 
 IN_EVALUATION = """
-from headway.data import feed
+from headway.data.batches import batch_source as feed
 honest, calls = feed.TextFeed.validation, []
 def killing(self):
     calls.append(1)
@@ -116,7 +116,7 @@ language_modeling.train_tokenizer = killing
 """
 
 IN_TOKENS = """
-from headway.data import cache
+from headway.data.batches import cache
 batches = cache._batches
 def killing(*given):
     yield next(batches(*given))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from faults_harness import Forker, outcome, words
 
-AS_READ = "from headway.data import cache\ncache.CHECKED_AT_ONCE = 0\n"
+AS_READ = "from headway.data.batches import cache\ncache.CHECKED_AT_ONCE = 0\n"
 """Blocks are checked when they are read, as those of a large file."""
 LIMITED = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, resource.getrlimit(1)[1]))\n"
 """The system itself refuses to write more to a file (EFBIG), as a full disk does."""
@@ -66,7 +66,7 @@ def test_a_damaged_cache_is_made_again_and_changes_nothing(
     damage(alone / "cache")
     again = forker("train", corpus, "--out", tmp_path / "run", *tiny_words, **own)
     assert again.returncode == 0, again.stderr
-    assert again.stderr.count("this file of the cache is damaged; it is thrown away and made again") == 2
+    assert again.stderr.count("this cache file is damaged; it is deleted and rebuilt") == 2
     assert outcome(tmp_path / "run") == outcome(alone / "run")
     right = forker("evaluate", alone / "run", "--json", **own)
     assert right.returncode == 0 and "damaged" not in right.stderr
@@ -86,7 +86,7 @@ def test_damage_that_is_found_while_it_is_read_ends_the_command(
     for _ in range(2):  # one file, then the other
         found = forker("train", corpus, "--out", tmp_path / "run", *tiny_words, script=AS_READ, **own)
         assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
-        assert ".tokens: this file of the cache is damaged: block 1 of 1 is not as it was written" in found.stderr
+        assert ".tokens: this cache file is damaged: block 1 of 1 has changed since it was written" in found.stderr
         assert "it was removed; run the command again." in found.stderr
     found = forker("train", corpus, "--out", tmp_path / "run", *tiny_words, script=AS_READ, **own)
     assert found.returncode == 0, found.stderr

@@ -37,7 +37,7 @@ def test_what_changed_is_named_with_what_it_was(name: str, begun: Any, corpus: P
         headway.train(corpus, out=place, quiet=True, **{**options, name: value})
     assert ("--allow-changes" in str(raised.value)) == (name in ALLOWED)
     if name in REFUSED:
-        with pytest.raises(InputError, match="cannot change in its course"):
+        with pytest.raises(InputError, match="cannot change during a run"):
             headway.train(corpus, out=place, quiet=True, allow_changes=True, **{**options, name: value})
 
 
@@ -53,7 +53,7 @@ def test_the_same_file_with_another_content_is_said_to_have_changed(tmp_path: Pa
     corpus.write_text("the cat sat on a mat\n" * 300)
     headway.train(corpus, out=out, quiet=True, **{**tiny, "steps": 2})
     corpus.write_text("the cat sat on a mat\n" * 299 + "the cat\n")
-    with pytest.raises(InputError, match=r"corpus\.txt has changed since the run began\. Put it back.*--from"):
+    with pytest.raises(InputError, match=r"corpus\.txt has changed since the run began\. Restore the file.*--from"):
         headway.train(corpus, out=out, quiet=True, **{**tiny, "steps": 2})
 
 
@@ -97,7 +97,7 @@ def test_with_other_batches_the_next_pass_begins(
     stopped: Path, rows: Path, tiny: dict[str, Any], capfd: pytest.CaptureFixture
 ):
     headway.train(rows, out=stopped, allow_changes=True, **{**tiny, "batch_tokens": 200, "learning_rate": 1e-3})
-    assert "the pass over the data that was begun is left" in capfd.readouterr().err
+    assert "the rest of this epoch is skipped" in capfd.readouterr().err
     plan = json.loads((stopped / "headway.json").read_text())["plan"]
     assert plan["batch_tokens"] == 200 and plan["learning_rate"] == 1e-3
     assert lines_of(stopped)[-1]["event"] == "end"
@@ -107,7 +107,7 @@ def test_steps_that_are_taken_already_are_said(
     stopped: Path, rows: Path, tiny: dict[str, Any], capfd: pytest.CaptureFixture
 ):
     headway.train(rows, out=stopped, allow_changes=True, **{**tiny, "steps": 3})
-    assert "it is beyond --steps 3 already" in capfd.readouterr().err
+    assert "it is already beyond --steps 3" in capfd.readouterr().err
     assert json.loads((stopped / "headway.json").read_text())["steps"] == 7
 
 
@@ -123,6 +123,6 @@ def test_a_run_without_checkpoints_is_not_begun_anew_by_changes(begun: Any, corp
     shutil.copytree(place, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = (tmp_path / "run" / "model.safetensors").read_bytes()
-    with pytest.raises(InputError, match="no checkpoint can be used, so the run cannot go on: there is none left"):
+    with pytest.raises(InputError, match=r"no checkpoint can be used, so the run cannot resume: .*is empty"):
         headway.train(corpus, out=tmp_path / "run", quiet=True, allow_changes=True, **{**options, "steps": 20})
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before

@@ -143,7 +143,7 @@ def test_a_continued_run_never_ends_worse_and_says_when_nothing_was_gained(
     assert kept["gained"] is False and kept["step"] == known["best_step"] == 60
     assert kept["last"]["val_loss"] > found["val_loss"]
     told = " ".join(summary(found, "", recorded))
-    assert "Training gained nothing over the model that it went on from at step 60" in told
+    assert "Training gained nothing over the model that it continued from at step 60" in told
     assert "The weights of step 60 are kept; the validation loss rose after it" in told
 
 
@@ -173,7 +173,7 @@ def test_keep_last_ends_with_the_last_weights(corpus: Path, tmp_path: Path, tiny
 
 
 def test_what_cannot_be_continued_is_refused(finished: Any, corpus: Path, rows: Path, tmp_path: Path):
-    with pytest.raises(InputError, match=f"--more-time continues a run, and {tmp_path}/none holds none"):
+    with pytest.raises(InputError, match=f"--more-time continues a run, but {tmp_path}/none holds none"):
         headway.train(corpus, out=tmp_path / "none", **QUIET, more_time="5s")
     assert not (tmp_path / "none").exists()
     with pytest.raises(InputError, match="both given; a run is continued by one of them"):

@@ -120,7 +120,7 @@ def test_the_rank_that_is_left_says_that_the_other_was_lost(killed: int, corpus:
         one.wait(60)
     left = ranks[1 - killed]
     assert left.returncode == 1 and "Traceback" not in left.stderr
-    assert "another of the 2 processes was lost" in left.stderr and "the same command goes on" in left.stderr
+    assert "another of the 2 processes was lost" in left.stderr and "run the same command again" in left.stderr
 
 
 @pytest.mark.parametrize("late", [0, 1])

@@ -14,7 +14,7 @@ from faults_hooks import AT_RESUME, AT_STEP, KILLS, ONCE_SAVED
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.windows import Position
+from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.tasks.common.classes import Classification
 from headway.training.loop import trainer
@@ -197,7 +197,7 @@ def stopped(corpus: Path, tmp_path: Path, tiny: dict[str, Any], stop_after: Call
     """A run of this process that was stopped after its ninth step."""
     out = tmp_path / "stopped"
     stop_after(9)
-    with pytest.raises(KeyboardInterrupt, match=r"stopped and saved in .*stopped; the same command goes on with it$"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped and saved in .*stopped; run .* again to resume$"):
         headway.train(corpus, out=out, quiet=True, **{**tiny, **LIVELY, "patience": 50})
     stop_after(None)
     return out
@@ -310,9 +310,9 @@ def test_without_a_whole_checkpoint_nothing_begins_again_by_itself(
     elif lost == "a file":
         folder.write_text("")
     before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
-    said = r"step-9: state\.json is not as its manifest says.*step-8" if lost == "damaged" else "there is none left"
+    said = r"step-9: state\.json differs from its manifest.*step-8" if lost == "damaged" else "is empty"
     refused = rf"no checkpoint can be used.*{said}.*--from"
-    with pytest.raises(InputError, match="is a file, where checkpoints go" if lost == "a file" else refused):
+    with pytest.raises(InputError, match="is a file, but must be a directory" if lost == "a file" else refused):
         headway.train(corpus, out=stopped, **options)
     assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
     shutil.rmtree(folder) if folder.is_dir() else folder.unlink(missing_ok=True)

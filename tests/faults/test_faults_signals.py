@@ -18,7 +18,7 @@ trainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]
 
 SLOW_EVALUATION = """
 import time
-from headway.data import feed
+from headway.data.batches import batch_source as feed
 honest, calls = feed.TextFeed.validation, []
 def slow(self):
     calls.append(1)
@@ -44,7 +44,7 @@ checkpoint.save_file = slow
 
 STALLED_DATA = """
 import time
-from headway.data import feed
+from headway.data.batches import batch_source as feed
 following, calls = feed.TextFeed.next, []
 def stalled(self, position):
     calls.append(1)

@@ -198,7 +198,7 @@ def test_what_goes_wrong_in_the_background_is_said(error: Exception, tmp_path: P
         strict.wait()
     if isinstance(error, OSError):
         patient.wait()
-        assert len(said) == 1 and "Training goes on" in said[0]
+        assert len(said) == 1 and "Training continues" in said[0]
     else:
         with pytest.raises(RuntimeError, match="a bug"):
             patient.wait()
@@ -236,7 +236,7 @@ def test_what_cannot_be_removed_is_a_warning(tmp_path: Path, monkeypatch: pytest
         writer.save(step, TENSORS, {"step": step})
     writer.wait()
     assert newest(tmp_path) == 3 and (tmp_path / "step-1").exists()
-    assert len(said) == 1 and "step-1: is not needed any more, but cannot be removed" in said[0]
+    assert len(said) == 1 and "step-1: is no longer needed, but cannot be removed" in said[0]
 
 
 def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

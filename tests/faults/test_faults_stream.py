@@ -89,7 +89,7 @@ run_directory.RunDirectory.log = killing
     first = forker("train", *shards, *more, "--out", tmp_path / "run", *options, script=script)
     assert first.returncode == -signal.SIGKILL
     second = forker("train", *shards, "--stream", "--out", tmp_path / "run", *options)
-    assert second.returncode == 0 and "going on from step" in second.stderr
+    assert second.returncode == 0 and "resuming from step" in second.stderr
     assert outcome(tmp_path / "run") == outcome(tmp_path / "alone")
 
 
@@ -152,9 +152,9 @@ def test_a_shard_that_is_lost_while_training_is_named_and_the_run_goes_on_when_i
         at_batches(lambda: spoil(shards[1], how), {5}, patch)
         with pytest.raises(InputError) as caught:
             headway.train(shards, out=tmp_path / "run", quiet=True, **options)
-    said = {"deleted": "is not there any more", "cut short": "cut short", "changed": "has changed while it was in use"}
+    said = {"deleted": "no longer exists", "cut short": "cut short", "changed": "has changed while it was in use"}
     assert f"{shards[1]}, row group " in str(caught.value) and said[how] in str(caught.value)
-    assert "give the same command again" in str(caught.value) and "\n" not in str(caught.value)
+    assert "run the same command again" in str(caught.value) and "\n" not in str(caught.value)
     saved = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
     assert saved and not list((tmp_path / "run" / "checkpoints").glob(".step-*")), "checkpoints are whole"
     with pytest.raises(InputError, match=r"1\.parquet"):
@@ -170,7 +170,7 @@ def test_a_shard_that_is_another_when_the_run_is_taken_up_is_named(shards: list[
     write(shards[2], 77, 11)
     with pytest.raises(InputError, match=r"holds a run on other data than \S*2.parquet; name another directory"):
         headway.train(shards, out=tmp_path / "run", quiet=True, **STREAM)
-    with pytest.raises(InputError, match=r"2\.parquet is missing\. Put it back"):
+    with pytest.raises(InputError, match=r"2\.parquet is missing\. Restore the file"):
         headway.train(shards[:2], out=tmp_path / "run", quiet=True, **STREAM)
 
 

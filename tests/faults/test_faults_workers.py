@@ -11,7 +11,7 @@ from faults_harness import KILL, LIVELY, Forked, Forker, alone, holds, made_pair
 import headway
 
 FAULT = """
-from headway.data import feed
+from headway.data.batches import batch_source as feed
 from headway.training.loop import prefetch as ahead
 ahead.PATIENCE = 2.0
 honest, trainer_process = feed.TextFeed.next, os.getpid()

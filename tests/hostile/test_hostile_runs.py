@@ -11,7 +11,7 @@ import pytest
 
 import headway.workflows.export.export
 import headway.workflows.verify.verify  # the 2 s of a refusal are those after the imports
-from headway.data.cache import tokenised
+from headway.data.batches.cache import tokenised
 from headway.errors import InputError
 from headway.reports import write_report
 from headway.training.base import load_base
@@ -92,7 +92,7 @@ def test_another_file_in_the_place_of_headway_json_is_one_message(verb, classifi
     words = {"evaluate": ["evaluate", run, rows], "classify": ["classify", run, "a text"]}
     status, _, err = in_process(*words.get(verb, ["train", rows, "--out", run, "--steps", "20"]))
     check_message(status, err)
-    assert status == 2 and "not even its task" in err
+    assert status == 2 and "names no task" in err
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_what_is_no_regular_file_in_a_checkpoint_is_never_waited_for(kind, name,
     steps = str(read_facts(run)["steps"] + 2)
     status, _, err = in_process("train", corpus, *words_of(lm_run), "--steps", steps, "--out", run, "--allow-changes")
     check_message(status, err)
-    assert status == 2 and f"{name} is no regular file" in err
+    assert status == 2 and f"{name} is not a regular file" in err
 
 
 def test_a_run_does_not_go_on_with_another_tokenizer(lm_run, corpus, tmp_path, in_process):
@@ -251,7 +251,7 @@ def test_a_folder_in_the_place_of_cached_tokens_is_one_message(corpus, tmp_path,
     file.mkdir()
     status, _, err = in_process(*words, tmp_path / "two")
     check_message(status, err)
-    assert status == 2 and f"{file}: found a folder where the cache keeps a file" in err
+    assert status == 2 and f"{file}: this is a folder where the cache needs a file" in err
 
 
 @pytest.mark.parametrize("left", ["log.jsonl", "report.html", "checkpoints"])
@@ -262,5 +262,5 @@ def test_a_run_without_its_headway_json_says_that_nothing_can_be_compared(left, 
     for name in {"headway.json", "log.jsonl", "report.html", "checkpoints"} - {left}:
         shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink(missing_ok=True)
     for use in (load, load_base):
-        with pytest.warns(UserWarning, match=r"headway\.json is missing, so damage to its files cannot be found"):
+        with pytest.warns(UserWarning, match=r"headway\.json is missing, so damage to its files cannot be detected"):
             use(str(run))

@@ -130,12 +130,12 @@ def test_rows_of_real_models(wiring: type, monkeypatch: pytest.MonkeyPatch):
 def test_a_wider_model_has_heads_of_the_same_width():
     wide = bench.widened(TINY, 40)
     assert (wide.n_heads, wide.kv_heads, wide.head_width, wide.hidden) == (10, 5, 4, 80)
-    with pytest.raises(InputError, match="42 is no multiple of 8"):
+    with pytest.raises(InputError, match="42 is not a multiple of 8"):
         bench.widened(TINY, 42)
 
 
 def test_an_unknown_kind_is_named():
-    with pytest.raises(InputError, match=r"'recurent' is not known; there are full, windowed, rnn, lstm, gru"):
+    with pytest.raises(InputError, match=r"'recurent' is unknown; the kinds are full, windowed, rnn, lstm, gru"):
         bench.cost_curves(TINY, lengths=[5], kinds=["full", "recurent"])
 
 

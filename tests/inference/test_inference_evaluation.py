@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.data.labels import labelled
-from headway.data.read import read
+from headway.data.open.read import read
+from headway.data.records.labels import labelled
 from headway.errors import InputError
 from headway.tasks.classification.data import split_labelled
 from headway.workflows.evaluate import evaluate

@@ -20,7 +20,7 @@ from headway.tasks.translation.alignment import align, words_of
 from headway.tasks.translation.pipeline import SENTENCE, Translator
 from headway.text.train import train_tokenizer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet
+pytestmark = pytest.mark.filterwarnings("ignore:.*cut off at the model")  # of models that know nothing yet
 
 LINES = ["the cat sat on a mat", "old dogs ran", "a mat", "the red door sang and the old cat ran past a mat"]
 LONG = "the cat sat. " * 9 + "old dogs ran!"
@@ -92,7 +92,7 @@ def test_blank_texts_stay_and_long_ones_are_cut_at_sentence_ends(mt: Translator)
     read = " ".join(mt.tokenizer.decode(part) for part in parts)
     assert read == LONG.strip()
     assert mt(LONG) == " ".join(mt([mt.tokenizer.decode(part) for part in parts]))
-    with pytest.raises(InputError, match=r"has .* tokens, and the model reads 32; divide it"):
+    with pytest.raises(InputError, match=r"has .* tokens, and the model reads 32; split it"):
         mt("cat dog " * 40)
 
 
@@ -120,7 +120,7 @@ def test_sentences_without_spaces_are_joined_without(mt: Translator, monkeypatch
 
 
 def test_what_is_broken_off_is_said(mt: Translator):
-    with pytest.warns(UserWarning, match=r"1 translation is broken off, being as long as the model writes \(32\)"):
+    with pytest.warns(UserWarning, match=r"1 translation is cut off at the model.s maximum length \(32 tokens\)"):
         (found,) = mt.runtime.search(mt.sources_of(LINES[0]), mt.rules, beam=1)
         assert found[0].cut, "the model of random weights ends nothing"
         mt(LINES[0], beam=1)
@@ -239,7 +239,7 @@ def test_a_line_that_is_too_long_is_named_before_anything_is_translated(
     status, out, err = in_process("translate", directory, lines)
     assert status == 2 and out == "" and "lines.txt, line 4: the sentence" in err
     status, _, err = in_process("translate", directory, lines, "--to", tmp_path / "nowhere" / "out.txt")
-    assert status == 2 and "the folder it is to be in is not there" in err
+    assert status == 2 and "its folder does not exist" in err
 
 
 @pytest.mark.parametrize(

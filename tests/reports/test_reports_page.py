@@ -136,7 +136,7 @@ def test_classification_numbers(tmp_path: Path) -> None:
         "odd & so",
         "1,790,003",
         "7.16 MB in float32",
-        "32,933 tokens a second",
+        "32,933 tokens per second",
         "headway train 'my reviews.csv' --time 5m",
         "Started 2026-11-21 04:00.",
         "loss (nats per example)",
@@ -151,9 +151,9 @@ def test_parts_stand_in_order(tmp_path: Path) -> None:
     assert re.findall("<h2>(.*?)</h2>", page) == [
         "How it learned",
         "Against simple models",
-        "Class by class",
-        "Samples as they improved",
-        "What was decided",
+        "Metrics by class",
+        "Samples during training",
+        "Decisions",
         "The data",
         "The model",
         "Machine and versions",
@@ -181,7 +181,7 @@ def test_language_model(tmp_path: Path) -> None:
     assert "loss (nats per token)" in said and "unigram 3.313" in said
     assert "The ring marks step 97, whose weights were kept." in said
     assert "Step 1 text 1 " in said and "Step 29 text 29" in said and said.count("Step ") == 5
-    assert "Class by class" not in said and "resumes it" not in said
+    assert "Metrics by class" not in said and "resumes it" not in said
 
 
 def test_interrupted_before_the_first_evaluation(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_rows_are_shown_with_their_texts(tmp_path: Path) -> None:
     shown = {"looked_at": 1000, "wrong": 17, "worst": [row], "boundary": [near]}
     page = make(tmp_path, {**CLASSIFICATION, "shown": shown}, steps(3))
     said = text_of(page)
-    assert "17 of 1,000 validation rows" in said and "neither here nor there" in said
+    assert "17 of 1,000 checked validation rows" in said and "neither here nor there" in said
     assert "a[U+001B][31m [U+202E]b↵<script>alert(1)</script>" in said and "y[U+0007]es 0.988" in said
     assert "x" * 200 in said and "x" * 300 not in said and "<script" not in page
     assert not set(page) & {"\x1b", "\x07", "\u202e"}
@@ -319,7 +319,7 @@ def test_rows_are_shown_with_their_texts(tmp_path: Path) -> None:
 def test_without_steps_there_is_no_empty_plot(tmp_path: Path) -> None:
     log = [{"event": "start"}, evaluation(0, val_loss=0.7, accuracy=0.75), {"event": "end", "step": 0}]
     page = make(tmp_path, {**CLASSIFICATION, "steps": 0}, log)
-    assert "<svg" not in page and "fitted in one go" in text_of(page)
+    assert "<svg" not in page and "fitted in closed form" in text_of(page)
 
 
 def test_numbers_have_few_digits(tmp_path: Path) -> None:

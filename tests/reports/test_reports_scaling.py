@@ -26,6 +26,6 @@ def test_abilities_are_drawn_where_they_were_measured(tmp_path: Path):
     assert [path.name for path in drawn] == ["loss", "compute", "optimal", "abilities"]
     said = {path.name: (tmp_path / f"{path.name}.svg").read_text() for path in drawn}
     assert "each pair shown 2 times" in said["abilities"] and "310 k" in said["abilities"]
-    assert "1.1 M" in said["loss"] and "foretold" not in said["loss"]
+    assert "1.1 M" in said["loss"] and "predicted" not in said["loss"]
     assert "Hoffmann et al. 2022" in said["optimal"]
     assert draw_study({**found, "probes": None}, LINES, tmp_path / "less")[-1].name == "optimal"

@@ -42,7 +42,7 @@ def test_three_plots(found: dict[str, Any], tmp_path: Path):
     assert names == [f"tuning-{plot}.{ending}" for plot in plots for ending in ("png", "svg")]
     assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
     history, importance, values = ((tmp_path / f"tuning-{plot}.svg").read_text() for plot in plots)
-    assert all(f">{words}<" in history for words in ("complete", "given up", "failed", "best so far"))
+    assert all(f">{words}<" in history for words in ("complete", "pruned", "failed", "best so far"))
     assert ">validation loss (nats)<" in history and ">dropout<" in importance
     assert values.index(">dropout<") < values.index(">learning_rate<") < values.index(">tokenizer<")
     assert ">bpe<" in values and ">preset<" in values
@@ -52,4 +52,4 @@ def test_without_importance_the_rest_is_drawn(found: dict[str, Any], tmp_path: P
     found["importance"], found["measure"] = None, "error"
     assert len(plot_tuning(found, tmp_path)) == 4
     assert ">learning_rate<" in (tmp_path / "tuning-values.svg").read_text()
-    assert ">validation error (share)<" in (tmp_path / "tuning-history.svg").read_text()
+    assert ">validation error (fraction)<" in (tmp_path / "tuning-history.svg").read_text()

@@ -46,7 +46,7 @@ def test_a_loss_that_is_sure_ends_with_advice():
     found = classified([True] * 60 + [False] * 40, [True] * 90 + [False] * 10)
     assert found.startswith("The linear model baseline beats the Transformer: accuracy 0.90 against 0.60, a difference")
     assert "(95 % interval 0.2" in found, "the interval is that of the winner over the loser"
-    assert found.endswith("For this data use that baseline, or start from a pretrained model.")
+    assert found.endswith("For these data use that baseline, or start from a pretrained model.")
     assert classified([False] * 40, [True] * 40, base={"path": "x"}).endswith("or try another pretrained model.")
 
 
@@ -140,7 +140,7 @@ def test_macro_f1_that_is_surely_lower_is_not_hidden():
     rival = {"name": "linear", "accuracy": 0.9, "macro_f1": 0.80}
     metrics = {"accuracy": 0.9, "macro_f1": 0.47}
     found = said("classification", metrics, rival, units=units, of_baselines={"linear": np.stack([theirs, truth], 1)})
-    assert "By macro F1, which counts rare classes like common ones, the linear baseline is better: 0.800" in found
+    assert "By macro F1, which weights rare and common classes equally, the linear baseline is better: 0.800" in found
 
 
 def test_an_older_run_is_judged_by_its_numbers_alone():
@@ -212,13 +212,13 @@ def test_the_kept_step_is_named_with_what_came_after_it():
 def test_what_a_continued_run_gained_is_said():
     nothing = kept(40, 2.1, (70, 2.3), since=40, before=2.1, gained=False)
     assert nothing.endswith(
-        "Training gained nothing over the model that it went on from at step 40, which is kept as it was."
+        "Training gained nothing over the model that it continued from at step 40, which is kept as it was."
     )
     not_sure = kept(40, 2.1, (70, 2.09), lowest={"step": 60, "val_loss": 2.08}, since=40, before=2.1, gained=False)
-    assert "Training gained nothing that is clearly better than the model that it went on from at step 40" in not_sure
+    assert "Training gained nothing that is clearly better than the model that it continued from at step 40" in not_sure
     sure = kept(70, 2.0, (70, 2.0), since=40, before=2.1, gained=True, gain=[0.05, 0.15])
     assert sure.endswith("the validation loss went from 2.100 to 2.000 (gain: 95 % interval 0.050 to 0.150).")
     chance = kept(70, 2.0, (70, 2.0), since=0, before=2.1, gained=True, gain=[-0.05, 0.25])
-    assert "What was gained over the model that it began from may be chance" in chance
+    assert "The gain over the model that it began from may be chance" in chance
     worse = kept(70, 2.4, (70, 2.4), since=40, before=2.1, gained=False, by="last")
     assert "made it no better: a validation loss of 2.400 against 2.100" in worse and "--keep best" in worse

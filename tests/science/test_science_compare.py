@@ -161,7 +161,7 @@ def test_masked_models_are_compared_by_their_loss(
     assert all(row["mean"] > 0 and row["throughput"] > 0 and "longer" not in row for row in found["rows"])
     write_comparison(found, tmp_path / "out")
     svg = (tmp_path / "out" / "quality.svg").read_text()
-    assert "validation loss (less is better)" in svg
+    assert "validation loss (lower is better)" in svg
     transformer, lstm = entrants(["transformer", "lstm"])
     assert fitting(transformer, spec("masked_lm")).options == {}, "a Transformer is all that there is"
     assert fitting(transformer, spec("classification")) == transformer and fitting(lstm, spec("masked_lm")) == lstm
@@ -260,7 +260,7 @@ def test_nothing_is_brought_in_line_with_a_model_that_failed(rows_file: Path, tm
 
     monkeypatch.setattr(comparing, "trained", failing)
     for words in ({"models": ["transformer", "lstm"], "match": "parameters"}, {"vary": "ffn"}):
-        with pytest.raises(RunFailed, match="which the others are brought in line with, failed: out of memory"):
+        with pytest.raises(RunFailed, match="which the others are matched to, failed: out of memory"):
             compare(Contest([str(rows_file)], **words), tmp_path / words.get("vary", "models"), NoProgress())  # type: ignore
 
 
@@ -269,7 +269,7 @@ def test_a_pretrained_model_keeps_its_tokenizer_and_reads_as_many_tokens():
     size = {"batch_tokens": 512, "d_model": 16}
     own = comparing._options(contest, entrants(["transformer", "a/b"])[1], {"steps": 7, "size": size})
     assert own["steps"] == 7 and own["time"] is None and own["batch_tokens"] == 512 and "tokenizer" not in own
-    with pytest.raises(RunFailed, match="reads no tokens"):
+    with pytest.raises(RunFailed, match="no number of tokens to match"):
         comparing._options(contest, entrants(["transformer", "a/b"])[0], {"steps": 0, "size": size})
 
 
@@ -310,7 +310,7 @@ def test_a_comparison_that_is_stopped_stops_what_it_trains(rows_file: Path, tmp_
         time.sleep(0.1)
     asked.terminate()
     said = asked.communicate(timeout=60)[1].splitlines()[-1]
-    assert said == f"headway: stopped; the same command goes on with the comparison in {out}", "and where to go on"
+    assert said == f"headway: stopped; run the same command again to resume the comparison in {out}"
     assert asked.returncode == 130
     steps = log.read_text()
     time.sleep(1)
@@ -363,9 +363,12 @@ def test_terms_that_cannot_be_kept():
         ({"inputs": [], "recall": True, "test": "x.csv"}, "leave out --test"),
         ({"inputs": [], "recall": True, "options": {"length": 9}}, "leave out --length"),
         ({"inputs": [], "recall": True, "models": ["transformer", "bow"]}, "of running text .*, not bow"),
-        ({"models": [], "vary": "norm", "match": "parameters"}, "equal sizes as it is"),
+        ({"models": [], "vary": "norm", "match": "parameters"}, "compares models of equal sizes"),
         ({"match": "parameters", "models": ["lstm", "transformer"]}, "name a Transformer first"),
-        ({"match": "parameters", "models": ["transformer", "decoder"]}, "in line with transformer, not decoder"),
+        (
+            {"match": "parameters", "models": ["transformer", "decoder"]},
+            "match baselines to transformer, but not decoder",
+        ),
     ):
         with pytest.raises(InputError, match=said):
             Contest(**{"inputs": ["any"], "models": ["transformer", "lstm"], **changes})  # type: ignore[arg-type]
@@ -397,7 +400,7 @@ def test_advice_names_the_best_and_its_equals():
     assert told(row("a", 0.9, [0.89, 0.91]), row("b", 0.88, [0.87, 0.885]), better=-1).startswith("Take b")
     equal = told(row("a", 0.9, [0.85, 0.95]), row("b", 0.88, [0.84, 0.92], throughput=900.0, parameters=7))
     assert "b (0.88, 95 % interval 0.84 to 0.92) may be as good: their intervals overlap" in equal
-    assert "b answers the most (900 a second) and b is the smallest (7 parameters)" in equal
+    assert "b is the fastest (900 per second) and b is the smallest (7 parameters)" in equal
 
 
 def test_without_an_interval_no_model_is_advised():
@@ -415,7 +418,7 @@ def test_advice_on_speed_memory_lengths_and_what_was_not_done():
     unknown = [{**one, "memory_mb": None} for one in (slow, quick)]
     assert "peak" not in told(*unknown) and "peak" not in told(slow, unknown[1]) + told(unknown[0], quick)
     grown = [{"length": 16, "microseconds": 1.0}, {"length": 64, "microseconds": 4.0}]
-    assert "64 tokens instead of 16" in told(row("a", 0.9, lengths=grown), row("b", 0.1, lengths=grown))
+    assert "64 tokens against 16" in told(row("a", 0.9, lengths=grown), row("b", 0.1, lengths=grown))
     read = [{"length": 8, "loss": 2.0}, {"length": 16, "loss": 1.9}, {"length": 32, "loss": 2.5}]
     stuck = [*read[:2], {"length": 32, "loss": None}]
     assert "in training: a +25.0% loss, b cannot." in told(row("a", 0.9, longer=read), row("b", 0.1, longer=stuck))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.data.corpus import Corpus
+from headway.data.records.corpus import Corpus
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder

@@ -227,6 +227,6 @@ def test_runs_that_follow_no_law_are_named_so():
     loss[7] *= 3  # one run of 25: the law stays, the least squares do not
     found = analyse(runs_of(n, d, loss), "total", draws=20)
     assert found["optimal"][0]["parameters"] is not None
-    assert "not all of them follow it" in found["notes"][0] and "the two ways to fit part" in found["notes"][1]
+    assert "not all of them follow it" in found["notes"][0] and "the two ways to fit disagree" in found["notes"][1]
     rising = analyse(runs_of(n, d, 5 - LAW.loss(n, d)), "total", draws=20)
     assert rising["curves"] == {"N": None, "D": None, "C": None} and rising["optimal"][0]["parameters"] is None

@@ -148,7 +148,7 @@ def test_a_run_that_fails_is_left_out_unless_it_is_to_be_foretold(tmp_path: Path
     clock.train = train  # type: ignore[method-assign]
     runs, notes = queued(clock, grid, tmp_path / "one", 6000.0)
     assert len(runs) == len(grid.cells) - 1 and clock.trained.count(failing) == 1
-    assert notes == [f"{failing} is not among the runs: the loss is not a number."]
+    assert notes == [f"{failing} failed and is left out: the loss is not a number."]
     assert runs[0].more["seconds"] == 3.0, "of all commands that trained it, not of the last alone"
     failing = grid.cells[-1].name
     with pytest.raises(RunFailed):
@@ -342,5 +342,5 @@ def test_models_of_a_study_are_probed(made):
     assert all(0 < row["induction"]["second"] < 9 for row in found)
     with pytest.raises(InputError, match="there is no model to probe"):
         probes.probe_runs(place, runs, ["induction"])
-    with pytest.raises(InputError, match=r"--probe 'luck' is not one"):
+    with pytest.raises(InputError, match=r"--probe 'luck' is unknown"):
         probes.wanted_probes("induction,luck")

@@ -122,10 +122,10 @@ def test_a_run_of_each_kind_keeps_every_promise(kind: str, runs: Callable, forke
 
 
 DAMAGE = {
-    "state.json is not as its manifest says": lambda path: (path / "state.json").write_text("{}"),
+    "state.json differs from its manifest": lambda path: (path / "state.json").write_text("{}"),
     "tensors.safetensors is missing": lambda path: (path / "tensors.safetensors").unlink(),
     "MANIFEST.json is damaged": lambda path: (path / "MANIFEST.json").write_text("[" * 7),
-    "its manifest does not name what belongs to it": lambda path: (path / "MANIFEST.json").write_text(
+    "its manifest does not list its files": lambda path: (path / "MANIFEST.json").write_text(
         json.dumps({"format": 1, "step": int(path.name.removeprefix("step-")), "files": {}})
     ),
 }
@@ -166,7 +166,7 @@ def test_a_run_that_begins_again_from_nothing_is_not_resumed(runs: Callable, for
         "from headway.training.loop import trainer\ntrainer._note_checkpoints = lambda *given: None\n"
     )
     check = resumed(runs("language model"))
-    assert not check.passed and "began again from nothing" in (check.problem or "")
+    assert not check.passed and "it started over instead of resuming" in (check.problem or "")
 
 
 def test_a_command_that_fails_is_a_promise_that_is_not_kept(runs: Callable, forked: Callable):

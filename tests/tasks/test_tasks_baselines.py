@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from headway.data.text_rows import TextList
+from headway.data.records.text_rows import TextList
 from headway.tasks.common import linear, ngram
 from headway.tasks.common.linear import _flat, classification_baselines, picture_baselines
 from headway.tasks.common.ngram import ngram_baselines

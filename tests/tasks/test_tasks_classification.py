@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 from torch import Tensor, nn
 
-from headway.data.batches import Batch, pad
+from headway.data.batches.batching import Batch, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise

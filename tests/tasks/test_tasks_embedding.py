@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from headway.data.batches import Batch, pad
+from headway.data.batches.batching import Batch, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from headway.data.batches import IGNORED, Batch
+from headway.data.batches.batching import IGNORED, Batch
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder

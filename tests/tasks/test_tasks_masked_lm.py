@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import Batch, pad
+from headway.data.batches.batching import Batch, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder

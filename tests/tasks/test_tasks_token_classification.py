@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import headway
-from headway.data.batches import IGNORED, Batch
-from headway.data.detect import detect
-from headway.data.read import read
+from headway.data.batches.batching import IGNORED, Batch
+from headway.data.open.detect import detect
+from headway.data.open.read import read
 from headway.errors import InputError
 from headway.tasks.token_classification.encoding import WordTags, encoded
 from headway.tasks.token_classification.objective import Counts, TokenClassification

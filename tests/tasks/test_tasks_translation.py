@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.data.batches import IGNORED, TargetBatch, length_batches
-from headway.data.feed import TargetFeed, target_batches
-from headway.data.windows import Position
+from headway.data.batches.batch_source import TargetFeed, target_batches
+from headway.data.batches.batching import IGNORED, TargetBatch, length_batches
+from headway.data.batches.windows import Position
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
@@ -140,6 +140,6 @@ def test_every_pair_comes_once_in_an_epoch_and_similar_ones_together():
 def test_batches_without_second_sequences_are_what_they_were():
     lengths = [random.Random(4).randint(1, 40) for _ in range(97)]
     found = length_batches(lengths, 128, seed=3, epoch=2)
-    beside = length_batches(lengths, 128, seed=3, epoch=2, beside=[0] * 97)
-    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in beside]
+    again = length_batches(lengths, 128, seed=3, epoch=2, second=[0] * 97)
+    assert [batch.tolist() for batch in found] == [batch.tolist() for batch in again]
     assert all(len(batch) * max(lengths[i] for i in batch) <= 128 for batch in found)

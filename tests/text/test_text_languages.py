@@ -35,7 +35,7 @@ def many(family_directory: Callable[[str], Path], tmp_path: Path) -> Path:
 
 def test_a_language_must_be_chosen_and_then_begins_every_target(many: Path, in_process: Callable):
     pipe = headway.load(many)
-    with pytest.raises(InputError, match="say which: --target-language af or am or ar or one of 97"):
+    with pytest.raises(InputError, match="choose one: --target-language af or am or ar or one of 97"):
         pipe("the fox")
     french = pipe.between(source="en", target="fr")
     assert french.rules.start == (2, pipe.tokenizer.languages["fr"]) and isinstance(french("the fox"), str)
@@ -50,7 +50,7 @@ def test_training_for_a_language_is_kept_in_the_run(many: Path, tmp_path: Path):
         (tmp_path / f"t.{side}").write_text("".join(f"{i} {text}" for i in range(31)))
     pair = [tmp_path / "t.src", tmp_path / "t.tgt"]
     options = {"from_model": str(many), "steps": 2, "quiet": True, "threads": 1, "precision": "float32"}
-    with pytest.raises(InputError, match="say which targets are in with --target-language"):
+    with pytest.raises(InputError, match="choose one with --target-language"):
         headway.train(pair, out=tmp_path / "none", **options)
     headway.train(pair, out=tmp_path / "run", source_language="de", target_language="ja", **options)
     pipe = headway.load(tmp_path / "run")

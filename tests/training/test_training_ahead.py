@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.checksums import file_sums
-from headway.data.feed import Feed, FramedFeed, PairFeed, RowFeed, TargetFeed, TextFeed
-from headway.data.tokens import TokenFile
-from headway.data.windows import Position
+from headway.data.batches.batch_source import Feed, FramedFeed, PairFeed, RowFeed, TargetFeed, TextFeed
+from headway.data.batches.checksums import file_sums
+from headway.data.batches.tokens import TokenFile
+from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.training.loop import prefetch as ahead
 from headway.training.loop.prefetch import Prefetch, ReadFailed

@@ -146,7 +146,7 @@ def test_overrides_that_cannot_be(text: str, said: str, corpus: Path, tmp_path: 
 def test_overrides_are_for_transformers_from_scratch(corpus: Path, lm_run: Path, tmp_path: Path):
     for more, said in (
         ({"model": "lstm"}, "--model lstm has none"),
-        ({"from_model": str(lm_run)}, "the model brings its own"),
+        ({"from_model": str(lm_run)}, "the model has its own"),
         ({"task": "masked_lm"}, "is for language_modeling and"),
     ):
         with pytest.raises(InputError, match=said):

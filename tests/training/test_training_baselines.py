@@ -78,10 +78,10 @@ def test_the_number_of_parameters_can_be_chosen(inputs: dict[str, Path], tmp_pat
         found = headway.train(inputs[path], out=tmp_path / kind, model=kind, **options)
         assert found["parameters"] == pytest.approx(20_000, rel=0.05)
     for more, said in (
-        ({"model": "lstm", "d_model": 8}, "both choose the width"),
+        ({"model": "lstm", "d_model": 8}, "both set the width"),
         ({"model": "transformer"}, "is for baselines"),
         ({"model": "lstm", "match_parameters": 0}, "must be 1 or more"),
-        ({"model": "bow", "match_parameters": 10**9}, "the nearest that --model bow has on these data is"),
+        ({"model": "bow", "match_parameters": 10**9}, "the nearest size of --model bow on these data is"),
     ):
         with pytest.raises(InputError, match=said):
             headway.train(inputs["rows.csv"], out=tmp_path / "refused", **{**options, **more})
@@ -163,4 +163,4 @@ def test_verbs_for_transformers_say_so(inputs: dict[str, Path], tmp_path: Path, 
     status, _, err = in_process("export", tmp_path / "run", "--to", "hf", "--out", tmp_path / "hf", "--quiet")
     assert status == 2 and err.count("\n") == 1, err
     status, _, err = in_process("train", inputs["rows.csv"], "--model", "lstm", "--plan", "--steps", "5")
-    assert status == 2 and "--plan lays out Transformers" in err
+    assert status == 2 and "--plan is for Transformers only" in err

@@ -51,7 +51,7 @@ def test_only_the_last_token_of_a_text_is_read(bases: dict[str, Path]):
 REFUSED = {
     "an encoder-decoder": ("t5", {}, "t5: is an encoder-decoder"),
     "a family without classes": ("nanochat", {}, "nanochat has no classifier"),
-    "frozen vectors": ("gpt2", {"frozen": True}, "is a decoder, and --frozen reads the vectors of an encoder"),
+    "frozen vectors": ("gpt2", {"frozen": True}, "is a decoder, and --frozen needs an encoder"),
     "tuned vectors": ("llama", {"contrastive": True}, "is a decoder, and --contrastive"),
     "hidden tokens": (
         "gpt2",
@@ -70,5 +70,5 @@ def test_what_cannot_be_is_refused(what: str, bases: dict[str, Path], rows: Path
 
 
 def test_a_decoder_without_logits_answers_nothing(bases: dict[str, Path]):
-    with pytest.raises(InputError, match=r"config\.json: this model answers no task"):
+    with pytest.raises(InputError, match=r"config\.json: the task of this model is unknown"):
         headway.load(bases["gpt2-bare"])

@@ -16,10 +16,10 @@ import transformers
 from bases import WORDS, make_base, tokenizer
 
 import headway
-from headway.data.batches import IGNORED
-from headway.data.detect import detect
-from headway.data.dialogues import Dialogues
-from headway.data.read import read
+from headway.data.batches.batching import IGNORED
+from headway.data.open.detect import detect
+from headway.data.open.read import read
+from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.reports.verdict import kept_in_words
 from headway.tasks.common.next_token import LanguageModeling
@@ -72,11 +72,11 @@ def test_they_are_found_by_themselves(talk: Path):
     assert source.conversations[0][0] == {"role": "system", "content": "repeat"}
     assert source.place(7) == "line 8" and len(source.fingerprint) == 64
     found = detect(source)
-    assert found.task == "language_modeling" and "replies alone" in found.reasons[0]
+    assert found.task == "language_modeling" and "replies only" in found.reasons[0]
     for task in ("classification", "masked_lm", "embedding"):
         with pytest.raises(InputError, match=f"they train a language model, not {task}"):
             detect(source, task=task)
-    with pytest.raises(InputError, match="name no column"):
+    with pytest.raises(InputError, match="no columns to name"):
         detect(source, text_column="messages")
 
 
@@ -159,7 +159,7 @@ BAD = [
     ({"messages": "hello"}, "'messages' is a string, expected a list"),
     ({"text": "hello"}, "no 'messages' here"),
     (say("a", "b", "c"), "the last message is of the role 'user'; a conversation ends with a reply"),
-    ({"messages": [{"role": "assistant", "content": "b"}]}, "a reply and nothing before it"),
+    ({"messages": [{"role": "assistant", "content": "b"}]}, "the reply has no message before it"),
     (
         {"messages": [{"role": "user", "content": "a"}, {"role": "bot", "content": "b"}]},
         "message 2 has the role 'bot'; ",
@@ -172,7 +172,7 @@ BAD = [
     ({"messages": ["a", "b"]}, "message 1 is a string, expected an object"),
     (say("a", "  "), "message 2 is an empty reply"),
     ({"messages": [*GOOD["messages"][:1], {"role": "assistant", "content": None, "tool_calls": [1]}]}, "'tool_calls'"),
-    (say("a", "b\0"), "message 2 has the escape of a NUL"),
+    (say("a", "b\0"), "message 2 contains an escaped NUL"),
 ]
 
 
@@ -249,7 +249,7 @@ class Fixed(torch.nn.Module):
 
 
 def test_the_loss_counts_replies_alone(talk: Path):
-    from headway.data.feed import row_batches
+    from headway.data.batches.batch_source import row_batches
 
     words = with_chat(tokenizer())
     source = read(talk)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from bases import WORDS, make_base
 
-from headway.data.detect import detect
-from headway.data.dialogue_tables import Turns, as_dialogues, turns_of
-from headway.data.dialogues import Dialogues
-from headway.data.read import read
-from headway.data.table import Table, table
+from headway.data.open.detect import detect
+from headway.data.open.read import read
+from headway.data.records.dialogue_tables import Turns, as_dialogues, turns_of
+from headway.data.records.dialogues import Dialogues
+from headway.data.records.table import Table, table
 from headway.errors import InputError
 
 TINY = ["--steps", "4", "--batch-tokens", "256", "--threads", "1", "--evaluations", "1", "--precision", "float32"]
@@ -101,7 +101,7 @@ def test_messages_in_cells_are_messages():
 def test_rows_without_a_reply_are_named_or_left_out():
     source = made(ALPACA)
     source.rows[7]["output"] = " "
-    with pytest.raises(InputError, match=r"made\.csv, line 9: nothing in column 'output'"):
+    with pytest.raises(InputError, match=r"made\.csv, line 9: column 'output' is empty"):
         as_dialogues(source, Turns("instruction", "output"))
     found = as_dialogues(source, Turns("instruction", "output"), "skip")
     assert len(found) == 60 and found.skipped[0][0] == 9 and found.row_numbers[7] == 10
@@ -114,7 +114,7 @@ def test_a_table_without_a_model_is_refused_with_what_is_needed(
 ):
     path = write(tmp_path / f"talk.{ending}", FORMS[form])
     status, _, err = in_process("train", path, "--out", tmp_path / "run", *TINY)
-    assert status == 2 and "these are conversations" in err and "no model that talks is named" in err
+    assert status == 2 and "these are conversations" in err and "no chat model is named" in err
     assert "--from" in err and "--task dialogue" in err and not (tmp_path / "run").exists()
 
 
@@ -124,7 +124,7 @@ def test_a_chat_model_learns_from_tables(ending: str, tmp_path: Path, in_process
     words = ["train", path, "--from", talker, "--out", out, *TINY]
     status, said, err = in_process(*words)
     assert status == 0, err
-    assert "conversations: 'instruction' and 'input' as what is said, 'output' as the reply" in err
+    assert "conversations: 'instruction' and 'input' as the prompt, 'output' as the reply" in err
     assert f"headway generate {out} --chat uses it" in said
     facts = json.loads((out / "headway.json").read_text())
     assert facts["task"] == "language_modeling" and facts["data"]["conversations"] == 61
@@ -146,7 +146,7 @@ def test_validation_and_other_names_of_columns(tmp_path: Path, in_process: Calla
     asked = write(tmp_path / "asked.csv", ("question", "answer"))
     assert detect(read(asked)).task == "translation"
     status, _, err = in_process("train", asked, "--from", talker, "--out", tmp_path / "asked", *TINY)
-    assert status == 0 and "conversations: 'question' as what is said" in err
+    assert status == 0 and "conversations: 'question' as the prompt" in err
 
 
 def test_models_that_do_not_talk(tmp_path: Path, in_process: Callable):
@@ -167,7 +167,7 @@ def test_judged_replies_are_refused(tmp_path: Path, in_process: Callable, talker
     judged = [{**row, "label": i % 2 == 0} for i, row in enumerate(rows(("prompt", "completion")))]
     path.write_text("".join(json.dumps(row) + "\n" for row in judged))
     status, _, err = in_process("train", path, "--from", talker, "--out", tmp_path / "run", *TINY)
-    assert status == 2 and "pairs to be judged" in err
+    assert status == 2 and "classification or scoring of pairs" in err
     assert isinstance(as_dialogues(read(path), Turns("prompt", "completion")), Dialogues)
 
 

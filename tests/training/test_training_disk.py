@@ -110,7 +110,7 @@ def test_another_model_in_its_place_is_noticed(lm_run: Path, corpus: Path, tmp_p
     with torch.no_grad():
         next(model.parameters()).add_(1e-7)
     headway.save_model(model, run)
-    with pytest.raises(InputError, match=r"best weights were kept in .*model\.safetensors, which is another model now"):
+    with pytest.raises(InputError, match=r"weights were kept in .*model\.safetensors, which now holds another model"):
         headway.train(corpus, out=run, quiet=True, **{**tiny, "steps": 31, "allow_changes": True})
 
 
@@ -145,7 +145,7 @@ def test_clean_frees_what_is_not_needed(
     assert headway.load(run)("the cat", max_tokens=3, seed=1) == headway.load(lm_run)("the cat", max_tokens=3, seed=1)
     assert "complete" in in_process("train", corpus, "--out", run, *words(tiny))[2]
     status, _, err = in_process("train", corpus, "--out", run, *words({**tiny, "steps": 31}), "--allow-changes")
-    assert status == 2 and "there is none left" in err and "--from" in err
+    assert status == 2 and "is empty" in err and "--from" in err
 
 
 def words(options: dict[str, Any]) -> list[str]:
@@ -247,7 +247,7 @@ def test_without_a_model_its_checkpoints_are_all_there_is(lm_run: Path, tmp_path
     shutil.copytree(lm_run, run)
     (run / "config.json").unlink()
     status, _, err = in_process("clean", run, "--checkpoints")
-    assert status == 2 and "all that there is" in err and checkpoints(run) == ["step-20"]
+    assert status == 2 and "would be lost" in err and checkpoints(run) == ["step-20"]
 
 
 def test_runs_in_a_run_are_cleaned_with_it(rows: Path, tmp_path: Path, tiny: dict[str, Any]):
@@ -266,7 +266,7 @@ def test_sizes_are_said(rows: Path, tmp_path: Path, tiny_words: list[str], in_pr
     status, out, err = in_process("train", rows, "--out", run, *tiny_words)
     assert status == 0, err
     found = sizes(run)
-    assert "to use it" in out and "to go on with it" in out and "headway clean" in out
+    assert "to use it" in out and "to resume it" in out and "headway clean" in out
     page = (run / "report.html").read_text()
     assert "On disk" in page and "to go on with the run" in page
     assert found.use > (run / "model.safetensors").stat().st_size

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headway.data.feed import RowFeed, TextFeed
-from headway.data.windows import Position
+from headway.data.batches.batch_source import RowFeed, TextFeed
+from headway.data.batches.windows import Position
 from headway.errors import InputError
 
 LENGTHS = [3, 11, 2, 7, 5, 5, 13, 1, 4, 6, 23, 9, 2]

@@ -13,7 +13,7 @@ from bases import KINDS, make_base, tokenizer
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.cache import cache_directory
+from headway.data.batches.cache import cache_directory
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
@@ -76,7 +76,7 @@ def test_what_cannot_go_on_with_a_text_is_refused(bases: dict[str, Path], corpus
     for data in (corpus, talk):
         with pytest.raises(InputError, match="t5: is an encoder-decoder, which turns one text into another") as raised:
             headway.train(data, out=tmp_path / "run", from_model=str(bases["t5"]), **OPTIONS)
-        assert "Name a decoder with --from" in str(raised.value)
+        assert "name a decoder with --from" in str(raised.value)
         with pytest.raises(InputError, match="bert: is not a decoder"):
             headway.train(data, out=tmp_path / "run", from_model=str(bases["bert"]), **OPTIONS)
     assert not (tmp_path / "run").exists()

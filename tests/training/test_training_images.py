@@ -18,8 +18,8 @@ from faults_harness import KILL, Forker, outcome, words
 from faults_hooks import AT_STEP
 
 import headway
-from headway.data.image_feed import ImageFeed
-from headway.data.windows import Position
+from headway.data.batches.windows import Position
+from headway.data.images.batch_source import ImageFeed
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.common.data_profile import data_profile
@@ -139,7 +139,9 @@ def test_measured_again(run: Path, folder: Path, tmp_path: Path):
     with pytest.warns(UserWarning, match=r"of 16 pictures also occur in the training data"):
         evaluate(run, [other])
     (other / "rows").rename(other / "lines")
-    with pytest.raises(InputError, match="has classes that are not trained on: 'lines'; known are 'columns', 'rows'"):
+    with pytest.raises(
+        InputError, match="has classes that are not in the training data: 'lines'; known: 'columns', 'rows'"
+    ):
         evaluate(run, [other])
 
 
@@ -195,15 +197,15 @@ def test_lora_and_frozen_blocks(run: Path, folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tokenizer": "word"}, "--tokenizer is for texts, and this is image_classification; leave it out. Found: "),
+        ({"tokenizer": "word"}, "--tokenizer is for texts, but this is image_classification; leave it out. Found: "),
         ({"length": 9}, "--length is for texts"),
-        ({"label_column": "x"}, "name no column"),
-        ({"token_dropout": 0.1}, "--token-dropout is for classification, and this is image_classification"),
+        ({"label_column": "x"}, "no columns to name"),
+        ({"token_dropout": 0.1}, "--token-dropout is for classification, but this is image_classification"),
         ({"task": "classification"}, "they train image_classification, not classification"),
         ({"seeds": 2}, "--seeds is for classification"),
         ({"augment": "more"}, "--augment is 'more'; it can be none, usual, flip"),
         ({"from_model": "RUN", "image_size": 8}, "--image-size cannot be chosen with --from"),
-        ({"from_model": "TEXT"}, "is a model of texts, which reads no pictures; name a ViT with --from"),
+        ({"from_model": "TEXT"}, "is a text model and cannot read pictures; name a ViT with --from"),
     ],
 )
 def test_options_that_mean_nothing_here(
@@ -218,7 +220,7 @@ def test_options_that_mean_nothing_here(
 
 @pytest.mark.parametrize("options", [{"image_size": 8}, {"patch_size": 2}, {"augment": "flip"}])
 def test_options_of_pictures_mean_nothing_for_texts(options: dict[str, Any], rows: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="is for image_classification, and this is classification"):
+    with pytest.raises(InputError, match="is for image_classification, but this is classification"):
         headway.train(rows, out=tmp_path / "out", steps=2, quiet=True, **options)
 
 
@@ -262,7 +264,7 @@ def test_its_promises(run: Path, tmp_path: Path):
     again = replay(subject, run, tmp_path)
     again.begin(tmp_path / "again")
     found = headway.train(again.material.file, out=tmp_path / "again", quiet=True, **again.options)
-    assert found["steps"] == again.options["steps"] and again.material.whence == "made-up pictures"
+    assert found["steps"] == again.options["steps"] and again.material.origin == "made-up pictures"
 
 
 def test_arrays_from_python(tmp_path: Path):

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import headway
-from headway.data.feed import FramedFeed, PairFeed
-from headway.data.windows import Position
+from headway.data.batches.batch_source import FramedFeed, PairFeed
+from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.masked_lm.pipeline import MaskFiller
@@ -188,7 +188,7 @@ def test_a_base_without_a_head_for_tokens_is_told(masked_run: Path, corpus: Path
     source, words = write_pairs(tmp_path / "pairs.csv"), {"steps": 1, "quiet": True, "threads": 1}
     headway.train(source, task="embedding", from_model=str(masked_run), out=tmp_path / "vectors", **words)
     headway.train(corpus, task="masked_lm", from_model=str(tmp_path / "vectors"), out=tmp_path / "run", **words)
-    assert "has to learn first" in decided(tmp_path / "run")["head"]
+    assert "starts untrained" in decided(tmp_path / "run")["head"]
 
 
 def decided(run: Path) -> dict[str, str]:

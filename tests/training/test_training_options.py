@@ -62,7 +62,7 @@ def test_bad_values(name: str, value: object, allowed: str):
 
 @pytest.mark.parametrize("name", ["lora", "extend_vocab", "freeze", "layer_decay"])
 def test_what_is_for_fine_tuning_needs_a_base(name: str):
-    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is for fine-tuning; say from which model"):
+    with pytest.raises(InputError, match=f"--{name.replace('_', '-')} is for fine-tuning; name the model"):
         TrainOptions(**{name: 1})
     assert TrainOptions(**{name: 1, "from_model": "runs/a"}).value(name) == 1
 

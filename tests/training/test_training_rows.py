@@ -177,7 +177,7 @@ def test_many_rows_and_little_time_become_one_too(
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert facts["plan"]["frozen"] == frozen == facts["plan"]["contrastive"]
     way = [decision["why"] for decision in facts["decisions"] if decision["what"] == "way"]
-    assert bool(way) == frozen and all("s are not enough to train on 2" in why for why in way)
+    assert bool(way) == frozen and all("s are too short to train on 2" in why for why in way)
 
 
 def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tmp_path: Path):
@@ -248,7 +248,7 @@ def test_only_what_is_fitted_counts_as_trained(base: Path, rows: Path, tmp_path:
 def test_options_that_say_nothing(rows: Path, tmp_path: Path):
     with pytest.raises(InputError, match="--from is empty"):
         headway.train(rows, from_model=" ", out=tmp_path / "run")
-    with pytest.raises(InputError, match="all --seeds would give one classifier"):
+    with pytest.raises(InputError, match="all --seeds would give the same classifier"):
         headway.train(rows, from_model="x", frozen=True, seeds=2, out=tmp_path / "run")
 
 
@@ -288,7 +288,7 @@ def test_several_seeds_answer_together(rows: Path, tmp_path: Path, tiny: dict):
     assert again["val_loss"] == found["val_loss"]
     other = tmp_path.parent / "other.csv"
     other.write_text(rows.read_text(encoding="utf-8").replace("cat", "rat"), encoding="utf-8")
-    with pytest.raises(InputError, match="other options, which cannot change in its course: --seeds 2"):
+    with pytest.raises(InputError, match="other options, which cannot change during a run: --seeds 2"):
         headway.train(rows, **{**tiny, "steps": 8}, seeds=3, out=tmp_path, quiet=True)
     with pytest.raises(InputError, match="other data"):
         headway.train(other, **{**tiny, "steps": 8}, seeds=2, out=tmp_path, quiet=True)
@@ -304,7 +304,7 @@ def test_where_one_model_is_wanted_of_several_the_best_is_taken_and_told(
     assert explain(headway.load(tmp_path / "both"))["members"] == 2
     assert "members" not in explain(headway.load(tmp_path / "both" / "seed-0"))
     headway.train(rows, from_model=str(tmp_path / "both"), steps=1, out=tmp_path / "on", threads=1)
-    assert f"begun is from {found.member}, the best" in capsys.readouterr().err
+    assert f"starting from the best member, {found.member}" in capsys.readouterr().err
 
 
 REFUSED = {
@@ -343,7 +343,7 @@ NOT_FOR = {
 
 @pytest.mark.parametrize("flag", NOT_FOR)
 def test_an_option_that_the_task_does_not_read_is_refused(flag: str, base: Path, corpus: Path, tmp_path: Path):
-    with pytest.raises(InputError, match=f"--{flag} is for .*, and this is language_modeling"):
+    with pytest.raises(InputError, match=f"--{flag} is for .*, but this is language_modeling"):
         headway.train(corpus, from_model=str(base), out=tmp_path / "run", **NOT_FOR[flag], **QUICK)
     assert not (tmp_path / "run").exists()
 
@@ -353,7 +353,7 @@ def test_the_refusal_says_why_it_is_this_task(base: Path, tmp_path: Path):
     path.write_text("text,label\n" + "a fine lamp,good\na fine lamp,bad\n" * 9)
     with pytest.raises(InputError) as raised:
         headway.train(path, from_model=str(base), frozen=True, out=tmp_path / "run", **QUICK)
-    assert "--frozen is for classification, and this is language_modeling; leave it out. Found: " in str(raised.value)
+    assert "--frozen is for classification, but this is language_modeling; leave it out. Found: " in str(raised.value)
     assert "'label' holds texts of 4 characters on average: taken as the text (--text-column" in str(raised.value)
     assert str(raised.value).endswith("no column looks like a label: language modelling (--label-column to classify).")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import headway
-from headway.data.batches import IGNORED, Batch, pad
+from headway.data.batches.batching import IGNORED, Batch, pad
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, make_norm
 from headway.models.initialise import initialise

@@ -50,5 +50,5 @@ def test_a_snapshot_that_cannot_be_saved_does_not_end_training(
     monkeypatch.setattr(RunDirectory, "save_snapshot", full)
     words = [word for name, value in tiny.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     status, _, said = in_process("train", corpus, "--out", tmp_path / "run", *words, "--snapshots")
-    assert status == 0 and "snapshots" in said and "cannot be saved" in said and "Training goes on" in said
+    assert status == 0 and "snapshots" in said and "cannot be saved" in said and "Training continues" in said
     assert headway.load(tmp_path / "run")("a", max_tokens=2) is not None

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import headway
-from headway.data.cache import cache_directory
-from headway.data.shards import Shard
+from headway.data.batches.cache import cache_directory
+from headway.data.stream.shards import Shard
 from headway.errors import InputError
 from headway.workflows.evaluate import evaluate
 
@@ -126,13 +126,13 @@ def test_it_is_planned_without_training(shards: Path, in_process, tiny_words: li
 
 def test_what_cannot_be_streamed_is_refused(shards: Path, corpus: Path, tmp_path: Path, tiny: dict):
     options: dict[str, Any] = {"out": tmp_path / "run", "quiet": True, "stream": True, **tiny}
-    with pytest.raises(InputError, match=r"corpus.txt: --stream reads .parquet; leave it out"):
+    with pytest.raises(InputError, match=r"corpus.txt: --stream reads .parquet files only; leave it out"):
         headway.train(corpus, **options)
     with pytest.raises(InputError, match="no column 'words'; found: text, id"):
         headway.train(shards, text_column="words", **options)
     labelled = tmp_path / "labelled.parquet"
     pq.write_table(pa.table({"text": WORDS, "label": [word[0] for word in WORDS]}), labelled)
-    with pytest.raises(InputError, match="--stream is for language_modeling and masked_lm, and this is classification"):
+    with pytest.raises(InputError, match="--stream is for language_modeling and masked_lm, but this is classification"):
         headway.train(labelled, task="classification", label_column="label", **options)
     pq.write_table(pa.table({"text": ["one row"]}), tmp_path / "one.parquet")
     with pytest.raises(InputError, match="has 1 row; expected several"):

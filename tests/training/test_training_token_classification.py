@@ -180,5 +180,5 @@ def test_a_decoder_is_refused(trained: Path, tmp_path: Path):
     config = {"n_embd": 24, "n_layer": 1, "n_head": 3, "n_positions": 61, "vocab_size": V}
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**config)).save_pretrained(tmp_path / "base")
     tokenizer().save(tmp_path / "base")
-    with pytest.raises(InputError, match="is not an encoder; tags are learnt by an encoder"):
+    with pytest.raises(InputError, match="is not an encoder; name one"):
         headway.train(trained / "data.conll", out=tmp_path / "run", from_model=str(tmp_path / "base"), steps=1, **QUICK)

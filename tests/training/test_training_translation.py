@@ -12,7 +12,7 @@ import transformers
 from bases import make_base
 
 import headway
-from headway.data.text_pairs import TextPairs
+from headway.data.records.text_pairs import TextPairs
 from headway.errors import InputError
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.translation import preset as translator_preset
@@ -21,7 +21,7 @@ from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.training.options import TrainOptions
 from headway.workflows.evaluate import evaluate
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*broken off, being as long")  # of models that know nothing yet
+pytestmark = pytest.mark.filterwarnings("ignore:.*cut off at the model")  # of models that know nothing yet
 
 WORDS = ["cat", "dog", "mat", "sun", "tree", "old", "red", "sang", "ran"]
 TINY: dict[str, Any] = {
@@ -107,9 +107,9 @@ def test_files_are_measured_by_the_columns_that_were_trained_on(tmp_path: Path):
         path.write_text("".join(f"{pair[side]}\n" for pair in pairs[:40]))
     with pytest.warns(UserWarning, match="also occur"):
         assert evaluate(tmp_path / "run", files)["val_loss"] == found["val_loss"]
-    with pytest.warns(UserWarning, match="source and target seem to be exchanged, by the words of the training data"):
+    with pytest.warns(UserWarning, match="source and target seem to be swapped, by the words of the training data"):
         assert evaluate(tmp_path / "run", files[::-1])["val_loss"] != found["val_loss"]
-    with pytest.warns(UserWarning, match="source and target seem to be exchanged"):
+    with pytest.warns(UserWarning, match="source and target seem to be swapped"):
         evaluate(tmp_path / "run", [other], text_column="de", second_column="en")
 
 
@@ -165,7 +165,7 @@ def test_targets_without_spaces_are_said_beforehand(tmp_path: Path):
     second.write_text("".join("x" * 40 + line.replace(" ", "") + "\n" for line in second.read_text().splitlines()))
     headway.train([first, second], out=tmp_path / "run", steps=2, **TINY)
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
-    assert any("go by chrF" in line for line in facts["data"]["warnings"])
+    assert any("use chrF" in line for line in facts["data"]["warnings"])
 
 
 def test_packed_files_tables_and_files_to_validate_on(tmp_path: Path):
@@ -222,7 +222,7 @@ def test_a_decoder_alone_learns_the_same_pairs(tmp_path: Path):
     source = pipe.tokenizer.encode("old dog", special=True)
     ids = theirs.generate(torch.tensor([source]), max_new_tokens=20, do_sample=False)[0, len(source) :]
     assert pipe.tokenizer.decode(ids.tolist()) == pipe("old dog", beam=1)
-    with pytest.raises(InputError, match="a decoder alone"):
+    with pytest.raises(InputError, match="this model is a decoder"):
         pipe.hypotheses(["cat"], alignment=True)
     with pytest.raises(InputError, match="--r-drop is for encoder-decoders"):
         headway.train(pair, model="decoder", r_drop=1.0, out=tmp_path / "other", steps=2, **TINY)
@@ -230,7 +230,7 @@ def test_a_decoder_alone_learns_the_same_pairs(tmp_path: Path):
 
 def test_what_writes_no_text_is_no_base(tmp_path: Path):
     base = make_base("gpt2", tmp_path / "base")
-    with pytest.raises(InputError, match="no encoder-decoder that writes text"):
+    with pytest.raises(InputError, match="not an encoder-decoder of text"):
         headway.train(list(sides(tmp_path, 31)), from_model=str(base), steps=2, out=tmp_path / "run", quiet=True)
 
 
@@ -241,7 +241,7 @@ def test_pairs_that_are_too_long_are_left_out_and_counted(tmp_path: Path):
         other.write("CAT\n" + "SUN " * 50 + "\nTREE\n")
     headway.train([first, second], out=tmp_path / "run", length=24, steps=2, **TINY)
     warnings = json.loads((tmp_path / "run" / "headway.json").read_text())["data"]["warnings"]
-    assert any("left out for an empty side: 1 (line 63)" in line for line in warnings)
+    assert any("left out because one side is empty: 1 (line 63)" in line for line in warnings)
     assert sum("longer than 24 tokens" in line for line in warnings) == 1
     with pytest.raises(InputError, match="no pair has at most 2 tokens"):
         headway.train([first, second], out=tmp_path / "none", length=2, steps=2, **TINY)

@@ -1,1 +1,1 @@
-"""Words on the command line to calls of the library: one short module per verb."""
+"""The command line: one short module per verb, which calls the library."""

@@ -1,4 +1,4 @@
-"""Names that other tools have for options: accepted where they mean the same, answered with ours where they do not."""
+"""Option names of other tools: accepted where they mean the same, otherwise answered with a hint to ours."""
 
 import warnings
 from collections.abc import Sequence
@@ -42,32 +42,32 @@ NAMES = {
     "seed": ("random-seed", "random-state"),
     "threads": ("num-threads", "n-threads"),
 }
-"""Our option -> what it is called elsewhere."""
+"""Our option -> its names in other tools."""
 ELSEWHERE = {name: ours for ours, names in reversed(NAMES.items()) for name in names}
 HINTS = {
-    "warmup-steps": "--warmup is a share of the run, such as 0.05",
-    "eval-steps": "--evaluations says how often to evaluate in the whole run",
-    "eval-every": "--evaluations says how often to evaluate in the whole run",
+    "warmup-steps": "--warmup is a fraction of the run, such as 0.05",
+    "eval-steps": "--evaluations is the number of evaluations in the whole run",
+    "eval-every": "--evaluations is the number of evaluations in the whole run",
     "save-steps": "--save-every is a time, such as 60s",
     "fp16": "--precision can be float32 or bfloat16",
     "bf16": "it is --precision bfloat16",
     "early-stopping": "--patience is a number of evaluations",
     "early-stopping-patience": "it is --patience",
-    "resume": "the same command resumes an unfinished run",
-    "resume-from-checkpoint": "the same command resumes an unfinished run",
+    "resume": "run the same command again to resume",
+    "resume-from-checkpoint": "run the same command again to resume",
     "gpu": "it is --device cuda",
     "num-gpus": "start several processes with torchrun",
     "nproc-per-node": "start several processes with torchrun",
-    "test-size": "--validation names a file; else 10 % of the data are held out",
-    "val-split": "--validation names a file; else 10 % of the data are held out",
+    "test-size": "--validation names a file; without it 10 % of the data are held out",
+    "val-split": "--validation names a file; without it 10 % of the data are held out",
 }
-"""What is no other name for an option of ours -> what to do instead."""
+"""Options of other tools without an equivalent here -> what to do instead."""
 
 
 def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
-    """The words of a command line with the names of its options in place of those that other tools have.
+    """The words of a command line, with option names of other tools replaced by ours.
 
-    Raises click.NoSuchOption with a hint for what has no equal here.
+    Raises click.NoSuchOption with a hint for an option without an equivalent here.
     """
     ours = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     found: list[str] = []
@@ -88,7 +88,7 @@ def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
 
 
 def our_name(name: str) -> str:
-    """A keyword of Python for an option, in our words: lr -> learning_rate."""
+    """Our name of an option given as a Python keyword: lr -> learning_rate."""
     plain = name.replace("_", "-")
     ours = ELSEWHERE.get(plain, plain).replace("-", "_")
     if name in RENAMED:
@@ -97,11 +97,11 @@ def our_name(name: str) -> str:
 
 
 def _meant(plain: str) -> list[str]:
-    """Names of ours that a name may stand for, the likeliest first."""
+    """Our names that a name may stand for, the likeliest first."""
     return [plain, *(ours for ours, names in NAMES.items() if plain in names)]
 
 
 def _words(hint: str) -> list[str]:
-    """The options that a hint names; one that names none is for every command that trains."""
+    """The options that a hint names; a hint without one applies to every command that trains."""
     named = [word.removeprefix("--").strip(".,;") for word in hint.split() if word.startswith("--")]
     return named or ["steps"]

@@ -1,4 +1,4 @@
-"""The verbs that answer: made of what the rooms of tasks say of their commands, and ``headway predict`` for any run."""
+"""The verbs that use a model, built from each task's description of its command; ``headway predict`` takes any run."""
 
 import contextlib
 import functools
@@ -33,16 +33,16 @@ from headway.tasks.command import Command, Option
 Rooms = Sequence[type[Command]]
 PREDICT = "predict"
 STARTED = "headway.started"
-"""When a model was begun to be loaded, where that is before the command."""
+"""When loading of the model began, if that was before the command ran."""
 ANY = (
-    "Use the model in RUN, whatever its task: as the task's own verb does, and with the options that it has; "
+    "Use the model in RUN, whatever its task. This does what the task's own verb does and has the same options; "
     "`headway predict RUN --help` shows them."
 )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked of a verb, besides the options of its own."""
+    """The options of a verb that all such verbs share."""
 
     verb: str
     run: str
@@ -59,22 +59,22 @@ class Asked:
 
 
 def command(verb: str) -> click.Command:
-    """The command of a verb; of the tasks that share it, that of the model is meant."""
+    """The command of a verb; if several tasks share it, the model's task decides."""
     rooms = [registry.command(name) for name in registry.NAMES if registry.spec(name).verb == verb]
     rooms.sort(key=lambda room: room.spec.reads != "text")
     return _built(verb, rooms, one=bool(rooms[0].one_input))
 
 
 def predict() -> click.Command:
-    """The command for any run, whose options are known when the run is."""
+    """The command for any run; its options depend on the run."""
     return _built(PREDICT, [], kind=_Predict)
 
 
 class _Predict(click.Command):
-    """Has the options of the run's own task."""
+    """A command with the options of the run's task."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Load the run that the arguments name, if they do, and read them by its task."""
+        """Load the run that the arguments name, if any, and parse them by its task."""
         if (run := _first_word(self, args)) is not None:
             from headway.workflows.load import load
 
@@ -87,7 +87,7 @@ class _Predict(click.Command):
 
 
 def _first_word(command: click.Command, args: Sequence[str]) -> str | None:
-    """The first of the arguments that is neither an option nor an option's value, whatever the task."""
+    """The first argument that is neither an option nor an option's value, for any task."""
     options = (option for name in registry.NAMES for option in registry.command(name).options)
     flags = {f"--{option.name.replace('_', '-')}" for option in options if option.type is bool}
     flags |= {name for option in command.params if getattr(option, "is_flag", False) for name in option.opts}
@@ -103,7 +103,7 @@ def _first_word(command: click.Command, args: Sequence[str]) -> str | None:
 
 
 def _device(args: Sequence[str]) -> str:
-    """The value of --device among the arguments, which are not read yet."""
+    """The value of --device among the arguments, before they are parsed."""
     found = "auto"
     for word, following in zip(args, [*args[1:], ""], strict=True):
         if word == "--device" and following:
@@ -114,7 +114,7 @@ def _device(args: Sequence[str]) -> str:
 
 
 def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Command] = click.Command) -> click.Command:
-    """A command with the options of some rooms, and those that all commands have."""
+    """A command with the options of some tasks and the options of all commands."""
     own = {option.name: option for room in rooms for option in room.options}
     interactive = any(room.interactive for room in rooms)
 
@@ -136,7 +136,7 @@ def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Comma
     ]
     ways += [_option(option) for option in own.values()]
     if not one:
-        ways += [text_options, click.option("--to", help=f"Write results here: {_endings(rooms)}.")]
+        ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(rooms)}.")]
     function: Callable[..., Any] = callback
     for way in reversed([*ways, device_option, threads_option, output_options]):
         function = way(function)
@@ -147,7 +147,7 @@ def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Comma
 
 
 def _option(option: Option) -> Callable[..., Any]:
-    """An option as click has it."""
+    """An option as a click option."""
     more: dict[str, Any] = (
         {"is_flag": True} if option.type is bool else {"type": option.type, "metavar": option.metavar}
     )
@@ -159,14 +159,14 @@ def _option(option: Option) -> Callable[..., Any]:
 
 
 def _endings(rooms: Rooms) -> str:
-    """The endings of the files that results can be written to, without any option."""
+    """The file endings that results can be written to, without any option."""
     names = [*_all_endings(rooms, None)] or [".csv", ".jsonl"]
-    names = [f"{name} (the answers alone)" if name == ".txt" else name for name in names]
+    names = [f"{name} (answers only)" if name == ".txt" else name for name in names]
     return " or ".join([", ".join(names[:-1]), names[-1]])
 
 
 def _all_endings(rooms: Rooms, options: dict[str, Any] | None) -> tuple[str, ...]:
-    """The endings that the rooms write with some options, or with those that they have by themselves."""
+    """The file endings that the tasks write with some options, or with their defaults."""
     found: dict[str, None] = {}
     for room in rooms:
         found |= dict.fromkeys(room.endings(options or {one.name: one.default for one in room.options}))
@@ -174,7 +174,7 @@ def _all_endings(rooms: Rooms, options: dict[str, Any] | None) -> tuple[str, ...
 
 
 def _help(rooms: Rooms, one: bool) -> str:
-    """What a command does, and what TEXT can be."""
+    """The help of a command: what it does and what TEXT can be."""
     kinds = list(dict.fromkeys(room.spec.reads for room in rooms)) or ["text", "picture"]
     text = f"TEXT is {'; '.join([SENTENCES[kinds[0]], *(ALSO[kind] for kind in kinds[1:])])}."
     if not rooms:
@@ -184,14 +184,14 @@ def _help(rooms: Rooms, one: bool) -> str:
 
 
 def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
-    """Raise click.UsageError for an option without the flag that it goes with."""
+    """Raise click.UsageError for an option without the flag that it needs."""
     for name, option in own.items():
         if option.goes_with is not None and options[name] is not None and not options[option.goes_with]:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --{option.goes_with.replace('_', '-')}.")
 
 
 def _answer(context: click.Context, asked: Asked, rooms: Rooms, options: dict[str, Any]) -> None:
-    """Load the model, read the inputs, and answer them."""
+    """Load the model, read the inputs and answer them."""
     started = context.meta.get(STARTED, time.monotonic())
     for room in rooms:
         room.check(options, asked.to)
@@ -223,7 +223,7 @@ def _answer(context: click.Context, asked: Asked, rooms: Rooms, options: dict[st
 def _room(
     context: click.Context, asked: Asked, rooms: Rooms, options: dict[str, Any]
 ) -> tuple[type[Command], Any, dict[str, Any]]:
-    """The room of the model's task, its pipeline, and the options that it reads.  Raises InputError for another's."""
+    """The model's task, its pipeline and its options.  Raises InputError for an option of another task."""
     from headway.workflows.load import load
 
     loaded = context.obj if context.obj is not None else load(asked.run, device=asked.device)
@@ -238,10 +238,10 @@ def _room(
 
 
 def _streamed(use: Command) -> bool:
-    """Show the answer to a single text as it comes, behind the text, where it is one that goes on; whether it is."""
+    """Stream the answer to a single text after the text, if it is a continuation; returns whether it is."""
     if len(use.inputs.values) > 1 or use.inputs.several:
         return False
-    pieces = use.stream(use.inputs.values[0])  # raises what is wrong before anything is shown
+    pieces = use.stream(use.inputs.values[0])  # errors are raised before anything is shown
     if pieces is None:
         return False
     show(use.inputs.values[0])
@@ -252,13 +252,13 @@ def _streamed(use: Command) -> bool:
 
 
 def _results(asked: Asked, use: Command) -> tuple[Command, list[Any]]:
-    """Answer the inputs: to a file, to standard output or, for JSON, as they are; and what counts the results."""
+    """Answer the inputs, to a file, to standard output or for JSON; returns the answers and what counts the results."""
     from headway.training.monitor.progress import shown_to
 
     as_json, most = asked.as_json and not use.gathers, piece_size(use.tokens)
     with contextlib.ExitStack() as stack:
         output = file = None
-        if asked.to is not None:  # what is made of all answers waits for the last: until then they are kept
+        if asked.to is not None:  # a result computed from all answers needs them all: keep them until the last
             to = f"{asked.to}.vectors" if use.gathers else asked.to
             file, name = ResultsFile(use, to), asked_for(asked.verb, use, to, most=most, as_json=as_json)
             output = stack.enter_context(OutputFile(to, name, b"" if use.gathers else file.header()))
@@ -276,7 +276,7 @@ def _results(asked: Asked, use: Command) -> tuple[Command, list[Any]]:
 
 
 def _gathered(asked: Asked, use: Command, found: Any) -> tuple[Command, list[Any]]:
-    """What is made of all answers: written, shown, or for JSON."""
+    """Write, show or return the result computed from all answers."""
     use, found = use.gathered(found)
     if asked.to is not None:
         file = ResultsFile(use, asked.to)

@@ -1,4 +1,4 @@
-"""Answers for many inputs, piece by piece: to a file, to standard output, or for one JSON object."""
+"""Answers for many inputs, chunk by chunk: to a file, to standard output or in one JSON object."""
 
 import contextlib
 import time
@@ -15,22 +15,22 @@ from headway.io.quantities import duration
 from headway.tasks.command import Command
 
 BATCHES = 16
-"""Batches for each thread in a piece.  With fewer, more of them are filled in part; with more, a kill loses more."""
+"""Batches per thread in a chunk.  With fewer, more batches are partly filled; with more, a kill loses more."""
 CHARACTERS = 4
-"""Of a token, about."""
+"""Characters of a token, about."""
 EVERY = 10.0
-"""Seconds between two lines that say how far it is."""
+"""Seconds between two progress lines."""
 
 
 def piece_size(tokens_at_once: int) -> int:
-    """How many characters are read before their answers are written, by the tokens that a batch holds."""
+    """How many characters are read before their answers are written, given the tokens of a batch."""
     import torch
 
     return CHARACTERS * BATCHES * torch.get_num_threads() * tokens_at_once
 
 
 def pieces(inputs: Iterable[Any], most: int) -> Iterator[tuple[int, list[Any]]]:
-    """Parts of the inputs in their order, each with the number of its first: the fewest of ``most`` characters."""
+    """Chunks of the inputs in order, each with the number of its first input; a chunk ends at ``most`` characters."""
     start, size = 0, 0
     part: list[Any] = []
     for one in inputs:
@@ -46,10 +46,10 @@ def pieces(inputs: Iterable[Any], most: int) -> Iterator[tuple[int, list[Any]]]:
 def give_answers(
     use: Command, *, most: int, output: OutputFile | None, file: ResultsFile | None, as_json: bool, progress: Any
 ) -> list[Any]:
-    """Answer the inputs of a command in their order, and write or show each piece when it is answered.
+    """Answer the inputs of a command in order, and write or show each chunk when it is answered.
 
-    ``most`` is the size of a piece in characters.  With ``as_json`` all answers come back, those that ``output`` has
-    from an earlier command too; otherwise none.
+    ``most`` is the size of a chunk in characters.  With ``as_json`` all answers are returned, including those that
+    ``output`` holds from an earlier command; otherwise none.
     """
     inputs = use.inputs.values
     started, said = time.monotonic(), time.monotonic()
@@ -58,7 +58,7 @@ def give_answers(
     if output is not None:
         results, before = output.results, output.inputs
         if before:
-            progress.say(f"{output.to}: going on after {before:,} of {len(inputs):,} inputs")
+            progress.say(f"{output.to}: resuming after {before:,} of {len(inputs):,} inputs")
     with interruptible() if output is not None else contextlib.nullcontext():
         try:
             for start, part in pieces(inputs, most):
@@ -81,8 +81,8 @@ def give_answers(
         except KeyboardInterrupt:
             if output is None or not output.inputs:
                 raise
-            kept = f"the answers for {output.inputs:,} of {len(inputs):,} inputs are kept"
-            raise KeyboardInterrupt(f"stopped; {kept}, and the same command goes on with them") from None
+            kept = f"the answers for {output.inputs:,} of {len(inputs):,} inputs are saved"
+            raise KeyboardInterrupt(f"stopped; {kept}; run the same command again to resume") from None
     return results
 
 
@@ -93,11 +93,11 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
-    """A name for all that the answers of a command depend on."""
+    """A fingerprint of everything that the answers of a command depend on."""
     import torch
 
     from headway import __version__
-    from headway.data.cache import key_of
+    from headway.data.batches.cache import key_of
     from headway.hub.download import locate
     from headway.hub.fingerprint import full_fingerprint
 

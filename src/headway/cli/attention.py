@@ -1,4 +1,4 @@
-"""``headway attention``: who attends to whom in a saved model, as one page."""
+"""``headway attention``: the attention maps of a saved model, as one page."""
 
 import time
 from pathlib import Path, PurePath
@@ -22,14 +22,14 @@ from headway.io.quantities import size
 DEFAULT = "attention.html"
 
 
-@click.command(short_help="Show who attends to whom in a saved model, as one page.")
+@click.command(short_help="Show the attention of a saved model, as one page.")
 @click.argument("run")
 @click.argument("text")
-@click.option("--target", help="What a translator is to have written; by default what it writes.")
-@click.option("--source-language", help="Language of the text, for a model of many (M2M-100).")
-@click.option("--target-language", help="Language to write, for a model of many (M2M-100, some of Marian).")
-@click.option("--encoding", help="Encoding of the file or of standard input, if not UTF-8.")
-@click.option("--out", default=DEFAULT, show_default=True, help="The page to write (.html).")
+@click.option("--target", help="Target text to explain, for a translator.  [default: its own translation]")
+@click.option("--source-language", help="Language of the text, for a multilingual model (M2M-100).")
+@click.option("--target-language", help="Language to write, for a multilingual model (M2M-100, some Marian models).")
+@click.option("--encoding", help="Encoding of the file or standard input, if not UTF-8.")
+@click.option("--out", default=DEFAULT, show_default=True, help="Page to write (.html).")
 @device_option
 @threads_option
 @output_options
@@ -45,11 +45,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write a page that shows what the model in RUN attends to when it reads TEXT: every layer, every head.
+    """Write a page that shows the attention of the model in RUN when it reads TEXT: every layer, every head.
 
-    RUN is a run, a Hugging Face directory or a hub id.  TEXT is a text, a file of text, or "-" for standard input; for
-    a model of pictures it is the file of a picture.  The page needs no network and no other file.  A page that this
-    command wrote before is overwritten, no other file is.
+    RUN is a run, a Hugging Face directory or a hub id.  TEXT is a text, a text file, or "-" for standard input; for an
+    image model it is an image file.  The page needs no network and no other file.  The command overwrites a page that
+    it wrote before, but no other file.
     """
     started = time.monotonic()
     _check_out(out)
@@ -69,7 +69,7 @@ def command(
         pipe = pipe.between(source_language, target_language)
     pictures = spec(pipe.task).reads == "picture"
     if pictures and encoding is not None:
-        raise InputError("--encoding is for texts, and this model reads pictures.")
+        raise InputError("--encoding is for texts, and this model reads images.")
     inside = look_inside(pipe, text if pictures else _text(text, encoding), target)
     progress.say(f"read {', '.join(f'{len(names):,} tokens of the {axis}' for axis, names in inside.tokens.items())}")
     page = attention_page(inside, PurePath(run).name or "the model")
@@ -93,14 +93,14 @@ def _said(found: dict[str, Any]) -> str:
 
 
 def _check_out(out: str) -> None:
-    """Raise InputError when the page cannot go to ``out``, above all where a file of the user's is."""
+    """Raise InputError if the page cannot be written to ``out``; a file of the user's is never overwritten."""
     from headway.reports.explorer import MARK
 
     path = Path(out)
     if path.suffix not in (".html", ".htm"):
-        raise InputError(f"--out {out}: a page is written; name it so, as in {DEFAULT}.")
+        raise InputError(f"--out {out}: the page is written as HTML; use a name such as {DEFAULT}.")
     if path.is_dir():
-        raise InputError(f"--out {out}: is a folder; name a file.")
+        raise InputError(f"--out {out}: this is a folder; name a file.")
     if not path.parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {path.parent}; make it first.")
     if path.exists():
@@ -110,7 +110,7 @@ def _check_out(out: str) -> None:
         except OSError as error:
             raise InputError(f"--out {out}: cannot be read ({error.strerror or error}).") from None
         if not ours:
-            raise InputError(f"--out {out}: this file is there already, and is no page of this command; name another.")
+            raise InputError(f"--out {out}: this file exists and was not written by this command; use another name.")
 
 
 def _text(argument: str, encoding: str | None) -> str:
@@ -120,10 +120,10 @@ def _text(argument: str, encoding: str | None) -> str:
     if not is_file(argument):
         check_not_path(argument)
         return argument
-    from headway.data.corpus import file_chunks
-    from headway.data.files import kind
+    from headway.data.open.files import kind
+    from headway.data.records.corpus import file_chunks
 
     path = Path(argument)
     if kind(path) != "text":
-        raise InputError(f"{argument}: is a table; give one text, or a file of text.")
+        raise InputError(f"{argument}: this is a table; give a text or a text file.")
     return "".join(file_chunks(path, encoding))

@@ -1,4 +1,4 @@
-"""``headway bench``: how fast a model is here, and how time and memory grow with the length and the width."""
+"""``headway bench``: the speed of a model on this machine, and how time and memory grow with length and width."""
 
 import re
 import time as clock
@@ -12,16 +12,21 @@ from headway.errors import InputError
 from headway.io.quantities import figure
 
 SAVING = 3.0
-"""Seconds of ``--time`` that are kept for drawing and writing."""
+"""Seconds of ``--time`` reserved for drawing and writing."""
 
 
-@click.command(short_help="Measure how fast a model is here, and how its cost grows.")
+@click.command(short_help="Measure a model's speed on this machine, and how its cost grows.")
 @click.argument("run", required=False)
-@click.option("--lengths", help="Draw the cost against these lengths, such as 128..8192 (doubling) or 128,300,1024.")
-@click.option("--widths", help="Draw the cost against these widths of the model, such as 64..512.")
-@click.option("--kinds", default="full,windowed,lstm", show_default=True, help="Of full, windowed, rnn, lstm, gru.")
+@click.option("--lengths", help="Plot the cost against these lengths, such as 128..8192 (doubling) or 128,300,1024.")
+@click.option("--widths", help="Plot the cost against these model widths, such as 64..512.")
+@click.option(
+    "--kinds",
+    default="full,windowed,lstm",
+    show_default=True,
+    help="Kinds of model, with commas: full, windowed, rnn, lstm, gru.",
+)
 @click.option("--time", "limit", default="2m", show_default=True, help="Time for the whole command, such as 90s or 5m.")
-@click.option("--out", help="Folder for the results and pictures of --lengths and --widths.  [default: runs/bench]")
+@click.option("--out", help="Folder for the results and plots of --lengths and --widths.  [default: runs/bench]")
 @device_option
 @threads_option
 @output_options
@@ -36,13 +41,13 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Measure how fast the model in RUN (a run, a Hugging Face directory or a hub id) reads and writes here.
+    """Measure how fast the model in RUN (a run, a Hugging Face directory or a hub id) reads and writes on this machine.
 
-    Measurements are repeated as often as --time allows, and sizes that do not fit are left out.
+    Measurements are repeated as often as --time allows; sizes that do not fit are skipped.
 
-    With --lengths or --widths, draw instead how time and memory of one forward pass grow on the processor, for models
-    with attention to every key (full), to near ones (windowed) and for recurrent ones, and fit the exponents: new
-    models with the sizes of RUN's, or, without RUN, small decoders.
+    With --lengths or --widths, plot instead how time and memory of one forward pass grow on the CPU, and fit the
+    exponents. The models are new: Transformers with full or windowed attention and recurrent networks, with the sizes
+    of RUN's model or, without RUN, small decoders.
     """
     from headway.cli.main import STARTED
     from headway.io.quantities import parse_seconds
@@ -50,13 +55,13 @@ def command(
 
     if run is None and not (lengths or widths):
         raise InputError(
-            "name a RUN whose speed is measured, or give --lengths 128..8192 for the curves of small models."
+            "name a RUN to measure its speed, or give --lengths 128..8192 to plot the cost of small models."
         )
     if out and not (lengths or widths):
-        raise InputError("--out is for the curves of --lengths and --widths; speed alone is printed, or --json.")
+        raise InputError("--out is for the plots of --lengths and --widths; without them the speed is printed only.")
     left = parse_seconds(limit) - (clock.monotonic() - STARTED)
     progress = shown_to(quiet)
-    progress.say(f"this takes at most {limit} (--time to change); what does not fit is left out")
+    progress.say(f"this takes at most {limit} (--time to change); sizes that do not fit are skipped")
     try:
         if lengths or widths:
             found = _curves(run, lengths, widths, kinds, left - SAVING, progress)
@@ -94,7 +99,7 @@ def sizes(text: str, name: str) -> list[int]:
 def _curves(
     run: str | None, lengths: str | None, widths: str | None, kinds: str, limit: float | None, progress: Any
 ) -> dict[str, Any]:
-    """What is measured, with the machine and the sizes of the models."""
+    """The measurements, with the machine and the sizes of the models."""
     from dataclasses import asdict
 
     from torch import nn
@@ -114,11 +119,13 @@ def _curves(
         model = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
         if isinstance(pipe.model.config, BaselineConfig):
             raise InputError(
-                f"{run}: this is a model of kind {pipe.model.config.kind}, and the curves begin from a Transformer's "
-                "sizes: name a Transformer, or none, and the recurrent kinds with --kinds."
+                f"{run}: this is a {pipe.model.config.kind} model, and the plots need the sizes of a Transformer; "
+                "name a Transformer or no RUN, and choose recurrent kinds with --kinds."
             )
         if getattr(model, "patches", None) is not None:
-            raise InputError(f"{run}: reads pictures of one size: there is no curve over lengths; name another.")
+            raise InputError(
+                f"{run}: this model reads images of one size, so its length cannot vary; name another model."
+            )
         config, wiring, task = pipe.model.config, type(model), pipe.task
     given = {"lengths": lengths, "widths": widths}
     found = cost_curves(
@@ -149,7 +156,7 @@ def _speed(run: str, limit: float, device: str, progress: Any) -> dict[str, Any]
 
 
 def _written(found: dict[str, Any], folder: Path) -> Path:
-    """The folder, with cost.json and, where matplotlib is there, a picture for each axis."""
+    """Write cost.json and, if matplotlib is installed, a plot for each axis; returns the folder."""
     from headway.io.atomic_write import write_json
     from headway.reports.costs import draw_costs
 
@@ -160,13 +167,13 @@ def _written(found: dict[str, Any], folder: Path) -> Path:
         raise InputError(f"--out {folder}: cannot be written ({error.strerror}).") from None
     try:
         draw_costs(found, folder)
-    except InputError as error:  # numbers are there without pictures
+    except InputError as error:  # the numbers are saved without plots
         click.echo(f"headway: warning: {error}", err=True)
     return folder
 
 
 def _curve_lines(found: dict[str, Any]) -> list[str]:
-    """A table for a person, and the exponents in words."""
+    """A table and the exponents, as lines for a person."""
     lines = [
         f"{'kind':12}{'length':>8}{'width':>7}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}"
     ]
@@ -180,13 +187,13 @@ def _curve_lines(found: dict[str, Any]) -> list[str]:
     lines += [fit_in_words(fit) for fit in found["fits"]]
     for entry in found["left_out"]:
         what = f"{entry['kind']}, {entry['length']:,} tokens, width {entry['width']:,}"
-        lines.append(f"Left out for want of {entry['for_want_of']}: {what}.")
+        lines.append(f"Skipped for lack of {entry['for_want_of']}: {what}.")
     lines += [
         "",
-        "Seconds are the median of one forward pass, with the least and the most; peak MB is what torch allocates",
-        "during it beyond what it held.  The exponents are least squares on logarithms; in brackets, 95 % of those",
-        "that come out when the repeats are drawn anew.",
-        f"Results and pictures: {found['out']}",
+        "Seconds are the median of one forward pass, with minimum and maximum; peak MB is what torch allocates",
+        "during it.  The exponents are least squares on logarithms; in brackets, their 95 % intervals from a",
+        "bootstrap of the repeats.",
+        f"Results and plots: {found['out']}",
     ]
     return lines
 
@@ -196,20 +203,20 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     letter = "T" if fit["axis"] == "length" else "D"
     if fit["seconds"] is None:
         least = figure(fit["floor_seconds"], 3)
-        return f"{fit['kind']}: no exponent in {letter}: fewer than two sizes take over {least} s."
+        return f"{fit['kind']}: no exponent in {letter}: fewer than two sizes take more than {least} s."
     low, high = fit["seconds"]["interval"]
     tops = fit["seconds"]["sizes"]
     words = f"{fit['kind']}: time grows as {letter}^{fit['seconds']['exponent']:.2f} [{low:.2f}, {high:.2f}]"
     words += f" ({fit['seconds']['last']:.2f} between the last two)" if len(tops) > 2 else ""
     words += f", memory as {letter}^{fit['bytes']['exponent']:.2f}" if fit["bytes"] else ""
     words += f" (FLOPs: {letter}^{fit['flops']['exponent']:.2f})" if fit["flops"] else ""
-    return f"{words} over {tops[0]:,}..{tops[-1]:,}, all that take over {figure(fit['floor_seconds'], 3)} s."
+    return f"{words} over {tops[0]:,}..{tops[-1]:,}, the sizes that take more than {figure(fit['floor_seconds'], 3)} s."
 
 
 def _speed_lines(run: str, found: dict[str, Any]) -> list[str]:
     on = found["machine"].get("gpu") or f"{found['machine']['threads']} threads"
     lines = [
-        f"{run}: the speed of its model here, with {on}",
+        f"{run}: speed of its model on this machine, with {on}",
         "",
         f"{'':8}{'batch':>6}{'tokens':>8}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}",
     ]

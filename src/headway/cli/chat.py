@@ -12,20 +12,20 @@ from headway.errors import InputError, printable
 EXIT, RESET, HELP = "/exit", "/reset", "/help"
 COMMANDS = {
     HELP: "show this list",
-    RESET: "forget the conversation and start over",
+    RESET: "clear the conversation and start over",
     EXIT: "leave (so do Ctrl-D and Ctrl-C)",
-    "//": "at the start of a line: say the line with one / to the model",
+    "//": "at the start of a line: send the line to the model with one /",
 }
 
 
 def converse(
     begin: Callable[[Callable[[str], None]], Any], first: Sequence[str], *, as_json: bool, quiet: bool
 ) -> tuple[list[dict[str, Any]], bool]:
-    """(the messages of the conversation since it was begun or reset, whether Ctrl-C ended it).
+    """(the messages of the conversation since it began or was reset, whether Ctrl-C ended it).
 
-    ``begin`` gives what it is held with (``tasks.command.Command.conversation``) from what is told when it forgets.
-    What is said is ``first``, then every line of the input.  A line that cannot be said ends a conversation over a
-    pipe with InputError; at a terminal it is shown, and another can be tried.
+    ``begin`` makes the conversation (``tasks.command.Command.conversation``) from a function that is told when old
+    messages are dropped.  The messages are ``first``, then every line of the input.  A line that cannot be sent raises
+    InputError over a pipe; at a terminal the error is shown and you can try another.
     """
 
     def tell(message: str) -> None:
@@ -63,18 +63,18 @@ def converse(
 
 
 def _said(line: str) -> str:
-    """What a line says to the model.  Raises InputError for a command that does not exist."""
+    """The message in a line.  Raises InputError for a command that does not exist."""
     if line.startswith("//"):
         return line[1:]
     word = line.split(maxsplit=1)[0]
     if re.fullmatch("/[A-Za-z]+", word):
         known = ", ".join(name for name in COMMANDS if name != "//")
-        raise InputError(f"there is no command {word}; there are {known}. To say this to the model, write /{word}.")
+        raise InputError(f"there is no command {word}; there are {known}. To send this to the model, write /{word}.")
     return line
 
 
 def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:
-    """Write a reply as it comes, and a line end after it."""
+    """Stream a reply, and end its line."""
     with contextlib.closing(pieces):  # type: ignore[type-var]
         for piece in pieces:
             if not silent:
@@ -86,7 +86,7 @@ def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:
 
 
 def _lines(first: Sequence[str], terminal: bool) -> Iterator[str]:
-    """Lines as they are typed, or piped."""
+    """Lines as they are typed or piped."""
     yield from first
     if terminal:
         with contextlib.suppress(ImportError):

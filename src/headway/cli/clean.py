@@ -1,4 +1,4 @@
-"""``headway clean``: remove what is not needed to use a run or to go on with it."""
+"""``headway clean``: remove the files that are not needed to use or resume a run."""
 
 import time
 from pathlib import Path
@@ -9,16 +9,16 @@ from headway.cli.common import emit, output_options
 from headway.io.quantities import size
 
 
-@click.command(short_help="Free the disk of what a run does not need.")
+@click.command(short_help="Free the disk space that a run does not need.")
 @click.argument("run")
-@click.option("--checkpoints", is_flag=True, help="Also remove what is needed only to go on with the run.")
-@click.option("--snapshots", is_flag=True, help="Also remove the models of evaluations that train --snapshots kept.")
+@click.option("--checkpoints", is_flag=True, help="Also remove the checkpoints that are needed only to resume the run.")
+@click.option("--snapshots", is_flag=True, help="Also remove the models that train --snapshots saved at evaluations.")
 @output_options
 def command(run: str, checkpoints: bool, snapshots: bool, as_json: bool, quiet: bool) -> None:
-    """Remove from the directory RUN what is not needed to use its model or to go on with its training.
+    """Remove the files in the directory RUN that are not needed to use its model or to resume its training.
 
-    That is older checkpoints, weights that are kept twice, and what commands that were killed left there.  With
-    --checkpoints the model can still be used, but not be trained further in RUN; begin from it with train --from RUN.
+    These are older checkpoints, duplicate weights and the leftovers of killed commands.  With --checkpoints you can
+    still use the model but no longer resume RUN; start a new run from it with train --from RUN.
     """
     started = time.monotonic()
     from headway.training.store.cleaning import clean, sizes
@@ -34,10 +34,10 @@ def command(run: str, checkpoints: bool, snapshots: bool, as_json: bool, quiet: 
 
 
 def _parts(resume: int, snapshots: int) -> str:
-    """What of it could be freed further."""
+    """What more could be freed."""
     parts = []
     if resume:
-        parts.append(f"{size(resume)} of it only to go on with the run (--checkpoints frees them)")
+        parts.append(f"{size(resume)} of it only to resume the run (--checkpoints frees it)")
     if snapshots:
-        parts.append(f"{size(snapshots)} of it snapshots (--snapshots frees them)")
+        parts.append(f"{size(snapshots)} of it snapshots (--snapshots frees it)")
     return f", {', '.join(parts)}" if parts else ""

@@ -1,4 +1,4 @@
-"""What the verbs share: options, the end of a command, and texts from an argument, a file or a pipe."""
+"""Shared by the verbs: options, output, and texts from an argument, a file or a pipe."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ import click
 from headway.errors import InputError, printable
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
-"""What a file of texts is called."""
+"""Endings of text files."""
 
 NAMES_OF_FILES = {"inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points"}
-"""What the arguments and options are called that name a file, a folder or a model."""
+"""Arguments and options that name a file, a folder or a model."""
 
 
 class FileName(click.ParamType):
-    """The name of a file, a folder or a model: not empty, and a text that can be printed and kept in JSON."""
+    """The name of a file, a folder or a model: not empty, and valid to print and to store in JSON."""
 
     name = "text"
 
@@ -40,7 +40,7 @@ class FileName(click.ParamType):
 
 
 def check_names_of_files(command: click.Command) -> None:
-    """Have a command refuse what can be no name of a file, a folder or a model, where it takes one."""
+    """Make a command refuse invalid names of files, folders and models."""
     for parameter in command.params:
         if parameter.name in NAMES_OF_FILES and not isinstance(parameter.type, click.Choice):
             parameter.type = FileName(parameter.type)
@@ -51,38 +51,36 @@ CLOSED = "standard input is closed; expected text from a file or a pipe."
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--json and --quiet."""
-    function = click.option("--quiet", is_flag=True, help="Show no progress; warnings all the same.")(function)
-    return click.option("--json", "as_json", is_flag=True, help="End with one JSON object on standard output.")(
-        function
-    )
+    function = click.option("--quiet", is_flag=True, help="Show no progress; warnings are still shown.")(function)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output."
+    )(function)
 
 
 def text_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--text-column and --encoding: how a file of texts is read."""
-    function = click.option("--encoding", help="Encoding of what is read, if it is not UTF-8.")(function)
-    return click.option("--text-column", help="Column that holds the text, if the file is a table.")(function)
+    function = click.option("--encoding", help="Encoding of the input, if not UTF-8.")(function)
+    return click.option("--text-column", help="Text column, if the file is a table.")(function)
 
 
 def device_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--device: where a model computes."""
-    words = "Where to compute: auto, cpu, cuda, cuda:N or mps. auto is a GPU of CUDA where PyTorch finds one."
+    words = "Device: auto, cpu, cuda, cuda:N or mps. auto is a CUDA GPU if PyTorch finds one."
     return click.option("--device", default="auto", show_default=True, help=words)(function)
 
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--threads: how many threads of the processor compute; takes effect by itself."""
+    """--threads: the number of CPU threads; it takes effect by itself."""
 
     def chosen(_context: click.Context, _option: click.Parameter, count: int | None) -> None:
         set_threads(count)
 
     kind = click.IntRange(1, 1024)
-    return click.option("--threads", type=kind, callback=chosen, expose_value=False, help="Processor threads.")(
-        function
-    )
+    return click.option("--threads", type=kind, callback=chosen, expose_value=False, help="CPU threads.")(function)
 
 
 def set_threads(count: int | None) -> None:
-    """Compute with so many threads of the processor from now on, where a number is given."""
+    """Compute with this many CPU threads from now on, if a number is given."""
     if count is not None:
         import torch
 
@@ -100,7 +98,7 @@ def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for numbers that JSON cannot hold."""
+    """The same with None for numbers that JSON cannot represent."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
@@ -109,14 +107,14 @@ def _finite(value: Any) -> Any:
 
 
 def show(text: str) -> None:
-    """Write what a model says, as it comes: to a file or a pipe as it is, to a terminal without what commands it."""
+    """Write a model's output as it comes: unchanged to a file or a pipe, without control characters to a terminal."""
     sys.stdout.write(printable(text, keep="\t\n") if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
 @contextlib.contextmanager
 def interruptible(*more: int) -> Iterator[None]:
-    """Ctrl-C, and ``more`` signals, raise KeyboardInterrupt, for a verb that has something to clear away or to say."""
+    """Ctrl-C and ``more`` signals raise KeyboardInterrupt, for a verb that cleans up or prints a message."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -129,8 +127,8 @@ def interruptible(*more: int) -> Iterator[None]:
 
 
 def standard_input(encoding: str | None = None) -> str:
-    """All of standard input as text, UTF-8 unless another encoding is named.  Raises InputError for anything else."""
-    from headway.data.files import check_encoding, surely_utf8
+    """All of standard input as text, UTF-8 unless another encoding is named.  Raises InputError if it is not."""
+    from headway.data.open.files import check_encoding, surely_utf8
 
     name = check_encoding(encoding)
     if sys.stdin is None:
@@ -138,19 +136,19 @@ def standard_input(encoding: str | None = None) -> str:
     try:
         content = sys.stdin.buffer.read()
         if name != "utf-8" and surely_utf8([content], name):
-            warnings.warn(f"standard input is UTF-8 and is read as that, not as {name}", stacklevel=2)
+            warnings.warn(f"standard input is UTF-8 and is read as UTF-8, not as {name}", stacklevel=2)
             name = "utf-8"
         return content.decode("utf-8-sig" if name == "utf-8" else name).removeprefix("\ufeff")
     except OSError as error:
         raise InputError(f"standard input cannot be read ({error.strerror or error}).") from None
     except UnicodeError as error:
         at = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
-        other = "say which encoding it has with --encoding" if encoding is None else "name another with --encoding"
+        other = "name its encoding with --encoding" if encoding is None else "name another encoding with --encoding"
         raise InputError(f"standard input is not {encoding or 'UTF-8'} text{at}; {other}.") from None
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines, cut at line feeds alone; a carriage return before one is dropped, and no line follows the last."""
+    """Lines, split at line feeds only; a carriage return before one is dropped, and no empty line follows the last."""
     return list(_lines_in([text]))
 
 
@@ -165,7 +163,7 @@ def _lines_in(pieces: Iterable[str]) -> Iterator[str]:
 
 
 class Texts(Sequence[str]):
-    """The texts of a file, which are read each time they are gone through; the piece that is answered is at hand."""
+    """The texts of a file, read from it on each iteration; the chunk that is being answered is held in memory."""
 
     def __init__(self, read: Callable[[], Iterable[str]]):
         self._read = read
@@ -181,13 +179,13 @@ class Texts(Sequence[str]):
         return iter(self._read())
 
     def hold(self, start: int, piece: list[str]) -> None:
-        """Keep a piece, whose first text has number ``start``, so that its texts are not looked for in the file."""
+        """Hold a chunk, whose first text has number ``start``, so that its texts are not read from the file."""
         self._start, self._piece = start, piece
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return list(self)[index]
-        at = range(len(self))[index]  # negative too, and IndexError beyond
+        at = range(len(self))[index]  # negative indices too; IndexError out of range
         if self._start <= at < self._start + len(self._piece):
             return self._piece[at - self._start]
         return next(islice(self, at, None))
@@ -202,7 +200,7 @@ def is_file(argument: str) -> bool:
 
 
 def check_not_path(argument: str) -> None:
-    """Raise InputError when an argument that is no file was surely meant as one: a folder, or a name with an ending."""
+    """Raise InputError if an argument that is not a file was meant as one: a folder, or a name with a file ending."""
     path = Path(argument)
     if "\n" in argument or "\0" in argument or len(argument) > 255:
         return
@@ -210,7 +208,7 @@ def check_not_path(argument: str) -> None:
         raise InputError(f"{argument}: this is a folder; name a file in it.")
     meant = argument.startswith(("./", "../", "/", "~/")) and path.parent.expanduser().is_dir()
     if " " not in argument and (meant or path.suffix in ENDINGS):
-        raise InputError(f"{argument}: there is no such file. (To use these very words as the text, pipe them to `-`.)")
+        raise InputError(f"{argument}: there is no such file. (To use this as the text, pipe it to `-`.)")
 
 
 def several_texts(words: Sequence[str]) -> bool:
@@ -221,18 +219,18 @@ def several_texts(words: Sequence[str]) -> bool:
 def rows_of(
     run: str, words: Sequence[str], text_column: str | None, encoding: str | None
 ) -> tuple[Sequence[str], Sequence[dict[str, str]] | None]:
-    """The texts that words stand for (themselves, or one a file or "-"), and where they stand in a table its rows.
+    """The texts that words stand for (the words themselves, a file or "-"), and the rows if they come from a table.
 
     The texts of a file are read as they are needed.
 
-    A file is read by the column and in the encoding that the model was trained on, where no other is named: the
-    column where the file has it, the encoding where the file is not UTF-8.
+    By default a file is read with the text column of the model's training data, if the file has it, and, if it is not
+    UTF-8, with the encoding of the training data.
     """
     if len(words) > 1:
         for word in words:
             if word == "-" or is_file(word):
                 what = "standard input" if word == "-" else f"the file {word}"
-                raise InputError(f"{what} was given with other words; give several texts, or one file or - alone.")
+                raise InputError(f"{what} was given together with other words; give several texts, or one file, or -.")
             check_not_path(word)
         return list(words), None
     text = words[0]
@@ -241,11 +239,11 @@ def rows_of(
     if not is_file(text):
         check_not_path(text)
         return [text], None
-    from headway.data.corpus import file_chunks
-    from headway.data.detect import find_text
-    from headway.data.files import kind
-    from headway.data.read import read
-    from headway.data.table import Table
+    from headway.data.open.detect import find_text
+    from headway.data.open.files import kind
+    from headway.data.open.read import read
+    from headway.data.records.corpus import file_chunks
+    from headway.data.records.table import Table
     from headway.training.store.facts import read_facts
 
     path = Path(text)
@@ -263,20 +261,20 @@ def rows_of(
 
 
 def warn_of_blank(texts: Collection[str] | Texts) -> None:
-    """Say that the answers to texts without a letter mean nothing, where there are any."""
+    """Warn if any texts are blank: answers to them are meaningless."""
     if blank := [number for number, text in enumerate(texts, start=1) if not text.strip()]:
         of = f"{len(blank):,} of {len(texts):,} texts are blank (the first is number {blank[0]:,})"
         what = of if len(texts) > 1 else "the text is blank"
-        warnings.warn(f"{what}: an answer to nothing means nothing", stacklevel=2)
+        warnings.warn(f"{what}: answers to blank texts are meaningless", stacklevel=2)
 
 
 def place_of(words: Sequence[str], number: int) -> str:
-    """Where one of the texts of a command stands, counted from 0, for messages: "notes.txt, line 7"."""
+    """The place of one of a command's texts, counted from 0, for messages: "notes.txt, line 7"."""
     if len(words) > 1:
         return f"text {number + 1}"
     text = words[0]
     if text == "-":
         return f"standard input, line {number + 1}"
-    from headway.data.files import kind
+    from headway.data.open.files import kind
 
     return f"{text}, {'line' if kind(Path(text)) == 'text' else 'row'} {number + 1}"

@@ -16,33 +16,37 @@ FEW = click.IntRange(1, 1000)
 
 @click.command(short_help="Train several kinds of model on your file, side by side.")
 @click.argument("inputs", nargs=-1)
-@click.option("--models", default="", help="What to compare, with commas: transformer,lstm,gru,rnn,cnn,bow, MODEL...")
-@click.option("--vary", help="Compare parts of the Transformer instead: ffn, norm, positions or heads.")
-@click.option("--recall", is_flag=True, help="Compare how far back they remember, on a text made for it.")
-@click.option("--match", help="What is equal for all: time, parameters or tokens.  [default: time; with --vary tokens]")
-@click.option("--time", "limit", default="5m", show_default=True, help="Time of each model, trials and seeds included.")
-@click.option("--trials", type=FEW, default=1, show_default=True, help="Learning rates that each model may try.")
-@click.option("--seeds", type=FEW, default=1, show_default=True, help="Seeds that each model is trained with.")
-@click.option("--validation", multiple=True, help="File to validate on; else a part is held out.")
-@click.option("--test", help="File that the finished models are measured on, once; nothing is chosen by it.")
-@click.option("--out", help="Where the comparison is kept.  [default: runs/ and the input's name]")
-@click.option("--seed", default=0, show_default=True, help="The first seed; the held-out rows follow from it.")
-@click.option("--task", help="What to train for, if not found by itself.")
-@click.option("--text-column", help="Column that holds the text.")
-@click.option("--label-column", help="Column that holds the label.")
-@click.option("--merge-labels", help="Join labels that differ only in typing: all, or a file of pairs.")
-@click.option("--tokenizer", help="How text is cut into tokens; that of a pretrained MODEL is its own.")
-@click.option("--length", type=int, help="Longest sequence in tokens.")
-@click.option("--threads", type=click.IntRange(1, 1024), help="Processor threads of every training and measurement.")
+@click.option("--models", default="", help="Models to compare, with commas: transformer,lstm,gru,rnn,cnn,bow, MODEL...")
+@click.option("--vary", help="Compare variants of one part of the Transformer instead: ffn, norm, positions or heads.")
+@click.option("--recall", is_flag=True, help="Compare how far back the models remember, on a synthetic text.")
+@click.option(
+    "--match", help="What is equal for all models: time, parameters or tokens.  [default: time; with --vary tokens]"
+)
+@click.option(
+    "--time", "limit", default="5m", show_default=True, help="Time for each model, including trials and seeds."
+)
+@click.option("--trials", type=FEW, default=1, show_default=True, help="Learning rates to try for each model.")
+@click.option("--seeds", type=FEW, default=1, show_default=True, help="Seeds to train each model with.")
+@click.option("--validation", multiple=True, help="Validation file.  [default: a held-out part of the data]")
+@click.option("--test", help="Test file: the finished models are measured on it once; it chooses nothing.")
+@click.option("--out", help="Directory of the comparison.  [default: runs/ and the input's name]")
+@click.option("--seed", default=0, show_default=True, help="First seed; it also determines the held-out rows.")
+@click.option("--task", help="Task, if not detected correctly.")
+@click.option("--text-column", help="Text column.")
+@click.option("--label-column", help="Label column.")
+@click.option("--merge-labels", help="Merge labels that differ only in spelling: all, or a file of pairs.")
+@click.option("--tokenizer", help="Tokenizer; a pretrained MODEL keeps its own.")
+@click.option("--length", type=int, help="Maximum sequence length in tokens.")
+@click.option("--threads", type=click.IntRange(1, 1024), help="CPU threads of every training and measurement.")
 @output_options
 def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Train several models on INPUTS with the same split, tokenizer, budget, trials and seeds, and compare them.
 
-    Each of --models has --time in all.  transformer, lstm, gru and rnn are for language models, translators and
-    classifiers, cnn and bow for classifiers; any other name is a pretrained model, which is fine-tuned.  With --vary
-    Transformers are compared that differ in one part, of equal sizes and on as many tokens.  The result is a table
-    with advice, compare.json, report.html and plots in --out.  The same command goes on with a comparison that
-    was broken off.
+    Each of --models has --time in total.  transformer, lstm, gru and rnn are for language models, translators and
+    classifiers, cnn and bow for classifiers; any other name is a pretrained model, which is fine-tuned.  --vary
+    compares Transformers that differ in one part, of equal sizes and on equally many tokens.  The result is a table
+    with advice; compare.json, report.html and plots are written to --out.  Run the same command again to resume an
+    interrupted comparison.
     """
     started = time.monotonic()
     from headway.reports.comparison import write_comparison
@@ -65,12 +69,12 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
     set_threads(given["threads"])
     progress = shown_to(quiet)
     try:
-        with interruptible(signal.SIGTERM):  # what trains just then is told to stop too
+        with interruptible(signal.SIGTERM):  # a training in progress is stopped too
             found = compare(contest, place, progress)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; the same command goes on with the comparison in {place}") from None
+        raise KeyboardInterrupt(f"stopped; run the same command again to resume the comparison in {place}") from None
     except RunFailed as error:
-        goes_on = f"The same command goes on with the comparison in {place}."
+        goes_on = f"Run the same command again to resume the comparison in {place}."
         raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
     finally:
         progress.close()

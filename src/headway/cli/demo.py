@@ -1,4 +1,4 @@
-"""``headway demo``: train small models on text that Python carries, and show what they learn."""
+"""``headway demo``: train small models on text that comes with Python, and show what they learn."""
 
 import csv
 import json
@@ -18,16 +18,16 @@ from headway.cli.common import emit, output_options
 from headway.errors import InputError
 
 MARKER, MADE_BY = "demo.json", "headway demo"
-"""The file in a demo's folder, and what it says: only where it stands may a demo remove what an earlier one made."""
+"""The file that marks a demo's folder, and its content: a demo removes earlier results only where it finds it."""
 
 FULL = 240.0
-"""Seconds for which the sizes below are meant; with less time less text is read, with more time more."""
+"""Seconds for which the sizes below are chosen; the amount of text is proportional to the time."""
 
 HELD_OUT = 120_000
-"""Characters of running text to validate on: a tenth of it all would take as long to measure as to learn."""
+"""Characters of text to validate on: measuring a tenth of all the text would take as long as training."""
 
 SMALL_DECODER: dict[str, Any] = {"vocab": 2048, "d_model": 128, "layers": 3, "batch_tokens": 2048, "evaluations": 4}
-"""What learns most of this in a minute on two cores."""
+"""The model that learns most in a minute on two cores."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Part:
     options: dict[str, Any]
     prompts: tuple[str, ...]
     use: dict[str, Any] = field(default_factory=dict)
-    """how the prompts are continued"""
+    """generation options for the prompts"""
 
     @property
     def held_out(self) -> str | None:
-        """The file to validate on, for running text."""
+        """The validation file, for running text."""
         return self.file.replace(".txt", "-held-out.txt") if self.file.endswith(".txt") else None
 
     @property
     def makes(self) -> list[str]:
-        """Everything that this part writes."""
+        """All files that this part writes."""
         return [self.name, self.file, *([self.held_out] if self.held_out else [])]
 
 
@@ -81,7 +81,7 @@ PARTS = (
     Part(
         "slips",
         "slips.csv",
-        "An encoder reads lines of code, half of them with two tokens exchanged: which have the slip?",
+        "An encoder reads lines of code, half of them with two tokens swapped: which have the slip?",
         0.24,
         52_000,
         {
@@ -100,7 +100,7 @@ PARTS = (
     Part(
         "dates",
         "dates.tsv",
-        "An encoder-decoder reads dates as people write them, and writes them as computers do.",
+        "An encoder-decoder reads dates as people write them and writes them in ISO format.",
         0.15,
         20_000,
         {
@@ -115,10 +115,11 @@ PARTS = (
 def demo(
     out: str | Path = "runs/demo", time: str = "4m", *, seed: int = 0, quiet: bool = False, folder: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Train the demo's models under ``out``; what each reached, as ``train`` gives it, with ``samples`` and ``report``.
+    """Train the demo's models under ``out``; returns the result of each, as ``train`` does, with ``samples`` and
+    ``report``.
 
     ``time`` is for all of them together.  ``folder`` holds the Python files to read, if not the standard library.  A
-    demo that was stopped goes on; one that was finished starts anew.  Raises InputError when ``out`` holds other files.
+    stopped demo resumes; a finished one starts over.  Raises InputError if ``out`` holds other files.
     """
     from headway.io.quantities import parse_seconds
     from headway.training.monitor.progress import shown_to
@@ -140,7 +141,7 @@ def demo(
 
 
 def _make_room(place: Path, asked: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Make the folder, without what a finished demo left there.  Raises InputError when it is someone else's."""
+    """Make the folder, without the results of a finished demo.  Raises InputError if it holds other files."""
     try:
         before = json.loads((place / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -148,12 +149,12 @@ def _make_room(place: Path, asked: dict[str, Any], say: Callable[[str], None]) -
     if not isinstance(before, dict) or before.get("made_by") != MADE_BY:
         before = None
     if before is None and place.is_dir() and any(place.iterdir()):
-        raise InputError(f"{place}: holds files that no demo made; name another directory with --out.")
+        raise InputError(f"{place}: this directory holds files that are not from a demo; name another with --out.")
     try:
         if before == asked:
-            say(f"{place}: going on with the demo that was stopped")
+            say(f"{place}: resuming the demo that was stopped")
         elif before is not None:
-            say(f"{place}: the models of an earlier demo are made anew")
+            say(f"{place}: starting over; the models of an earlier demo are removed")
             for part in PARTS:
                 for name in part.makes:
                     _remove(place / name)
@@ -177,7 +178,7 @@ def _mark(place: Path, facts: dict[str, Any]) -> None:
 
 
 def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: Path | None) -> dict[str, Any]:
-    """Write the part's text and train on it; the result of a part that is complete is read, not made again."""
+    """Write the part's text and train on it; the result of a complete part is read."""
     from headway.cli.train import _train
     from headway.training.option_fields import flag
 
@@ -198,7 +199,7 @@ def _run(part: Part, place: Path, whole: float, seed: int, quiet: bool, folder: 
 
 
 def _complete(path: Path) -> dict[str, Any] | None:
-    """What a run reached, if it is complete."""
+    """The result of a run, if it is complete."""
     from headway.training.store.run_directory import RunDirectory
     from headway.workflows.train.outcome import result
 
@@ -208,20 +209,20 @@ def _complete(path: Path) -> dict[str, Any] | None:
 
 
 def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -> None:
-    """The text of a part as files."""
-    from headway.data.python_texts import documentation, lines_with_slips, source_code
-    from headway.data.toy_pairs import dates
+    """Write the text of a part to files."""
+    from headway.data.samples.python_texts import documentation, lines_with_slips, source_code
+    from headway.data.samples.toy_pairs import dates
     from headway.io.atomic_write import write_whole
 
     if part.name == "dates":
-        write_whole(place / part.file, lambda beside: _write_rows(beside, [("source", "target"), *dates(size, seed)]))
+        write_whole(place / part.file, lambda new: _write_rows(new, [("source", "target"), *dates(size, seed)]))
         return
     if part.name == "slips":
         rows = lines_with_slips(size, folder=folder, seed=seed)
-        write_whole(place / part.file, lambda beside: _write_rows(beside, [("line", "label"), *rows]))
+        write_whole(place / part.file, lambda new: _write_rows(new, [("line", "label"), *rows]))
         return
     if part.held_out is None:
-        raise ValueError(f"{part.name} is no running text")
+        raise ValueError(f"{part.name} is not running text")
     text = (documentation if part.name == "docs" else source_code)(size, folder=folder, seed=seed)
     cut = len(text) - min(HELD_OUT, len(text) // 10)
     for name, piece in ((part.held_out, text[cut:]), (part.file, text[:cut])):
@@ -235,7 +236,7 @@ def _write_rows(path: Path, rows: list[tuple[str, str]]) -> None:
 
 
 def _samples(part: Part, path: Path, seed: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """What the finished model says to the part's prompts, and the same for a person under the command that gives it."""
+    """The finished model's answers to the part's prompts, and the same as lines under the command that gives them."""
     from headway.workflows.load import load
 
     pipe: Any = load(path)
@@ -261,7 +262,7 @@ def _samples(part: Part, path: Path, seed: int) -> tuple[list[dict[str, Any]], l
 
 
 def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
-    """The end of the demo: what was trained, what it reached against its baselines, what to try next."""
+    """The summary of the demo: the models, their results against the baselines, what to try next."""
     from headway.io.quantities import duration
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
@@ -289,17 +290,16 @@ def report(found: list[dict[str, Any]], out: str | Path) -> list[str]:
     ]
 
 
-@click.command(short_help="Train small models on text that Python carries, and show what they learn.")
+@click.command(short_help="Train small models on text that comes with Python, and show what they learn.")
 @click.option("--time", default="4m", show_default=True, help="Time for the whole demo, such as 90s or 4m.")
-@click.option("--out", default="runs/demo", show_default=True, help="Where its texts and models are kept.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="All randomness follows from it.")
+@click.option("--out", default="runs/demo", show_default=True, help="Directory of its texts and models.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, help="Random seed.")
 @output_options
 def command(time: str, out: str, seed: int, as_json: bool, quiet: bool) -> None:
-    """Train small Transformers on text that every Python carries, and show what they learn.
+    """Train small Transformers on text that comes with Python, and show what they learn.
 
     Nothing is downloaded: the documentation and the source of Python's standard library are read from this
-    installation.  A stopped demo goes on when the same command is run again; a finished
-    one starts anew.
+    installation.  Run the same command again to resume a stopped demo; a finished one starts over.
     """
     from headway.cli.main import STARTED
 

@@ -12,7 +12,7 @@ from headway.io import quantities
 from headway.tasks.registry import spec
 
 MORE = ("bleu_lowercase", "signatures")
-"""What is reported of a translator alone."""
+"""Reported for translators only."""
 
 
 def evaluate(
@@ -30,8 +30,8 @@ def evaluate(
     """Measure a saved model; returns what ``headway evaluate --json`` prints.
 
     ``data`` is the name of a file, a list of them, or data in memory as ``headway.train`` takes it.  Without it, the
-    held-out part of the data that the model was trained on is measured.  The other options are those of
-    the command.  Raises InputError for what cannot be measured.
+    model is measured on the held-out part of its training data.  The other options are the command's options.
+    Raises InputError for data that cannot be measured.
     """
     columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
     reading = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding}
@@ -39,7 +39,7 @@ def evaluate(
 
 
 def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
-    """What ``workflows.evaluate`` finds, with the seconds that it took."""
+    """The result of ``workflows.evaluate``, with the seconds that it took."""
     started = time.monotonic()
     from headway.workflows.evaluate import evaluate
 
@@ -48,7 +48,7 @@ def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
 
 
 def _printed(found: dict[str, Any]) -> dict[str, Any]:
-    """Of what was found the keys of ``--json``."""
+    """The keys of ``--json``."""
     from headway.training.objective import METRICS, OF_SOME
 
     keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_SOME, *MORE) if key in found))
@@ -58,19 +58,19 @@ def _printed(found: dict[str, Any]) -> dict[str, Any]:
 @click.command(short_help="Measure a saved model on a file.")
 @click.argument("run")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
-@click.option("--text-column", help="Column that holds the text.")
-@click.option("--label-column", help="Column that holds the label.")
+@click.option("--text-column", help="Text column.")
+@click.option("--label-column", help="Label column.")
 @click.option("--second-column", help="Column of the second text of each pair, or of the target.")
-@click.option("--delimiter", help="What separates columns, if not found by itself.")
-@click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or leave it out.")
+@click.option("--delimiter", help="Column delimiter, if not detected correctly.")
+@click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or skip it.")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
 @device_option
 @threads_option
 @output_options
 def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: Any) -> None:
-    """Measure the model in RUN on INPUT; without INPUT, on the held-out part of the data it was trained on.
+    """Measure the model in RUN on INPUT; without INPUT, on the held-out part of its training data.
 
-    A file the model was trained on is recognised, and only its held-out part is measured.
+    If INPUT is the file that the model was trained on, only its held-out part is measured.
     """
     found = _measured(run, inputs, **columns)
     emit(_printed(found), as_json, _lines(found))

@@ -1,4 +1,4 @@
-"""``headway explain``: a model part by part, the way of a text through it, and the block it is made of."""
+"""``headway explain``: the parts of a model, the shapes of a text on its way through it, and the code of its block."""
 
 import time
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ EXAMPLE = "to be or not to be"
 PICTURE = "a grey picture"
 SHOWN_TOKENS = 12
 KINDS = ("attention", "cross", "feedforward")
-"""What a block has, in the order in which a text passes it."""
+"""The parts of a block, in forward order."""
 
 Row = dict[str, Any]
 
 
 @click.command(short_help="Show a saved model block by block.")
 @click.argument("run")
-@click.option("--text", default=EXAMPLE, show_default=True, help="The text whose way through the model is shown.")
+@click.option("--text", default=EXAMPLE, show_default=True, help="Text to follow through the model.")
 @output_options
 def command(run: str, text: str, as_json: bool, quiet: bool) -> None:
-    """Show the model in RUN: its parts with their tensors, parameters and cost, and the way of a text through it."""
+    """Show the model in RUN: its parts with their tensors, parameters and cost, and the shapes of a text inside it."""
     started = time.monotonic()
     from headway.workflows.load import load
 
@@ -34,12 +34,11 @@ def command(run: str, text: str, as_json: bool, quiet: bool) -> None:
 
 
 def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
-    """What a loaded model is made of: ``blocks`` (name, kind, shapes, parameters, flops_per_token) and ``path``.
+    """The parts of a loaded model: ``blocks`` (name, kind, shapes, parameters, flops_per_token) and ``path``.
 
-    Each parameter counts once, at the first part that has it, so that those of the blocks add up to ``parameters``.
-    FLOPs are those of a forward pass over ``length`` tokens, for each token.  Everything is checked against the
-    arithmetic of ``models.size``; RuntimeError means that the two disagree.  Of several ``members`` that answer
-    together, the first is shown.
+    Each parameter counts once, at the first part that has it, so that the blocks add up to ``parameters``.  FLOPs are
+    per token, for a forward pass over ``length`` tokens.  Everything is checked against the formulas of
+    ``models.size``; RuntimeError means that the two disagree.  Of an ensemble of ``members``, the first is shown.
     """
     from headway.errors import InputError
     from headway.models.adapt.ensemble import Ensemble
@@ -49,7 +48,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     members = len(pipe.model.members) if isinstance(pipe.model, Ensemble) else 1
     model = pipe.model.members[0] if members > 1 else pipe.model
     if isinstance(model.config, BaselineConfig):
-        raise InputError(f"this is a baseline ({model.config.kind}): it has no blocks of a Transformer to be shown.")
+        raise InputError(f"this is a baseline ({model.config.kind}): it has no Transformer blocks to show.")
     length = model.config.max_length
     words = wiring_of(model)
     blocks = list(_rows(model))
@@ -74,7 +73,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
 
 
 def wiring_of(model: Any) -> dict[str, Any]:
-    """The words by which ``models.size`` is told what this model is."""
+    """The arguments of ``models.size`` for this model."""
     from torch import nn
 
     from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead, VectorHead
@@ -100,7 +99,7 @@ def wiring_of(model: Any) -> dict[str, Any]:
 
 
 def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
-    """Name, kind and module of each part in the order in which a text passes them, and its FLOPs for each token."""
+    """Name, kind and module of each part in forward order, and its FLOPs per token."""
     length = model.config.max_length
     for prefix, stack in _stacks(model):
         patches = getattr(model, "patches", None)
@@ -116,14 +115,14 @@ def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
         if stack.config.norm_order == "pre":
             yield f"{prefix}norm", "norm", stack.norm, 0.0
     if getattr(model, "pooler", None) is not None:
-        yield "pooler", "pooler", model.pooler, 0.0  # no part of a forward pass
+        yield "pooler", "pooler", model.pooler, 0.0  # not part of a forward pass
     if model.head is not None:
-        one = hasattr(model.head, "pooling")  # one answer for the whole text, not one for each token
+        one = hasattr(model.head, "pooling")  # one output for the whole text, not one per token
         yield "head", "head", model.head, 2 * _weights(model.head) / (length if one else 1)
 
 
 def _rows(model: Any) -> Iterable[Row]:
-    """One row for each part; a relative bias, which all blocks of a stack share, counts with its embedding."""
+    """One row per part; a relative bias, which all blocks of a stack share, counts with the embedding."""
     seen: set[int] = set()
     biases = {f"{prefix}embedding": stack.relative for prefix, stack in _stacks(model)}
     for name, kind, part, flops in _parts(model):
@@ -137,7 +136,7 @@ def _stacks(model: Any) -> list[tuple[str, Any]]:
 
 
 def _row(name: str, kind: str, modules: list[Any], flops: float, seen: set[int]) -> Row:
-    """A part: the shapes of all its tensors, and the parameters that no part before it has."""
+    """A part: the shapes of its tensors, and the number of parameters that no earlier part has."""
     tensors = [(n, p) for module in modules if module is not None for n, p in module.named_parameters()]
     shapes = {n.removesuffix(".weight").removeprefix("layer."): list(p.shape) for n, p in tensors}
     count = sum(p.numel() for _, p in tensors if id(p) not in seen)
@@ -146,14 +145,14 @@ def _row(name: str, kind: str, modules: list[Any], flops: float, seen: set[int])
 
 
 def _weights(module: Any) -> int:
-    """The numbers in the matrices of a part: each is one multiply-add for each token."""
+    """The number of matrix entries of a part: each is one multiply-add per token."""
     from torch import nn
 
     return sum(layer.weight.numel() for layer in module.modules() if isinstance(layer, nn.Linear))
 
 
 def _scores(config: Any, window: int | None, length: int, causal: bool) -> float:
-    """FLOPs for each token of q kᵀ and of the weighted sum of values, in one layer."""
+    """FLOPs per token of q kᵀ and of the weighted sum of values, in one layer."""
     from headway.nn.kernels.window import window_scores
 
     width = config.n_heads * config.head_width
@@ -162,7 +161,7 @@ def _scores(config: Any, window: int | None, length: int, causal: bool) -> float
 
 
 def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
-    """The shape of what each part hands on when the model reads ``text``, its tokens, and its attention's shapes."""
+    """The output shape of each part when the model reads ``text``, the tokens, and the shapes of the attention."""
     import torch
 
     from headway.models.analysis.maps import attention_maps
@@ -201,7 +200,7 @@ def _lines(run: str, found: dict[str, Any]) -> list[str]:
     """The same for a person, at most 100 columns wide."""
     total, length, each = found["parameters"], found["length"], found["cache_bytes_per_token"]
     several = (
-        [f"The first of {found['members']} such models, whose answers are averaged."] if "members" in found else []
+        [f"The first of {found['members']} such models; their answers are averaged."] if "members" in found else []
     )
     lines = [
         f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters",
@@ -219,26 +218,24 @@ def _lines(run: str, found: dict[str, Any]) -> list[str]:
     lines += [
         f"  {'all':64}{total:>12,}{1:>8.1%}{found['flops_per_token']:>14,.0f}",
         "",
-        f"FLOPs are for each of {length:,} tokens read at once; training costs three times as many.",
+        f"FLOPs are per token of a sequence of {length:,}; training costs three times as many.",
         f"Weights: {size(found['bytes'])} in float32, {size(found['bytes'] // 2)} in bfloat16.",
     ]
     if each is not None:
-        lines.append(
-            f"Keys and values kept while it writes: {size(each)} a token, {size(each * length)} at {length:,}."
-        )
+        lines.append(f"KV cache: {size(each)} per token, {size(each * length)} at {length:,} tokens.")
     return [
         *lines,
         "",
         *_way(found),
         "",
-        "The block that all of this is made of (headway/nn/block.py):",
+        "The block that the model is built from (headway/nn/block.py):",
         "",
         *_source(),
     ]
 
 
 def _alike(rows: list[Row]) -> list[tuple[str, list[Row]]]:
-    """The parts under their names, with those that repeat in every block gathered at the first of them."""
+    """The parts by name; parts that repeat in every block are grouped at the first one."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         stack, block, _ = row["name"].rpartition("block ")
@@ -259,11 +256,11 @@ def _together(group: list[Row]) -> str:
 
 
 def _way(found: dict[str, Any]) -> list[str]:
-    """The shapes on the way of the example; the blocks after the first hand on what it does."""
+    """The shapes of the example on its way; the blocks after the first have the same output shape."""
     tokens = "|".join(token.replace("\n", "\\n") for token in found["tokens"][:SHOWN_TOKENS])
     more = " ..." if len(found["tokens"]) > SHOWN_TOKENS else ""
     lines = [
-        f"The way of {found['text'][:40]!r}, {len(found['tokens'])} tokens:",
+        f"The path of {found['text'][:40]!r}, {len(found['tokens'])} tokens:",
         f"  {tokens[:90]}{more}",
         "",
     ]
@@ -277,13 +274,13 @@ def _way(found: dict[str, Any]) -> list[str]:
         inside = ""
         if place.startswith("1 ") and not place.endswith("feedforward"):
             kind = "cross" if place.endswith("cross") else stack.strip() or "self"
-            inside = f"   inside: who reads whom, {' x '.join(map(str, found['attention'][kind]))}"
+            inside = f"   attention weights: {' x '.join(map(str, found['attention'][kind]))}"
         lines.append(f"  {step['name']:30}{' x '.join(map(str, step['shape']))}{inside}")
     return lines
 
 
 def _source() -> list[str]:
-    """The source of the residual and of the block's forward."""
+    """The source code of the residual and of the block's forward."""
     import inspect
 
     from headway.nn.block import Block, Residual

@@ -1,4 +1,4 @@
-"""``headway export``: a saved model as other programs read it, and the proof that they do."""
+"""``headway export``: write a saved model for other programs, and check that they read the same model."""
 
 import time
 from pathlib import Path
@@ -11,7 +11,7 @@ TARGETS = {"hf": "a directory that transformers loads"}
 """What a model can be exported to."""
 
 
-@click.command(short_help="Write a saved model for other programs, and prove that they read the same model.")
+@click.command(short_help="Write a saved model for other programs, and check that they read the same model.")
 @click.argument("run")
 @click.option(
     "--to",
@@ -21,17 +21,17 @@ TARGETS = {"hf": "a directory that transformers loads"}
     help="; ".join(f"{name}: {text}" for name, text in TARGETS.items()) + ".",
     expose_value=False,
 )
-@click.option("--out", help="The directory to write. [default: exports/ and the name of RUN]")
-@click.option("--allow-pickle", is_flag=True, help="Read weights of torch.save, if you trust whoever made them.")
+@click.option("--out", help="Directory to write. [default: exports/ and the name of RUN]")
+@click.option("--allow-pickle", is_flag=True, help="Read weights saved by torch.save; only if you trust their source.")
 @output_options
 def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet: bool) -> None:
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) as a directory of its own.
 
-    It holds config.json, model.safetensors, the tokenizer's files, generation_config.json and the names of labels;
-    checkpoints, log and report stay behind.  Where transformers is installed, what was written is opened as its users
-    open it, by pipeline(TASK, DIR), by the class of its task or by SentenceTransformer, and compared: the names of
-    all weights, the logits of 32 random inputs, the labels or tokens and the scores of some texts, and the token ids of
-    1,000 lines in many scripts.  When anything differs, nothing is left there and the exit status is 1.
+    It holds config.json, model.safetensors, the tokenizer's files, generation_config.json and the label names, but not
+    the checkpoints, log and report.  If transformers is installed, the result is loaded as users load it, with
+    pipeline(TASK, DIR), the class of its task or SentenceTransformer, and compared: the names of all weights, the
+    logits of 32 random inputs, the labels or tokens and the scores of some texts, and the token ids of 1,000 lines in
+    many scripts.  If anything differs, the directory is removed and the exit status is 1.
     """
     started = time.monotonic()
     from headway.tasks.common.door_answers import BOUND
@@ -53,7 +53,7 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
     lines = [f"saved in {found.out}"] if found.made else []
     if found.made and found.member:
         result["member"] = found.member
-        lines.append(f"of the classifiers that answer together in {run}, {found.member} alone, the best")
+        lines.append(f"of the ensemble in {run} only the best member, {found.member}")
     if parity.passed:
         same = "" if parity.tokens_equal is None else f", the same ids for {LINES:,} lines"
         texts = f" and the answers to {parity.texts} texts" if parity.texts else ""
@@ -74,5 +74,5 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
 
 
 def default_out(run: str) -> Path:
-    """Where an export goes when no place is named: exports/ and the last word of the run's name."""
+    """The default directory of an export: exports/ and the last part of the run's name."""
     return Path("exports") / (Path(run.partition("@")[0]).resolve().name or "model")

@@ -1,15 +1,15 @@
-"""Help under headings: ``--help`` shows the options that most people need, ``--help-all`` shows every one."""
+"""Help with headings: ``--help`` shows the options that most people need, ``--help-all`` shows them all."""
 
 from typing import Any
 
 import click
 
 OTHER = "Other"
-"""The heading of options that have none of their own."""
+"""The heading of options without one."""
 
 
 class Headed(click.Option):
-    """An option under a heading; ``common`` ones are in the short help too."""
+    """An option under a heading; ``common`` options are in the short help too."""
 
     def __init__(self, *names: Any, heading: str = OTHER, common: bool = True, **more: Any):
         super().__init__(*names, **more)
@@ -17,7 +17,7 @@ class Headed(click.Option):
 
 
 class HeadedCommand(click.Command):
-    """A command whose options stand under their headings, in the order in which these come first."""
+    """A command whose help groups options by heading, in the order of each heading's first option."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         every = click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all)

@@ -1,4 +1,4 @@
-"""What the words of a command stand for, by what its task reads: texts or pictures."""
+"""The inputs that the words of a command stand for: texts or images, by its task."""
 
 import contextlib
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from headway.errors import InputError
 from headway.tasks.command import Command, Inputs
 
 SENTENCES = {
-    "text": 'a text or several, a file (a .csv, .tsv or .jsonl by its text column, any other line by line), or "-" for '
+    "text": 'one or more texts, a file (the text column of a .csv, .tsv or .jsonl, the lines of any other), or "-" for '
     "lines on standard input",
-    "picture": "a picture or several, or folders of pictures",
+    "picture": "one or more images, or folders of images",
 }
-"""What TEXT is, by what the task reads."""
-ALSO = {"picture": "with a model of pictures, pictures or folders of pictures"}
-"""The same where another task that shares the verb reads texts."""
+"""What TEXT can be, by what the task reads."""
+ALSO = {"picture": "with an image model, images or folders of images"}
+"""The same if another task that shares the verb reads texts."""
 
 
 def read_inputs(
@@ -29,7 +29,7 @@ def read_inputs(
         return Inputs(run, [standard_input() if words[0] == "-" else words[0]])
     if room.spec.reads == "picture":
         if text_column is not None or encoding is not None:
-            raise InputError("--text-column and --encoding are for texts, and this model reads pictures.")
+            raise InputError("--text-column and --encoding are for texts, and this model reads images.")
         files = [file for word in words for file in _pictures(word)]
         return Inputs(run, files, len(files) > 1, "file", known_by=_states(files))
     texts, rows = rows_of(run, words, text_column, encoding)
@@ -39,7 +39,7 @@ def read_inputs(
 
 
 def check_inputs(use: Command, words: Sequence[str]) -> None:
-    """Raise InputError, which says where it stands, for one of several inputs that cannot be answered."""
+    """Raise InputError, with its place, for an input that cannot be answered."""
     for number, value in enumerate(use.inputs.values if use.inputs.several else ()):
         try:
             use.check_input(value)
@@ -49,9 +49,9 @@ def check_inputs(use: Command, words: Sequence[str]) -> None:
 
 
 def _pictures(place: str) -> list[str]:
-    """The pictures that an argument stands for: itself, or those in a folder.  Raises InputError for none."""
-    from headway.data.files import check_path
-    from headway.data.image_folder import pictures_in
+    """The images that an argument names: a file, or those in a folder.  Raises InputError if there are none."""
+    from headway.data.images.folder import pictures_in
+    from headway.data.open.files import check_path
 
     path = Path(place)
     check_path(path)
@@ -59,7 +59,7 @@ def _pictures(place: str) -> list[str]:
 
 
 def _states(files: list[str]) -> list[str]:
-    """Files with what changes when they do, without reading them."""
+    """Files with their sizes and times of change, without reading them."""
     found = []
     for file in files:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The command line: verb -> module, and what every verb shares - messages, exit statuses, the clock."""
+"""The command line: verb -> module, and what all verbs share: messages, exit statuses, the clock."""
 
 import contextlib
 import errno
@@ -20,39 +20,40 @@ from headway.io.standard_streams import OutputLost, guard_standard_streams
 from headway.tasks import registry
 
 STARTED = time.monotonic()
-"""When the command began: what ``--time`` is counted from."""
+"""When the command began: ``--time`` counts from here."""
 
 SPIN = "3000"
-"""How long a thread of torch waits awake for the others.  With the usual 300,000 turns, any other busy program slows
-training several times, since the threads then wait for one that is not running; on a quiet machine nothing changes."""
+"""How long a thread of torch spins while it waits for the others.  With the default of 300,000 turns, any other busy
+program slows training several times, since threads spin for one that is not running; on an idle machine nothing
+changes."""
 
 SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM)
-"""What the system says where a disk is full or broken, or a place is not the user's: no fault of ours."""
+"""Errors of the system, not ours: a disk that is full or broken, or missing permissions."""
 
 PREDICT = "predict"
 OF_TASKS = {spec.verb: spec.help for spec in map(registry.spec, registry.NAMES)}
-"""The verbs that answer with the models of a task; tasks that share one say the same of it."""
+"""The verbs that use the models of a task; tasks that share a verb have the same help for it."""
 
 VERBS = {
     "train": "Train a model on your file.",
-    "tune": "Search the options of training, and keep the best model.",
+    "tune": "Search the training options, and keep the best model.",
     "evaluate": "Measure a saved model on a file.",
     PREDICT: "Use a saved model, whatever its task.",
     **OF_TASKS,
     "explain": "Show a saved model block by block.",
-    "attention": "Show who attends to whom in a saved model, as one page.",
-    "verify": "Check that a saved model keeps its promises, on this machine.",
-    "scale": "Train sizes of a language model, fit a scaling law and foretell a larger run.",
-    "clean": "Free the disk of what a run does not need.",
-    "export": "Write a saved model for other programs, and prove that they read the same model.",
+    "attention": "Show the attention of a saved model, as one page.",
+    "verify": "Check that a saved model works correctly on this machine.",
+    "scale": "Train language models of several sizes, fit a scaling law and predict a larger run.",
+    "clean": "Free the disk space that a run does not need.",
+    "export": "Write a saved model for other programs, and check that they read the same model.",
     "compare": "Train several kinds of model on your file, side by side.",
-    "bench": "Measure how fast a model is here, and how its cost grows.",
-    "demo": "Train small models on text that Python carries, and show what they learn.",
+    "bench": "Measure a model's speed on this machine, and how its cost grows.",
+    "demo": "Train small models on text that comes with Python, and show what they learn.",
 }
 
 
 class Verbs(click.Group):
-    """The verbs; a verb's module is imported when it is asked for, so that help does not wait for torch."""
+    """The verbs; a verb's module is imported when it is used, so that help does not wait for torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -69,10 +70,10 @@ class Verbs(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The verb's command; an unknown verb is answered with the one that was probably meant."""
+        """The verb's command; the error for an unknown verb suggests the closest one."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             close = get_close_matches(args[0], VERBS, n=1)
-            meant = f" Did you mean {close[0]!r}?" if close else f" There are {', '.join(VERBS)}."
+            meant = f" Did you mean {close[0]!r}?" if close else f" The commands are {', '.join(VERBS)}."
             ctx.fail(f"there is no command {args[0]!r}.{meant}")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, rest if command is None else in_our_words(command, rest)
@@ -95,7 +96,7 @@ def headway() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    """Ctrl-C while nothing is being trained: leave at once.  An exception could interrupt the loading of a library."""
+    """Ctrl-C outside training: exit at once.  An exception could interrupt the import of a library."""
     shown_again = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar hides the cursor
     with contextlib.suppress(OSError):
         os.write(2, shown_again + b"\nheadway: interrupted\n")
@@ -103,7 +104,7 @@ def _leave(number: int, frame: object) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit status: 0 done, 2 wrong input, 130 interrupted, 1 anything else."""
+    """Run the command line and exit with its status: 0 done, 2 wrong input, 130 interrupted, 1 any other error."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
     guard_standard_streams()
@@ -116,7 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run the verb; what ends it is one message, and its exit status."""
+    """Run the verb; returns its exit status.  An error is printed as one message."""
     from headway.errors import InputError, RunFailed
 
     try:
@@ -137,7 +138,7 @@ def _run(arguments: list[str] | None) -> int:
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
-        said = str(error.__cause__ or error) if isinstance(error, click.Abort) else str(error)  # click hides it
+        said = str(error.__cause__ or error) if isinstance(error, click.Abort) else str(error)  # click wraps it
         return _say(said or "interrupted", 130)
     except OSError as error:
         if error.errno not in SYSTEM:
@@ -146,7 +147,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _in_thread(given: Any, otherwise: Any = threading.excepthook) -> None:
-    """What ends a thread of a library that writes files is a line, where the system is the reason."""
+    """Print a system error in a library's thread, such as one that writes files, as one line."""
     error = given.exc_value
     if isinstance(error, OSError) and error.errno in SYSTEM:
         _say(f"warning: {error.filename or 'a file'}: cannot be read or written ({error.strerror})")
@@ -155,12 +156,12 @@ def _in_thread(given: Any, otherwise: Any = threading.excepthook) -> None:
 
 
 def _warn(message: object, *place: Any, **more: Any) -> None:
-    """A warning as a line."""
+    """Print a warning as one line."""
     _say(f"warning: {message}")
 
 
 def _say(text: object, status: int = 0) -> int:
-    """A line on standard error."""
+    """Print a line on standard error; returns ``status``."""
     from headway.errors import printable
 
     print(f"headway: {printable(text)}", file=sys.stderr)

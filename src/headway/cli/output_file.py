@@ -1,4 +1,4 @@
-"""A file of results that grows as answers come, and that the same command continues after a kill."""
+"""A file of results that grows as answers come; after a kill the same command resumes it."""
 
 import contextlib
 import json
@@ -14,26 +14,26 @@ from headway.io.atomic_write import flush, why_not
 
 FORMAT = 1
 SYNC = 5.0
-"""Seconds between two times that the results so far are flushed to the disk."""
+"""Seconds between two flushes of the results to disk."""
 
 
 class OutputFile:
-    """The results for many inputs, in their order, at ``to``; the file has that name when all of them are there.
+    """The results for many inputs, in order, at ``to``; the file gets that name when it is complete.
 
-    Until then they are in ``to``.part, and ``to``.journal says after each piece how many inputs are answered and what
-    the file holds so far: bytes and their CRC-32.  What a kill or a power failure left beyond that is cut off.
-    ``asked`` names all that the answers depend on; results of anything else are thrown away.  ``header`` comes before
-    the first answer.
+    Until then they are in ``to``.part, and ``to``.journal records after each chunk how many inputs are answered and
+    what the file holds so far: bytes and their CRC-32.  Anything beyond that, after a kill or a power failure, is
+    truncated.  ``asked`` identifies everything that the answers depend on; results for anything else are discarded.
+    ``header`` comes before the first answer.
     """
 
     def __init__(self, to: str | Path, asked: str, header: bytes = b""):
-        """Raises InputError when another command is writing the file, or when ``to``.part is none of ours."""
+        """Raises InputError if another command is writing the file, or if ``to``.part is not ours."""
         self.to, self.header = Path(to), header
         self.part, self.journal = (self.to.with_name(f"{self.to.name}.{ending}") for ending in ("part", "journal"))
         self.inputs = 0
         """how many inputs are answered"""
         self.results: list[Any] = []
-        """what was handed to ``add`` as results, those of earlier commands too"""
+        """the results given to ``add``, including those of earlier commands"""
         self._bytes = self._sum = 0
         self._synced = time.monotonic()
         self._descriptor = self._locked()
@@ -51,7 +51,7 @@ class OutputFile:
         self.close()
 
     def add(self, data: bytes, inputs: int, results: list[Any] | None = None) -> None:
-        """Write a piece, with which so many ``inputs`` are answered.  Raises RunFailed when that is impossible."""
+        """Write a chunk, after which ``inputs`` inputs are answered.  Raises RunFailed if writing fails."""
         with self._writing():
             _write(self._descriptor, data)
             if time.monotonic() - self._synced >= SYNC:
@@ -66,7 +66,7 @@ class OutputFile:
             self.inputs = inputs
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Give the complete file its name."""
         with self._writing():
             os.fsync(self._descriptor)
             self.part.replace(self.to)
@@ -74,18 +74,18 @@ class OutputFile:
             flush(self.to.parent)
 
     def discard(self) -> None:
-        """Remove what was written: it was needed on the way only."""
+        """Remove the partial file and its journal, which are no longer needed."""
         for path in (self.part, self.journal):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leave what is there for the same command to continue."""
+        """Close the file; the same command can resume it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def read(self) -> bytes:
-        """All that was written."""
+        """Everything written so far."""
         return self.part.read_bytes()
 
     @contextlib.contextmanager
@@ -93,13 +93,13 @@ class OutputFile:
         try:
             yield
         except OSError as error:
-            kept = f" The answers for {self.inputs:,} inputs are kept; the same command goes on with them."
+            kept = f" The answers for {self.inputs:,} inputs are saved; run the same command again to resume."
             raise RunFailed(
                 f"{self.to}: cannot be written {why_not(self.to, error)}.{kept if self.inputs else ''}"
             ) from None
 
     def _locked(self) -> int:
-        """The part file, open, and locked for as long as this process has it open."""
+        """The descriptor of the part file, locked for as long as this process has it open."""
         while True:
             try:
                 descriptor = os.open(self.part, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
@@ -112,21 +112,21 @@ class OutputFile:
             except BlockingIOError:
                 os.close(descriptor)
                 raise InputError(
-                    f"{self.to}: another command is writing it; wait for it, or name another file with --to."
+                    f"{self.to}: another command is writing this file; wait for it, or name another file with --to."
                 ) from None
             except (ImportError, OSError):  # a system, or a file system, without locks
                 pass
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), self.part.stat()):
                     return descriptor
-            os.close(descriptor)  # another command has given it its name, or removed it, meanwhile
+            os.close(descriptor)  # meanwhile another command has renamed or removed it
 
     def _begin(self, asked: str) -> None:
-        """Continue after the last piece that is whole, or start over."""
+        """Resume after the last complete chunk, or start over."""
         head, marks, end = self._noted()
         size = os.fstat(self._descriptor).st_size
         if head is None and size:
-            raise InputError(f"{self.part}: is there and was not left by this command; remove or rename it.")
+            raise InputError(f"{self.part}: this file exists and was not written by this command; remove or rename it.")
         if head is not None and head.get("asked") == asked:
             for mark, after in marks:
                 if not self._holds(mark):
@@ -148,9 +148,9 @@ class OutputFile:
         self.add(self.header, 0)
 
     def _noted(self) -> tuple[dict[str, Any] | None, list[tuple[dict[str, Any], int]], int]:
-        """What the journal begins with, its other lines, each with the byte at which it ends, and that of the first.
+        """The first line of the journal, its other lines, each with its end in bytes, and the end of the first.
 
-        It is read as far as its lines are whole.
+        Reading stops at the first incomplete line.
         """
         found: list[tuple[dict[str, Any], int]] = []
         at = 0
@@ -166,7 +166,7 @@ class OutputFile:
         return found[0][0], found[1:], found[0][1]
 
     def _holds(self, mark: dict[str, Any]) -> bool:
-        """Whether the part file goes on as a line of the journal says."""
+        """Whether the part file continues as a line of the journal says."""
         count, total = mark["bytes"] - self._bytes, self._sum
         os.lseek(self._descriptor, self._bytes, os.SEEK_SET)
         while count > 0:
@@ -185,13 +185,13 @@ class OutputFile:
 
 
 def _line(values: dict[str, Any]) -> bytes:
-    """A line of the journal, which begins with its own checksum."""
+    """A line of the journal; it begins with its checksum."""
     content = json.dumps(values).encode()
     return b"%08x %s\n" % (zlib.crc32(content), content)
 
 
 def _values(line: bytes) -> dict[str, Any] | None:
-    """What a line of the journal says; None for one that is not whole."""
+    """The content of a line of the journal; None if the line is incomplete."""
     said, _, content = line.partition(b" ")
     whole = content.endswith(b"\n") and said == b"%08x" % zlib.crc32(content[:-1])
     return json.loads(content) if whole else None

@@ -1,4 +1,4 @@
-"""``headway train --plan``: what a run would be on this machine or another, computed and printed, not trained."""
+"""``headway train --plan``: the plan of a run on this machine or another, printed without training."""
 
 import re
 import shlex
@@ -18,14 +18,13 @@ from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 
 H100 = {"gpu_memory": "80G", "gpu_flops": "989T"}
-"""Memory and dense bfloat16 FLOP/s of the GPU that is taken where one is not told: NVIDIA H100 SXM, by its data
-sheet."""
+"""Memory and dense bfloat16 FLOP/s of the default GPU: NVIDIA H100 SXM, by its data sheet."""
 PER_MACHINE = 8
-"""GPUs of one machine at most, in the command that is printed."""
+"""Maximum number of GPUs per machine in the printed command."""
 UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 HARDWARE = ("gpus", "gpu_memory", "gpu_flops", "gpu_link", "gpu_share")
 LAID_OUT = ("batch_tokens", "accumulate", "precision", "shard", "checkpoint_activations")
-"""Options that a layout decides; they stand at the end of its command."""
+"""Options that a layout decides; they come last in its command."""
 EXAMPLES = {"parameters": "1B", "tokens": "20B", "gpu_memory": "80G", "gpu_flops": "989T", "gpu_link": "400G"}
 
 HEADING = "Planning"
@@ -36,19 +35,19 @@ PLANNED = {
     "gpu_memory": f"with --plan: memory of each GPU in bytes [default: {H100['gpu_memory']}]",
     "gpu_flops": f"with --plan: FLOP/s of each GPU at its peak [default: {H100['gpu_flops']}, an H100 in bfloat16]",
     "gpu_link": "with --plan: bytes a second between GPUs, over the slowest link [default: 400G, as in a DGX H100]",
-    "gpu_share": "with --plan: the share of that peak that training reaches [default: 0.4]",
+    "gpu_share": "with --plan: the fraction of that peak that training reaches [default: 0.4]",
 }
-"""What ``--plan`` may be told of a model without data and of other hardware: options and their help."""
+"""Options of ``--plan`` for a model without data and for other hardware, with their help."""
 
 
 def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--plan, and what it may be told of a model without data and of other hardware."""
+    """--plan, and its options for a model without data and for other hardware."""
     kinds: dict[str, Any] = {"gpus": int, "gpu_share": float}
     for name, text in reversed(PLANNED.items()):
         function = click.option(
             f"--{flag(name)}", type=kinds.get(name, str), help=text, cls=Headed, heading=HEADING, common=False
         )(function)
-    text = "print what would be decided, and what it takes, and train nothing"
+    text = "print the decisions and the cost of training without training"
     return click.option("--plan", "planning", is_flag=True, help=text, cls=Headed, heading=HEADING, common=False)(
         function
     )
@@ -62,12 +61,12 @@ def plan(
     options: dict[str, Any],
     started: float,
 ) -> dict[str, Any]:
-    """What ``--plan --json`` prints: the decisions, and the layout on the hardware.  Raises InputError.
+    """The result that ``--plan --json`` prints: the decisions, and the layout on the hardware.  Raises InputError.
 
-    ``asked`` are the options of ``plan_options`` by name, ``options`` those of TrainOptions.
+    ``asked`` holds the options of ``plan_options`` by name, ``options`` the fields of TrainOptions.
     """
     if inputs and asked["parameters"] is not None:
-        raise InputError("--parameters is for planning without a file; with one, the size is chosen with --preset.")
+        raise InputError("--parameters is for planning without a file; with a file, choose the size with --preset.")
     chosen = TrainOptions(**options)
     numbers = {name: quantity(asked[name], name) for name in EXAMPLES if asked[name] is not None}
     gpus = _gpus(asked, numbers)
@@ -90,7 +89,7 @@ def plan(
         task, decisions, wiring = prepared.objective.name, prepared.plan.decisions, wiring_of(prepared.model)
         if gpus is not None:
             work = replace(work, precision=chosen.runtime.precision or "bfloat16", shares=1)
-            decisions = [one for one in decisions if one["what"] != "precision"]  # that was measured for here
+            decisions = [one for one in decisions if one["what"] != "precision"]  # it was measured for this machine
     else:
         work = work_without_data(numbers["parameters"], numbers.get("tokens"), chosen)
         task, decisions, wiring = supporting("planning")[0], [], {}
@@ -128,10 +127,10 @@ def lines(found: dict[str, Any]) -> list[str]:
     layout, hardware, model = found["layout"], found["hardware"], found["model"]
     held, processes, micro = layout["memory"], hardware["processes"], layout["micro_batch"]
     where = "this machine's processor" if hardware["cpu"] else counted(processes, "GPU")
-    how = "each with a part of weights and states (FSDP)" if layout["sharded"] else "each with all of them (DDP)"
-    again = ", activations of a block made again (checkpointing)" if layout["checkpointed"] else ""
-    measured = "measured in products here; training reaches about"
-    rate = measured if hardware["cpu"] else "each at the peak; it is assumed that training reaches (--gpu-share)"
+    how = "each with a shard of weights and states (FSDP)" if layout["sharded"] else "each with all of them (DDP)"
+    again = ", activations of each block recomputed (checkpointing)" if layout["checkpointed"] else ""
+    measured = "measured here in matrix products; training reaches about"
+    rate = measured if hardware["cpu"] else "each at the peak; training is assumed to reach (--gpu-share)"
     sent = layout["exchanged"]
     size, unit = size_unit(held["total"])
     rows = [
@@ -139,16 +138,16 @@ def lines(found: dict[str, Any]) -> list[str]:
         *((words, f"{held[name] / size:,.2f}") for name, words in HELD.items()),
         (f"together, of {hardware['memory'] / size:,.0f}", f"{held['total'] / size:,.2f}"),
         ("", ""),
-        ("sequences at a time, each process", f"{micro:,}"),
-        ("batches for each step", f"{layout['accumulate']:,}"),
-        ("tokens of a step", f"{layout['step_tokens']:,}"),
+        ("sequences per batch and process", f"{micro:,}"),
+        ("batches per step and process", f"{layout['accumulate']:,}"),
+        ("tokens per step", f"{layout['step_tokens']:,}"),
         ("steps", f"{layout['steps']:,}"),
-        ("tokens in all", count(found["tokens"])),
-        ("FLOPs in all", f"{layout['flops']:.2e}"),
-        ("tokens a second, all processes", f"{layout['tokens_per_second']:,.0f}"),
+        ("total tokens", count(found["tokens"])),
+        ("total FLOPs", f"{layout['flops']:.2e}"),
+        ("tokens per second, all processes", f"{layout['tokens_per_second']:,.0f}"),
         ("training takes", short_duration(layout["seconds"])),
-        *([("GB sent in a step by each", f"{sent / 1e9:,.2f}")] if sent else []),
-        *([("  GB a second", f"{sent / 1e9 / layout['step_seconds']:,.1f}")] if sent else []),
+        *([("GB sent per step and process", f"{sent / 1e9:,.2f}")] if sent else []),
+        *([("  GB per second", f"{sent / 1e9 / layout['step_seconds']:,.1f}")] if sent else []),
     ]
     return [
         *(
@@ -169,16 +168,16 @@ def lines(found: dict[str, Any]) -> list[str]:
 HELD = {
     "weights": "weights",
     "gradients": "gradients",
-    "optimizer": "states of the optimiser",
+    "optimizer": "optimizer states",
     "best": "best weights so far",
-    "copies": "weights for products",
-    "activations": "activations, at most about",
-    "passing": "for a moment, at most about",
+    "copies": "weight copies in lower precision",
+    "activations": "activations, up to about",
+    "passing": "workspace, up to about",
 }
 
 
 def _gpus(asked: dict[str, Any], numbers: dict[str, float]) -> Any:
-    """The GPUs that were asked for, or None."""
+    """The requested GPUs, or None."""
     from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, Hardware
 
     if all(asked[name] is None for name in HARDWARE):
@@ -194,7 +193,7 @@ def _gpus(asked: dict[str, Any], numbers: dict[str, float]) -> Any:
 
 
 def _this_machine(precision: str) -> Any:
-    """The processor here: its memory, and the rate of products that is measured."""
+    """This machine's CPU: its memory, and its measured rate of matrix products."""
     import torch
 
     from headway.training.distributed.memory_plan import Hardware
@@ -202,12 +201,12 @@ def _this_machine(precision: str) -> Any:
 
     memory = total_bytes()
     if memory is None:  # Windows
-        raise InputError("this machine does not say how much memory it has; say --gpus, --gpu-memory.")
+        raise InputError("the memory of this machine is unknown; give --gpus and --gpu-memory.")
     return Hardware(1, float(memory), product_rate(getattr(torch, precision)), REACHED[precision], cpu=True)
 
 
 def _command(inputs: Sequence[str], chosen: TrainOptions, work: Any, layout: Any, hardware: Any) -> str:
-    """The command that would train so."""
+    """The command that trains by this plan."""
     words = ["headway", "train", *(map(shlex.quote, inputs) if inputs else ["FILE"])]
     if hardware.processes > 1:
         each = max(n for n in range(1, PER_MACHINE + 1) if hardware.processes % n == 0)

@@ -1,4 +1,4 @@
-"""Results in a file: where they may go, and what their tables hold."""
+"""Results in a file: where they may be written, and the columns of their tables."""
 
 import csv
 import io
@@ -14,25 +14,25 @@ from headway.tasks.command import Command
 
 
 def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
-    """Raise InputError when results cannot go to ``to``: the file that is read, no kind that is written, no folder."""
+    """Raise InputError if results cannot go to ``to``: it is the input, of an unknown kind, or has no folder."""
     if to is not None and is_file(read) and Path(to).resolve() == Path(read).resolve():
-        raise InputError(f"--to {to}: is the file that is read; name another, so that nothing is lost.")
+        raise InputError(f"--to {to}: this is the input file; name another file so that nothing is lost.")
     if to is not None and not to.endswith(endings):
         kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
-        raise InputError(f"--to {to}: results are written as {kinds}; name the file so.")
+        raise InputError(f"--to {to}: results are written as {kinds}; use one of these endings.")
     if to is not None and not os.access(Path(to).resolve().parent, os.W_OK | os.X_OK):
-        raise InputError(f"--to {to}: the folder it is to be in is not there, or cannot be written to.")
+        raise InputError(f"--to {to}: its folder does not exist or cannot be written to.")
     if to is not None and Path(to).is_dir():
-        raise InputError(f"--to {to}: is a folder; name a file.")
+        raise InputError(f"--to {to}: this is a folder; name a file.")
 
 
 def write_output(to: str, content: bytes) -> None:
-    """Write a file, whole or not at all.  Raises InputError when that is impossible."""
+    """Write a file, completely or not at all.  Raises InputError if that fails."""
     from headway.io.atomic_write import write_whole
 
     path = Path(to)
     try:
-        write_whole(path, lambda beside: beside.write_bytes(content))
+        write_whole(path, lambda new: new.write_bytes(content))
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
 
@@ -50,12 +50,12 @@ def as_jsonl(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def as_bytes(text: str) -> bytes:
-    """Text as a results file holds it; half a surrogate pair is written as JSON writes it."""
+    """Text encoded for a results file; a lone surrogate is escaped as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
 
 
 class Beside:
-    """What the table of the texts says beside each; a column that is ``taken`` by the answer becomes "given: label"."""
+    """The other columns of the input table; a column whose name the answer has (``taken``) becomes "given: label"."""
 
     def __init__(self, rows: Sequence[dict[str, str]] | None, texts: Iterable[str], taken: Collection[str]):
         self.rows = rows
@@ -65,7 +65,7 @@ class Beside:
 
     @property
     def header(self) -> list[str]:
-        """What its columns are called."""
+        """The names of its columns."""
         return list(self.names.values())
 
     def of(self, number: int) -> dict[str, str]:
@@ -74,14 +74,14 @@ class Beside:
 
 
 class ResultsFile:
-    """What a file of answers holds, by its ending: .csv, .jsonl, .txt, or one that is the command's own."""
+    """The content of a file of answers, by its ending: .csv, .jsonl, .txt, or an ending of the command's own."""
 
     def __init__(self, use: Command, to: str):
         self.use, self.ending = use, Path(to).suffix
         self.more = Beside(use.inputs.rows if use.keeps_columns else None, use.inputs.values, [*use.taken])
 
     def header(self) -> bytes:
-        """What comes before the first answer."""
+        """The content before the first answer."""
         if self.ending == ".csv":
             return as_bytes(as_csv([[*self.use.columns, *self.more.header]]))
         return b"" if self.ending in (".jsonl", ".txt") else self.use.header()

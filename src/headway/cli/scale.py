@@ -1,4 +1,4 @@
-"""``headway scale``: a grid of language models in the time there is, the law of their losses, and what it foretells."""
+"""``headway scale``: train a grid of language models, fit a scaling law to their losses and predict larger runs."""
 
 import time as clock
 from functools import partial
@@ -14,27 +14,31 @@ from headway.errors import InputError, RunFailed
 HELP_TIME = "Time for the whole command, such as 40m or 2h. [default: 1h]"
 TIME = "1h"
 BELOW = 0.01
-"""A budget smaller than this, beside the largest run, is said to be far from the runs."""
+"""A budget smaller than this fraction of the largest run's is reported as far from the runs."""
 PROBING = 0.5
-"""Seconds that are kept for each probe of each model."""
+"""Seconds reserved for each probe of each model."""
 
 
-@click.command(short_help="Train sizes of a language model, fit a scaling law and foretell a larger run.")
+@click.command(short_help="Train language models of several sizes, fit a scaling law and predict a larger run.")
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option("--time", help=HELP_TIME)
-@click.option("--plan", "planning", is_flag=True, help="Print the grid of runs and train nothing.")
+@click.option("--plan", "planning", is_flag=True, help="Print the grid of runs without training.")
 @click.option("--points", type=click.Path(path_type=Path), help="Fit the runs of a CSV file: parameters, tokens, loss.")
-@click.option("--predict", multiple=True, metavar="FLOPS", help="Also answer for this compute, such as 1e18.")
+@click.option(
+    "--predict", multiple=True, metavar="FLOPS", help="Also predict the best model for this compute, such as 1e18."
+)
 @click.option("--probe", help="Also measure abilities of each model: induction, fewshot.")
-@click.option("--task", help="What to train for: language_modeling, masked_lm.  [default: language_modeling]")
-@click.option("--count", type=click.Choice(["total", "blocks"]), help="N with embeddings, or the blocks alone. [total]")
-@click.option("--validation", multiple=True, metavar="INPUT", help="What to validate on, not a part of the text.")
-@click.option("--tokenizer", type=click.Choice(["char", "word", "bpe"]), help="How text is cut. [default: char]")
-@click.option("--vocab", type=int, help="How many tokens the tokenizer may have.")
-@click.option("--length", type=int, help="Tokens of a sequence.")
-@click.option("--batch-tokens", type=int, help="Tokens of a step, the same for all runs.")
-@click.option("--seed", type=int, default=0, help="All randomness follows from it.", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Where results are kept. [default: runs/scale-NAME]")
+@click.option("--task", help="Task: language_modeling or masked_lm.  [default: language_modeling]")
+@click.option(
+    "--count", type=click.Choice(["total", "blocks"]), help="N with embeddings, or of the blocks only. [total]"
+)
+@click.option("--validation", multiple=True, metavar="INPUT", help="Validation file, instead of a held-out part.")
+@click.option("--tokenizer", type=click.Choice(["char", "word", "bpe"]), help="Tokenizer. [default: char]")
+@click.option("--vocab", type=int, help="Maximum vocabulary size.")
+@click.option("--length", type=int, help="Sequence length in tokens.")
+@click.option("--batch-tokens", type=int, help="Tokens per step, the same for all runs.")
+@click.option("--seed", type=int, default=0, help="Random seed.", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Output directory. [default: runs/scale-NAME]")
 @threads_option
 @output_options
 def command(
@@ -53,11 +57,11 @@ def command(
     **options: Any,
 ) -> None:
     """Train language models, or masked ones with --task, of several sizes on several numbers of tokens of INPUT, and
-    fit L = E + A / N^alpha + B / D^beta to their losses, each constant with an interval. The largest run is left out,
-    foretold and compared.
+    fit L = E + A / N^alpha + B / D^beta to their losses, each constant with an interval. The largest run is left out
+    of the fit, and its prediction is compared with its measured loss.
 
-    INPUT may also be the directory of an earlier study; with --predict it answers for a larger budget. --points fits
-    the runs of others. A study that was stopped goes on with the same command.
+    INPUT may also be the directory of an earlier study; --predict then answers for a larger budget. --points fits
+    runs from a table. Run the same command again to resume a study.
     """
     from headway.cli.main import STARTED
     from headway.science.scaling.probes import wanted_probes
@@ -74,7 +78,7 @@ def command(
     try:
         if points is not None or _is_study(place):
             if planning:
-                raise InputError("--plan is for a text; these runs are made already.")
+                raise InputError("--plan is for a text; these runs are already trained.")
             found = _of_points(place or Path(), count, budgets, names, seed, out, STARTED, points is None)
         elif planning:
             found = _planned(inputs, validation, time or TIME, {**options, "seed": seed}, out, progress, STARTED)
@@ -91,7 +95,7 @@ def command(
 
 
 def _is_study(place: Path | None) -> bool:
-    """Whether a directory holds the runs of a study, and no text to make one of."""
+    """Whether a directory holds the runs of a study rather than text."""
     return place is not None and (place / "results.csv").is_file() and not any(place.glob("*.txt"))
 
 
@@ -147,7 +151,7 @@ def _of_points(
     started: float,
     study: bool,
 ) -> dict[str, Any]:
-    """The fit to runs that are made already; written to ``out`` where that is named."""
+    """The fit to finished runs; written to ``out`` if it is given."""
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, check_for_points, keep_points, points_of, task_of
@@ -178,7 +182,7 @@ def _of_text(
     progress: Any,
     started: float,
 ) -> dict[str, Any]:
-    """The runs made, fitted and drawn."""
+    """Train the runs, fit the law and plot it."""
     from headway.cli.train import default_out
     from headway.io.quantities import duration, parse_seconds
     from headway.science.scaling.analysis import analyse
@@ -193,11 +197,11 @@ def _of_text(
     place = out if out is not None else named.with_name(f"scale-{named.name}")
     chosen, limit = TrainOptions(**options), parse_seconds(time)
     if names and not spec(chosen.data.task or TASK).writes:
-        raise InputError(f"--probe is for models that write; leave it out with --task {chosen.data.task}.")
+        raise InputError(f"--probe is for models that generate text; leave it out with --task {chosen.data.task}.")
     given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress}
     grid = decide(inputs, chosen, limit, started=started, **given)
     progress.say(
-        f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training; {time} in all (--time to change)"
+        f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training; {time} in total (--time to change)"
     )
     for note in grid.notes:
         progress.say(note)
@@ -205,10 +209,10 @@ def _of_text(
     try:
         runs, notes = run_study(inputs, grid, chosen, end=end, **given)
     except RunFailed as error:
-        goes_on = f"The same command goes on with the study in {place}."
+        goes_on = f"Run the same command again to resume the study in {place}."
         raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
     except Interrupted:
-        raise KeyboardInterrupt(f"stopped and saved in {place}; the same command goes on with it") from None
+        raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume") from None
     found = analyse(counted(runs, count), count, budgets=budgets, seed=options["seed"])
     if names:
         progress.phase("probing")
@@ -217,7 +221,7 @@ def _of_text(
 
 
 def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str], started: float) -> dict[str, Any]:
-    """The result, with its pictures where it is kept."""
+    """The result, with its plots if it is saved."""
     from headway.io.atomic_write import write_json
     from headway.reports.plots import MISSING
     from headway.reports.scaling_plots import Lines, draw_study
@@ -259,12 +263,12 @@ def _plan_lines(found: dict[str, Any]) -> list[str]:
             f"{row['tokens']:,}",
             f"{row['tokens'] / row['parameters']:.1f}",
             f"{row['learning_rate']:.2g}",
-            f"{row['seconds']:.0f}" + ("  left out of the fit" if row["held_out"] else ""),
+            f"{row['seconds']:.0f}" + ("  not in the fit" if row["held_out"] else ""),
         )
         for row in found["rows"]
     ]
     return [
-        f"{len(rows)} runs of {found['batch_tokens']:,} tokens a step in sequences of {found['length']}, "
+        f"{len(rows)} runs of {found['batch_tokens']:,} tokens per step in sequences of {found['length']}, "
         f"{found['precision']}: about {duration(found['planned_seconds'])}",
         "  ".join(f"{name:>11}" for name in header),
         *("  ".join(f"{cell:>11}" for cell in row) for row in rows),
@@ -281,26 +285,26 @@ def _lines(found: dict[str, Any]) -> list[str]:
             f"  {name:5} {fit[name]:>11.4g}   ({low:.4g} to {high:.4g})"
             for name, (low, high) in fit["intervals"].items()
         ),
-        f"  {fit['level']:.0%} intervals, {fit['runs']} runs, which differ from the law by {fit['spread']:.2%}",
+        f"  {fit['level']:.0%} intervals, {fit['runs']} runs; they differ from the law by {fit['spread']:.2%}",
         "  check, by variable projection: "
         + ", ".join(f"{name} {fit['check'][name]:.4g}" for name in fit["intervals"]),
     ]
     for name, curve in found["curves"].items():
         if curve is not None:
             low, high = curve["exponent_interval"]
-            lines.append(f"  L({name}) alone falls with {name}^-{curve['exponent']:.3f} ({low:.3f} to {high:.3f})")
+            lines.append(f"  L({name}) on its own falls as {name}^-{curve['exponent']:.3f} ({low:.3f} to {high:.3f})")
     if last is not None:
         lines.append(
-            f"left out: {last['name']}, {last['times_compute']:.1f} times the compute of any other: foretold "
+            f"left out: {last['name']}, {last['times_compute']:.1f} times the compute of any other: predicted "
             f"{last['predicted']:.4f} ({last['interval'][0]:.4f} to {last['interval'][1]:.4f}), measured "
-            f"{last['measured']:.4f}: {last['error']:.2%} off; the largest run of the fit has {last['naive']:.4f}, "
+            f"{last['measured']:.4f}: {last['error']:.2%} off; the largest run in the fit has {last['naive']:.4f}, "
             f"{last['naive_error']:.2%} off"
         )
         if not last["far_enough"]:
-            lines.append("  less than twice the compute of another: that it is foretold says little")
+            lines.append("  it has less than twice the compute of another run, so this prediction says little")
     for one in [*found["optimal"], *found.get("predicted", [])]:
         if one["parameters"] is None:
-            lines.append(f"{one['compute']:.2e} FLOPs: no best size; one of the two terms is not in these losses")
+            lines.append(f"{one['compute']:.2e} FLOPs: no best size: these losses do not show one of the two terms")
             continue
         times = one.get("times_largest", 1.0)
         far = f" ({times:.3g} times the largest run)" if times > 1 or times < BELOW else ""

@@ -33,19 +33,19 @@ def train(
     quiet: bool = False,
     **options: Unpack[TrainKeywords],
 ) -> dict[str, Any]:
-    """Train on a file, on several (one by one or as a list), or on a folder; returns what ``--json`` prints.
+    """Train on a file, several files (as arguments or as a list) or a folder; returns what ``--json`` prints.
 
-    Data in memory may stand in the place of files: a frame of pandas or polars, a ``datasets.Dataset``, a list of
-    texts, a pair of a list of texts and a list of labels, or a list of dicts; as ``validation`` too.
+    Instead of files you can pass data in memory: a pandas or polars DataFrame, a ``datasets.Dataset``, a list of
+    texts, a pair of a list of texts and a list of labels, or a list of dicts; also as ``validation``.
 
-    ``options`` are those of the command: ``time="5m"`` (or ``time=300``, in seconds), ``steps=100``, ``seed=0``,
-    ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run is kept in ``runs/`` under
+    ``options`` are the command's options: ``time="5m"`` (or ``time=300``, in seconds), ``steps=100``, ``seed=0``,
+    ``d_model=128`` and so on, and ``from_model`` for ``--from``.  Without ``out`` the run directory is ``runs/`` and
     the input's name.  Raises InputError for input that cannot be used.
     """
     given: dict[str, Any] = dict(options)
-    if "from" in given:  # a word of Python's: only **{"from": ...} can give it
+    if "from" in given:  # a Python keyword: only **{"from": ...} can pass it
         given["from_model"] = given.pop("from")
-    from headway.data.in_memory import given_inputs
+    from headway.data.open.in_memory import given_inputs
 
     held_out = given_inputs([validation]) if not isinstance(validation, list | tuple) or validation else []
     return _train(given_inputs(inputs), out, held_out, quiet, given, clock.monotonic(), [])
@@ -65,7 +65,7 @@ def _train(
     unknown = sorted(set(options) - set(known))
     if unknown:
         close = get_close_matches(unknown[0], known, n=1)
-        meant = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}."
+        meant = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}."
         raise InputError(f"unknown options: {', '.join(unknown)}; {meant}")
     chosen = TrainOptions(**options)
     held_out = list(validation)
@@ -93,9 +93,9 @@ def _train(
         if is_first():
             report_of(place, progress)
         model = "" if (place / "config.json").exists() else "; there is no model to use before its first evaluation"
-        raise KeyboardInterrupt(f"stopped and saved in {place}; the same command goes on with it{model}") from None
+        raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume{model}") from None
     except RunFailed:
-        with contextlib.suppress(InputError):  # there may be no run yet
+        with contextlib.suppress(InputError):  # there may be no run directory yet
             if is_first():
                 report_of(place, progress)
         raise
@@ -107,7 +107,7 @@ def _train(
 
 
 def report_of(run: Path, progress: Any) -> None:
-    """Write a run's report; where it cannot be written that is a warning, since the run is saved without it."""
+    """Write a run's report; failure is only a warning, since the run itself is saved."""
     from headway.reports import write_report
 
     try:
@@ -117,10 +117,10 @@ def report_of(run: Path, progress: Any) -> None:
 
 
 def default_out(inputs: Sequence[Any]) -> Path:
-    """Where a run is kept when no place is named: runs/ and the first input's name, of two sides both."""
+    """The default run directory: runs/ and the first input's name, or both names of two aligned files."""
     if inputs and not isinstance(inputs[0], str | Path):
         return Path("runs") / "data"
-    from headway.data.aligned import sides_of
+    from headway.data.formats.aligned import sides_of
     from headway.hub.dataset import dataset_id
 
     name = Path(inputs[0]).resolve().name if inputs else "run"
@@ -134,7 +134,7 @@ def default_out(inputs: Sequence[Any]) -> Path:
 
 
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
-    """What a person is told at the end; ``info`` is headway.json."""
+    """The summary of a run, as lines for a person; ``info`` is headway.json."""
     from headway.reports.verdict import interval, kept_in_words
     from headway.training.objective import OF_SOME
 
@@ -148,7 +148,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
     )
     task = spec(result["task"])
     asked = "--chat" if "conversations" in data else task.argument
-    written = result.get("written")  # of the held-out pairs, as many as there was time for
+    written = result.get("written")  # as many held-out pairs as there was time for
     numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""
     return [
         f"{numbers} ({result['parameters']:,} parameters, {result['steps']:,} steps, {duration(result['seconds'])})",
@@ -160,7 +160,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 
 
 def _disk(run: Path) -> list[str]:
-    """What a run takes on disk."""
+    """The disk space of a run."""
     from headway.io.quantities import size
     from headway.training.store.cleaning import sizes
 
@@ -169,8 +169,8 @@ def _disk(run: Path) -> list[str]:
         return [f"on disk: {size(found.total)}"] if found.total else []
     more = f", {size(found.snapshots)} are snapshots" if found.snapshots else ""
     return [
-        f"on disk: {size(found.use)} to use it, {size(found.resume)} to go on with it "
-        f"(`headway clean {run} --checkpoints` frees those){more}"
+        f"on disk: {size(found.use)} to use it, {size(found.resume)} to resume it "
+        f"(`headway clean {run} --checkpoints` frees that){more}"
     ]
 
 
@@ -180,16 +180,16 @@ HEADINGS = {
     "architecture": "Model",
     "optimisation": "Training",
     "fine_tuning": "Fine-tuning",
-    "for_tasks": "Of some tasks",
+    "for_tasks": "For some tasks",
     "runtime": "Computation",
 }
 """The heading of each group of options."""
 MOST_CHOICES = 5
-"""Choices that stand beside an option's name; of one with more, its help lists them."""
+"""Maximum number of choices shown next to an option's name; the help text lists more."""
 
 
 def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """One option of the command for each field of TrainOptions, in its order; ``texts`` are other words for some."""
+    """One option of the command per field of TrainOptions, in order; ``texts`` replaces the help of some."""
     headed = [(entry, HEADINGS[name]) for name, group in groups(TrainOptions).items() for entry in fields(group)]
     for entry, heading in reversed(headed):
         text, choices = texts.get(entry.name, entry.metadata["help"]), entry.metadata["choices"]
@@ -220,7 +220,7 @@ validation_option: Any = click.option(
     metavar="INPUT...",
     cls=Headed,
     heading=HEADINGS["data"],
-    help="What to validate on, not a part of the data.",
+    help="Validation data, instead of a held-out part.",
 )
 
 
@@ -248,7 +248,7 @@ class Train(HeadedCommand):
 
 
 def repeated(words: Sequence[str], option: str) -> list[str]:
-    """The words of a command line with ``option`` before each word up to the next one: --o a b as --o a --o b."""
+    """The words of a command line with ``option`` repeated before each of its words: --o a b as --o a --o b."""
     found: list[str] = []
     taking = False
     for word in words:
@@ -265,7 +265,7 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
 
 @click.command(cls=Train, short_help="Train a model on your file.")
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
-@out_option("Where the run is kept. [default: runs/ and the input's name, of two sides both]")
+@out_option("Run directory. [default: runs/ and the input's name, or both names of two aligned files]")
 @validation_option
 @training_options
 @plan_options
@@ -280,10 +280,10 @@ def command(
     **options: Any,
 ) -> None:
     """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder of
-    such files or of pictures by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
+    such files or of images by class, .npz, or a data set of the hub (owner/name, owner/name@revision:split).
 
-    The task, the columns, the tokenizer and the size are found by themselves and printed, each with the option that
-    changes it.  Run the same command again to go on with a run that was stopped.
+    The task, the columns, the tokenizer and the size are chosen automatically and printed, each with the option that
+    changes it.  Run the same command again to resume a run that was stopped.
     """
     import shlex
     import sys
@@ -297,7 +297,7 @@ def command(
         return
     for name, value in asked.items():
         if value is not None:
-            raise InputError(f"--{flag(name)} is for --plan, which trains nothing; leave it out or add --plan.")
+            raise InputError(f"--{flag(name)} is for --plan, which does not train; leave it out or add --plan.")
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict

@@ -1,4 +1,4 @@
-"""``headway tune``: search the options of training, and keep the best model."""
+"""``headway tune``: search the training options, and keep the best model."""
 
 import shlex
 import sys
@@ -21,12 +21,12 @@ TEXTS = {
     "time": "time for the whole search, such as 30m or 2h [default: 30m]",
     "steps": "optimizer steps of each trial, instead of a time",
 }
-"""Help of options that mean something else here than for train."""
+"""Help of options that differ from train's."""
 SHOWN = 5
-"""Trials of the table at the end."""
+"""Number of trials in the final table."""
 
 
-@click.command(cls=Train, short_help="Search the options of training, and keep the best model.")
+@click.command(cls=Train, short_help="Search the training options, and keep the best model.")
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option(
     "--trials",
@@ -35,9 +35,9 @@ SHOWN = 5
     show_default=True,
     cls=Headed,
     heading=HEADINGS["run"],
-    help="How many runs to try; the first is the preset.",
+    help="Number of trials; the first is the preset.",
 )
-@out_option("Where it is kept. [default: runs/ and the input's name, -tuned]")
+@out_option("Output directory. [default: runs/ and the input's name, -tuned]")
 @validation_option
 @(lambda function: training_options(function, TEXTS))
 @output_options
@@ -50,12 +50,12 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Train on INPUT with other learning rates, sizes, dropout, batches and so on, and keep the best model.
+    """Train on INPUT with different learning rates, sizes, dropout, batches and so on, and keep the best model.
 
-    Each trial is a run of its own in OUT/trials, with an equal share of the time and the same held-out part; the first
-    is what train would do.  An option that is given here, such as --d-model 64, is the same in all trials.  OUT is then
-    the best trial's run: headway classify OUT and so on use it.  Run the same command again to go on with a search that
-    was stopped; more --trials and --time go on with one that is complete.  Needs Optuna: pip install 'headway[tune]'.
+    Each trial is its own run in OUT/trials, with an equal part of the time and the same held-out data; the first is
+    what train would do.  An option that you give, such as --d-model 64, is the same in all trials.  At the end OUT
+    holds the best trial's run: use it with headway classify OUT and so on.  Run the same command again to resume a
+    search; raise --trials and --time to extend a complete one.  Needs Optuna: pip install 'headway[tune]'.
     """
     from headway.cli.main import STARTED
     from headway.reports.record import read_record
@@ -73,13 +73,13 @@ def command(
     try:
         found = tune(inputs, chosen, trials=trials, out=place, **given)
     except Interrupted:
-        raise KeyboardInterrupt(f"stopped; the same command goes on with the search in {place}") from None
+        raise KeyboardInterrupt(f"stopped; run the same command again to resume the search in {place}") from None
     finally:
         progress.close()
     report_of(place, progress)
     try:
         found["plots"] = [str(path) for path in plot_tuning(found, place)]
-    except (InputError, OSError) as error:  # matplotlib is missing, or the disk is full; the search is worth as much
+    except (InputError, OSError) as error:  # matplotlib is missing or the disk is full; the search is still valid
         found["plots"] = []
         progress.warn(str(error))
     record = read_record(place)
@@ -94,9 +94,9 @@ def _default_out(inputs: tuple[str, ...]) -> Path:
 
 
 def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] = ()) -> list[str]:
-    """What a person is told at the end: the best trials, how sure that is, the verdict, and what was of importance.
+    """The summary of a search, as lines: the best trials, how certain they are, the verdict, and what mattered.
 
-    ``inputs`` are the words that name the data to train on.
+    ``inputs`` are the words of the command that name the training data.
     """
     measure, best = found["measure"], found["best"]
     complete = sorted((one for one in found["trials"] if one["state"] == "complete"), key=lambda one: one["value"])
@@ -114,7 +114,7 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
     )
     said = [
         *table,
-        f"{len(complete)} trials complete, {counts['pruned']} given up, {counts['failed']} failed, "
+        f"{len(complete)} trials complete, {counts['pruned']} pruned, {counts['failed']} failed, "
         f"{quantities.duration(found['seconds'])}",
         *_how_sure(found),
         *verdict,
@@ -129,16 +129,16 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
 
 
 def _how_sure(found: dict[str, Any]) -> list[str]:
-    """How much better the best is, and on how little that may rest."""
+    """How much better the best trial is, and how certain that is."""
     from headway.reports.verdict import interval
 
     best, noise, measure = found["best"], found["noise"], found["measure"]
     said = [f"measured on {noise['held_out']}"]
     if noise["accuracy_error"]:
-        said.append(f"by which an accuracy is known to ± {noise['accuracy_error']:.3f} (one standard error)")
+        said.append(f"which give an accuracy ± {noise['accuracy_error']:.3f} (one standard error)")
     if noise["second"] is not None:
         gap = noise["second"]["value"] - best["value"]
-        between = interval(noise["second"].get("interval")) or "one run each gives no interval"
+        between = interval(noise["second"].get("interval")) or "no interval from one run each"
         worse = f"{quantities.metric(gap)} worse in {measure}"
         said.append(f"the next best, trial {noise['second']['trial']}, is {worse} ({between})")
     optimistic = "the held-out part chose the best trial, so its figures here are optimistic"
@@ -150,5 +150,5 @@ def _words(options: dict[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value that is short; the last line has it to the last digit."""
+    """A value in short form; the last line has all digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""``headway verify``: whether a saved model keeps its promises, checked on this machine."""
+"""``headway verify``: check that a saved model works correctly on this machine."""
 
 import signal
 import time
@@ -9,19 +9,19 @@ import click
 from headway.cli.common import device_option, emit, interruptible, output_options, threads_option
 
 
-@click.command(short_help="Check that a saved model keeps its promises, on this machine.")
+@click.command(short_help="Check that a saved model works correctly on this machine.")
 @click.argument("run")
 @device_option
 @threads_option
 @output_options
 def command(run: str, device: str, as_json: bool, quiet: bool) -> None:
-    """Check what is promised of every model on the one in RUN (a run, a Hugging Face directory or a hub id).
+    """Check the model in RUN (a run, a Hugging Face directory or a hub id) for correctness.
 
-    cache: writing with the cache gives the logits of writing without.  batch: texts in one padded batch are answered
-    as each is alone.  accumulation: the gradient of a batch is that of its parts.  export: what is written for other
-    programs is the same model.  checkpoints: those of the run are as they were written.  resume: a few steps of its
-    training, killed by SIGKILL and taken up again, end as those left alone, bit for bit.  A check that means nothing
-    for the model is skipped.  RUN is not changed.  When a promise is not kept, the exit status is 1.
+    cache: generation with the KV cache gives the same logits as without it.  batch: texts in one padded batch get the
+    same answers as each alone.  accumulation: the gradient of a batch equals the sum over its parts.  export: the
+    exported model is the same model.  checkpoints: the files of the run are unchanged.  resume: a few steps of its
+    training, killed by SIGKILL and resumed, equal uninterrupted ones, bit for bit.  Checks that do not apply to the
+    model are skipped.  RUN is not changed.  If a check fails, the exit status is 1.
     """
     started = time.monotonic()
     from headway.training.monitor.progress import shown_to
@@ -37,7 +37,7 @@ def command(run: str, device: str, as_json: bool, quiet: bool) -> None:
     emit(result, as_json, _lines(found["checks"]))
     if not found["passed"]:
         failed = [check["name"] for check in found["checks"] if check["passed"] is False]
-        raise click.ClickException(f"{run}: not kept: {', '.join(failed)}.")
+        raise click.ClickException(f"{run}: failed: {', '.join(failed)}.")
 
 
 def _lines(checks: list[dict[str, Any]]) -> list[str]:

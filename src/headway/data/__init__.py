@@ -1,6 +1,7 @@
-"""Files become records, records become batches.
+"""Files become records, and records become batches.
 
-`read` opens what the user named, `detect` says what it is, `labels` checks it, `split` holds a part out, `cache` keeps
-its tokens on disk, `windows` and `batches` cut it for training.  Everything here is a pure function of the files and a
-seed; nothing prints.
+``open`` opens what the user named and says what it is, by way of ``formats`` and ``images``; ``records`` checks it and
+holds a part out; ``batches`` keeps its tokens on disk and cuts them for training; ``stream`` reads shards during
+training; ``samples`` holds texts that come with Python.  Everything here is a pure function of the files and a seed;
+nothing prints.
 """

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from headway.data.batches import sent
+from headway.data.batches.batching import sent
 from headway.generation.decode import Model, Reading
 
 

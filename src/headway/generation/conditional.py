@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headway.data.batches import padded
+from headway.data.batches.batching import padded
 from headway.models.transformer import EncoderDecoder
 from headway.nn.state import State
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from headway.data.batches import sent
+from headway.data.batches.batching import sent
 from headway.generation.sampling import Sampling, choose
 from headway.io.fork_safety import check_threads
 

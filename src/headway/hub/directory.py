@@ -139,7 +139,7 @@ def check_reads_text(model: nn.Module, directory: Path) -> None:
     if getattr(model, "patches", None) is not None:
         raise InputError(
             f"{directory}: is an image model, which reads no text and has no tokenizer. In Python, load it with "
-            "`headway.load_model`, and prepare images for it with `headway.data.images`."
+            "`headway.load_model`, and prepare images for it with `headway.data.images.preprocessing`."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a run did, as a page: ``write_report``."""
+"""Reports of runs, as pages: ``write_report``."""
 
 from headway.reports.report import write_report
 

@@ -1,12 +1,13 @@
-"""Attention weights as short text: rounded as little as a number of bytes allows, and read again.
+"""Attention weights as short text: quantized as finely as a number of bytes allows, and read back.
 
-A weight w becomes the whole number round(q w), with the largest q whose maps, compressed, have room: no weight is off
-by more than 1 / (2 q).  With q = 65,535 that is 7.6e-6.  With a smaller one, many weights of a long text become 0; for
-those every cell of c × c tokens keeps the mean of what was rounded away, so that what is spread thin does not vanish.
+A weight w becomes the integer round(q w), with the largest q whose compressed maps fit: the error of a weight is at
+most 1 / (2 q), which is 7.6e-6 for q = 65,535.  With a smaller q, many weights of a long text become 0; for those every
+cell of c × c tokens stores the mean of the weights that were rounded to 0, so that evenly spread attention stays
+visible.
 
-One map is zlib's stream of the numbers, row by row: one byte each up to q = 255, above it all high bytes and then all
-low ones; in base64.  The means of its cells are one byte each, in units of 1 / (2 q) / 255.  ``explorer.js`` reads the
-same format.
+One map is a zlib stream of the integers, row by row, in base64: one byte each up to q = 255, above that all high bytes
+and then all low bytes.  The means of its cells are one byte each, in units of 1 / (2 q) / 255.  ``explorer.js`` reads
+the same format.
 
 Letters: L layers, H heads, T queries, S keys, c tokens along a side of a cell.
 """
@@ -34,15 +35,15 @@ FINENESS = (
     2,
     1,
 )
-"""The values of q that are tried."""
+"""The values of q to try."""
 CELLS = 64
-"""Cells along a side of a map, at most."""
+"""Maximum cells along a side of a map."""
 CELL_SHARE = 8
-"""Of so many characters one is for a cell."""
+"""One of so many characters is for cells."""
 AROUND = 3
 """Characters around a text in JSON: quotation marks and a comma."""
 SAMPLE = 4
-"""Maps of each kind by which their size is judged before all are written."""
+"""Maps of each kind that are sampled to estimate the size of all."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,17 @@ class Stored:
 
     q: int
     cell: int
-    """tokens along a side of a cell; 0 where no cells are kept"""
+    """tokens along a side of a cell; 0 if no cells are stored"""
     maps: list[list[str]]
     """by layer and head"""
     rests: list[list[str]]
-    """by layer and head; empty texts where no cells are kept"""
+    """by layer and head; empty texts if no cells are stored"""
     shape: tuple[int, int]
     causal: bool
 
     @property
     def characters(self) -> int:
-        """How much text it is."""
+        """The number of characters."""
         return sum(len(text) + AROUND for rows in (*self.maps, *self.rests) for text in rows)
 
 
@@ -85,7 +86,7 @@ def store(kinds: dict[str, tuple[np.ndarray, bool]], most: int) -> dict[str, Sto
 
 
 def _expected(kinds: dict[str, tuple[np.ndarray, bool]], q: int, side: int) -> float:
-    """How many characters the maps would have at one fineness, judged by a few of them."""
+    """The number of characters of the maps with one q, estimated from a few of them."""
     total = 0.0
     for maps, causal in kinds.values():
         every = maps.reshape(-1, *maps.shape[2:])
@@ -96,7 +97,7 @@ def _expected(kinds: dict[str, tuple[np.ndarray, bool]], q: int, side: int) -> f
 
 
 def _stored(maps: np.ndarray, causal: bool, q: int, side: int, room: int) -> Stored | None:
-    """The maps at one fineness; None as soon as there is no more room."""
+    """The maps with one q; None as soon as they do not fit."""
     cell = _cell(maps, q, side)
     rows: list[list[tuple[str, str]]] = []
     for layer in maps:
@@ -115,7 +116,7 @@ def _cell(maps: np.ndarray, q: int, side: int) -> int:
 
 
 def _written(weights: np.ndarray, causal: bool, q: int, cell: int) -> tuple[str, str]:
-    """One map, and the means of its cells where they are kept."""
+    """One map, and the means of its cells if they are stored."""
     levels = np.rint(weights * np.float64(q)).astype(np.uint16)
     rest = _text(_rest(weights, levels, q, cell, causal).tobytes()) if cell else ""
     return _text(_bytes(levels, q)), rest
@@ -150,7 +151,7 @@ def largest_error(stored: Stored, maps: np.ndarray) -> float:
 
 
 def rounded_away(levels: np.ndarray, causal: bool) -> np.ndarray:
-    """Where a weight became 0 that may have been more: (T, S) bool."""
+    """Where a weight was rounded to 0: (T, S) bool."""
     return np.tril(levels == 0) if causal else levels == 0
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic for charts: round ticks, thinner curves, labels that do not overlap."""
+"""Arithmetic for charts: round ticks, downsampled curves, labels that do not overlap."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""A comparison as plots and as ``report.html``, one page with the plots inside."""
+"""A comparison as plots, and as ``report.html``, one page that contains them."""
 
 import re
 from functools import partial
@@ -15,20 +15,20 @@ from headway.tasks.registry import known
 
 WIDE = "figure svg { background: #fff; } main { max-width: 60rem; }"
 PLOTS = {
-    "quality": "What each model reaches; the bar is the 95 % interval over seeds.",
-    "curves": "The held-out part in the course of training, against time and against tokens read.",
-    "speed": "How many tokens are trained on, and how many answers given, a second.",
-    "longer": "The loss on the same tokens, read in windows longer than those of training.",
-    "recall": "How often a letter is given again rightly, by how many tokens ago it was read; guessing: 1 in 16.",
-    "lengths": "The time that training takes for a token, in longer and longer sequences.",
+    "quality": "The result of each model; the bar is the 95 % interval over seeds.",
+    "curves": "The metric on the held-out part during training, against time and against tokens.",
+    "speed": "Training tokens per second, and answers per second.",
+    "longer": "The loss on the same tokens, in windows longer than in training.",
+    "recall": "Recall accuracy of a letter by its distance in tokens; guessing: 1 in 16.",
+    "lengths": "Training time per token, by sequence length.",
 }
 
 
 def write_comparison(found: dict[str, Any], folder: Path, guessing: float = 0.0) -> None:
     """Write the plots of a comparison (png and svg) and ``report.html`` into ``folder``.
 
-    ``guessing`` is the share of letters that are recalled by chance.
-    Raises InputError where matplotlib is missing.
+    ``guessing`` is the recall accuracy by chance.
+    Raises InputError if matplotlib is missing.
     """
     rows = [row for row in found["rows"] if "failed" not in row]
     if not rows:
@@ -58,13 +58,13 @@ def _quality(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[st
             axes.plot(row["values"], [at] * len(row["values"]), look["marker"], color=look["color"], alpha=0.35)
             axes.plot([row["mean"]], [at], look["marker"], color=look["color"], markersize=8)
         axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
-        better = "less is better" if found["metric"] in LOWER_IS_BETTER else "more is better"
+        better = "lower is better" if found["metric"] in LOWER_IS_BETTER else "higher is better"
         axes.set_xlabel(f"{metric_name(found['metric'])} ({better})")
         axes.set_ylim(-0.6, len(rows) - 0.4)
 
 
 def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
-    metric = found["metric"] if found["metric"] != "chrf" else "val_loss"  # measured at the end alone
+    metric = found["metric"] if found["metric"] != "chrf" else "val_loss"  # measured only at the end
     what = f"loss, {known(found['task']).loss_unit}" if metric == "val_loss" else metric_name(metric)
     with plotted(place, columns=2, width=10.5) as (left, right):
         for row in rows:
@@ -86,8 +86,8 @@ def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str
 def _speed(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
     with plotted(place, columns=2, width=9.0, height=0.9 + 0.45 * len(rows)) as (left, right):
         for axes, key, label in (
-            (left, "tokens_per_second", "tokens trained on a second"),
-            (right, "throughput", f"{known(found['task']).answered} a second, 32 texts at once"),
+            (left, "tokens_per_second", "training tokens per second"),
+            (right, "throughput", f"{known(found['task']).answered} per second, batches of 32 texts"),
         ):
             values = [row[key] for row in reversed(rows)]
             bars = axes.barh(
@@ -110,8 +110,8 @@ def _lengths(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         round_ticks(axes.yaxis)
-        axes.set_xlabel("tokens of a sequence")
-        axes.set_ylabel("time for a token of training, µs")
+        axes.set_xlabel("sequence length, tokens")
+        axes.set_ylabel("training time per token, µs")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         legend_beside(axes)
@@ -127,7 +127,7 @@ def _longer(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) ->
         lengths = sorted({one["length"] for row in rows for one in row.get("longer", [])})
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
-        axes.set_xlabel("tokens of a window; the shortest is that of training")
+        axes.set_xlabel("window length, tokens; the shortest is the training length")
         axes.set_ylabel("loss, nats per token")
         legend_beside(axes)
 
@@ -144,7 +144,7 @@ def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path, gu
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_ylim(0, 1.03)
         axes.set_xlabel("distance, tokens")
-        axes.set_ylabel("share of letters given rightly")
+        axes.set_ylabel("recall accuracy")
         legend_beside(axes)
 
 
@@ -161,7 +161,7 @@ def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], f
                 "–" if row["memory_mb"] is None else size(1e6 * row["memory_mb"]),
             ]
         )
-    caption = f"{metric} on {found['measured_on']}; the mean over {found['seeds']} seed(s)."
+    caption = f"{metric} on {found['measured_on']}; mean over {found['seeds']} seed(s)."
     pictures = "".join(
         f"<figure>{_drawing(folder / f'{name}.svg')}<figcaption>{escape(PLOTS[name])}</figcaption></figure>"
         for name in names

@@ -1,4 +1,4 @@
-"""Pictures of how time and memory grow: ``bench``'s measurements on log-log axes, with the lines that were fitted."""
+"""Plots of how time and memory grow: ``bench``'s measurements on log-log axes, with the fitted lines."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ MEASURES = {
 
 
 def draw_costs(found: dict[str, Any], folder: Path) -> list[str]:
-    """Draw what ``workflows.bench.cost_curves`` gives: cost-length and cost-width, where there are such rows.
+    """Plot the result of ``workflows.bench.cost_curves``: cost-length and cost-width, if there are such rows.
 
-    Points are medians with bars from the least to the greatest repeat; a dashed line is c Tᵉ over the sizes it was
-    fitted on.  Returns the names.  Raises InputError where matplotlib is missing.
+    Points are medians with bars from the smallest to the largest repeat; a dashed line is c Tᵉ over the sizes it was
+    fitted on.  Returns the names.  Raises InputError if matplotlib is missing.
     """
     drawn = [axis for axis in AXES if any(row["axis"] == axis for row in found["rows"])]
     for axis in drawn:

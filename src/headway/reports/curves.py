@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: labelled at the lines, told apart by dashes and marks as well as by colour."""
+"""Line charts as inline SVG: lines are labelled directly and differ in dashes and marks as well as in colour."""
 
 import textwrap
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ TOP, LEFT = 26, 52
 
 @dataclass(frozen=True)
 class Line:
-    """A curve; ``style`` is the class that colours it; without a name it bears no label."""
+    """A curve; ``style`` is the CSS class that colours it; without a name it has no label."""
 
     name: str
     points: list[Point]
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """What to draw: curves, and ``levels``, the baselines, as horizontal dashed lines with a name and a value."""
+    """The content of a chart: curves, and ``levels``, the baselines, as dashed horizontal lines with name and value."""
 
     title: str
     y_label: str
@@ -41,7 +41,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the plot lies in its picture and how values map to it."""
+    """The plot area in its image, and the mapping of values to pixels."""
 
     width: int
     height: int

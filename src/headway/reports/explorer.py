@@ -1,6 +1,6 @@
-"""The attention explorer: one page that holds the maps of a model on a text, and the means to look at them.
+"""The attention explorer: one page with the attention maps of a model on a text, and the script to view them.
 
-It needs no other file and no network: a content policy allows this very script and style sheet and nothing else.
+It needs no other file and no network: its content policy allows only its own script and style sheet.
 """
 
 import base64
@@ -24,9 +24,9 @@ from headway.tasks.common.inside import Inside, Kind
 from headway.tasks.registry import known
 
 MOST_BYTES = 1_950_000
-"""A page is smaller than this, however long the text and large the model."""
+"""Maximum size of a page, for any text and model."""
 MARK = '<meta name="generator" content="headway attention">'
-"""What every such page begins with, so that one can be told from a file of the user's."""
+"""The start of every such page, which distinguishes it from a file of the user's."""
 TITLES = {
     "self": "self-attention",
     "encoder": "encoder: source to source",
@@ -42,20 +42,20 @@ MEASURES = {
     "induction": ("induction score", ""),
 }
 MEANINGS = {
-    "entropy": "how spread out a head attends: 0 where all weight is on one token, ln n where it is even over n",
+    "entropy": "how spread out the attention is: 0 if all weight is on one token, ln n if it is even over n",
     "confidence": "the largest weight of each token, on average",
-    "distance": "how far away the tokens are that it attends to, weighed by how much",
-    "patch_distance": "how far away the patches are that a patch attends to, weighed by how much",
-    "previous_token": "the weight on the token just before, on average over the text",
-    "induction": "the weight on what followed an earlier occurrence of the same token, measured on random tokens "
-    "written twice, not on this text",
+    "distance": "the distance of the tokens that it attends to, weighted by attention",
+    "patch_distance": "the distance of the patches that a patch attends to, weighted by attention",
+    "previous_token": "the weight on the previous token, on average over the text",
+    "induction": "the weight on the token after an earlier occurrence of the same token, measured on random tokens "
+    "repeated once, not on this text",
 }
 
 
 def attention_page(inside: Inside, name: str) -> str:
     """The page about ``inside``; ``name`` is the model's, for the title.  At most ``MOST_BYTES`` bytes of UTF-8.
 
-    Raises InputError for maps that do not fit even when they are rounded as far as possible.
+    Raises InputError for maps that do not fit even with the coarsest rounding.
     """
     kinds = {key: (kind.maps, kind.causal) for key, kind in inside.kinds.items()}
     empty = _page(inside, name, None)
@@ -69,7 +69,7 @@ def attention_page(inside: Inside, name: str) -> str:
 
 
 def _page(inside: Inside, name: str, stored: dict[str, Stored] | None) -> str:
-    """The page with its maps, or without them, to see how much room they have."""
+    """The page with its maps, or without them to find the space that they have."""
     style, script = f"{CSS}{_part('explorer.css')}", f"{_part('explorer_maps.js')}{_part('explorer.js')}"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -87,10 +87,10 @@ def _page(inside: Inside, name: str, stored: dict[str, Stored] | None) -> str:
     )
 
 
-EXPLORER = """<noscript><p class="warn">The maps are drawn by a script, and this browser runs none. The numbers of all
-heads are below.</p></noscript>
-<p class="warn" id="old" hidden>This browser is too old to unpack the maps (it lacks DecompressionStream). The numbers
-of all heads are below.</p>
+EXPLORER = """<noscript><p class="warn">A script draws the maps, but this browser runs none. The statistics of
+all heads are below.</p></noscript>
+<p class="warn" id="old" hidden>This browser is too old to unpack the maps (it lacks DecompressionStream). The
+statistics of all heads are below.</p>
 <div id="explorer" hidden>
 <div id="kinds" role="tablist" aria-label="kind of attention"></div>
 <section>
@@ -122,20 +122,20 @@ OF_TEXT = """<h2>The text, token by token</h2>
 <p class="soft">Point at a token, or move with the arrow keys: the others are shaded by how much it attends to them.</p>
 """
 OF_PICTURE = """<h2>The picture, patch by patch</h2>
-<p class="soft">Point at a patch, or move with the arrow keys: beside it all are shaded by how much it attends to them.
+<p class="soft">Point at a patch, or move with the arrow keys: the copy next to it shades all patches by its attention.
 Patches are named by row and column; [CLS] stands for the whole picture, and the class is read from it.</p>
 """
 MOST_PIXELS = 100_000
-"""A picture with more of them is shown with every second, every fourth."""
+"""An image with more pixels is shown with every second or every fourth one."""
 
 
 def _explorer(inside: Inside) -> str:
-    """The part that the script fills."""
+    """The part that the script fills in."""
     return EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_PICTURE).strip())
 
 
 def _head(inside: Inside, title: str) -> Html:
-    """What was looked at."""
+    """The heading: the model and its input."""
     sizes = ", ".join(f"{len(names):,} tokens of the {axis}" for axis, names in inside.tokens.items())
     maps = next(iter(inside.kinds.values())).maps
     lines = [
@@ -144,7 +144,7 @@ def _head(inside: Inside, title: str) -> Html:
         f"{maps.shape[0]} layers of {maps.shape[1]} heads; {escape(sizes)}.</p>",
     ]
     if inside.members > 1:
-        lines.append(f'<p class="soft">The first of {inside.members} models whose answers are averaged.</p>')
+        lines.append(f'<p class="soft">The first of {inside.members} models; their answers are averaged.</p>')
     if inside.target is not None:
         lines.append(f"<p>Target: <bdi>{escape(inside.target, 2000)}</bdi></p>")
     return Html("\n".join(lines))
@@ -158,7 +158,7 @@ def _kind_of_model(inside: Inside) -> str:
 
 def _numbers(inside: Inside) -> Html:
     """The statistics of all heads as tables, which need no script."""
-    parts = ["<h2>All heads in numbers</h2>"]
+    parts = ["<h2>Statistics of all heads</h2>"]
     for key, kind in inside.kinds.items():
         names = [_measure(name) for name in kind.statistics]
         rows = []
@@ -176,7 +176,7 @@ def _measure(name: str) -> str:
 
 
 def _explanation(inside: Inside, stored: dict[str, Stored] | None) -> Html:
-    """What is shown, and how exactly."""
+    """The explanation of the page, and its precision."""
     used = {name for kind in inside.kinds.values() for name in kind.statistics}
     longest = max(max(kind.maps.shape[-2:]) for kind in inside.kinds.values())
     terms = "".join(f"<dt>{escape(_measure(m))}</dt><dd>{escape(MEANINGS[m])}</dd>" for m in MEASURES if m in used)
@@ -191,8 +191,8 @@ def _explanation(inside: Inside, stored: dict[str, Stored] | None) -> Html:
 
 def _exactness(inside: Inside, stored: dict[str, Stored] | None) -> str:
     measured = (
-        "The weights are those that the model computed with: applied to its values they give what its fused kernel "
-        f"gave, within {inside.difference:.1e}. "
+        "The weights are those that the model uses: applied to its values they reproduce the output of its fused "
+        f"kernel within {inside.difference:.1e}. "
     )
     if stored is None:
         return measured
@@ -214,7 +214,7 @@ def _cells(stored: dict[str, Stored]) -> str:
 
 
 def _json(inside: Inside, stored: dict[str, Stored] | None) -> str:
-    """The data of the page, in characters that mean nothing to HTML."""
+    """The data of the page, with the special characters of HTML escaped."""
     kinds = [_kind(name, kind, None if stored is None else stored[name]) for name, kind in inside.kinds.items()]
     value = {
         "kinds": kinds,
@@ -243,7 +243,7 @@ def _kind(name: str, kind: Kind, stored: Stored | None) -> dict[str, Any]:
 
 
 def _patches(patches: np.ndarray) -> dict[str, Any]:
-    """A picture for the page: its patches one after the other, as zlib's stream in base64."""
+    """An image for the page: its patches in order, as a zlib stream in base64."""
     rows, columns = patches.shape[:2]
     while patches[..., 0].size > MOST_PIXELS and min(patches.shape[2:4]) > 1:
         patches = patches[:, :, ::2, ::2]
@@ -252,7 +252,7 @@ def _patches(patches: np.ndarray) -> dict[str, Any]:
 
 
 def _direction(names: Sequence[str]) -> str:
-    """Which way a text runs: that of most of its letters."""
+    """The direction of a text: that of most of its letters."""
     found = [unicodedata.bidirectional(c) for name in names for c in name]
     return "rtl" if sum(d in ("R", "AL") for d in found) > found.count("L") else "ltr"
 

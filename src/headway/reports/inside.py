@@ -1,4 +1,4 @@
-"""Pictures of what is inside a model, from the arrays of ``models``: maps, statistics, positions, lens, attributions.
+"""Plots of the inside of a model, from the arrays of ``models``: maps, statistics, positions, lens, attributions.
 
 Each writes ``place``.png and ``place``.svg.  Arrays are numpy's or torch's, on the CPU and without gradients.
 
@@ -15,7 +15,7 @@ from headway.models.analysis.position_tables import PositionTable
 from headway.reports.plots import line, plotted
 
 MOST_NAMES = 32
-"""Tokens that are named along an axis; of more, the axis counts."""
+"""Maximum tokens named along an axis; with more, the axis has numbers."""
 SHADES = "Blues"
 SIGNED = "RdBu_r"
 UNITS = {
@@ -28,7 +28,7 @@ UNITS = {
 
 
 def draw_maps(place: Path, maps: Any, queries: Sequence[str] = (), keys: Sequence[str] = ()) -> None:
-    """Weights (L, H, T, S) of every head, layers down and heads across; tokens are named where there is room."""
+    """Weights (L, H, T, S) of every head, layers down and heads across; tokens are named if there is space."""
     weights = np.asarray(maps)
     layers, heads, n_queries, n_keys = weights.shape
     side = max(1.1, min(2.6, 7.5 / heads))
@@ -75,7 +75,7 @@ def draw_statistics(place: Path, statistics: Mapping[str, Any]) -> None:
 
 
 def draw_positions(place: Path, tables: Mapping[str, PositionTable]) -> None:
-    """What ``position_tables`` found, one panel each: a table, wavelengths, or biases by distance."""
+    """The result of ``position_tables``, one panel each: a table, wavelengths, or biases by distance."""
     with plotted(place, columns=len(tables), width=4.4 * len(tables) + 0.6, height=3.4) as found:
         for axis, (name, table) in zip(found if isinstance(found, list) else [found], tables.items(), strict=True):
             values = np.asarray(table.values)
@@ -100,9 +100,9 @@ def draw_positions(place: Path, tables: Mapping[str, PositionTable]) -> None:
 
 
 def draw_lens(place: Path, probabilities: Any, tokens: Sequence[str], vocabulary: Sequence[str]) -> None:
-    """The likeliest token after each layer, (L + 1, T, V) probabilities, shaded by how sure it is.
+    """The most likely token after each layer, (L + 1, T, V) probabilities, shaded by its probability.
 
-    ``tokens`` are the T read, ``vocabulary`` the V that can be written.
+    ``tokens`` are the T input tokens, ``vocabulary`` the V output tokens.
     """
     sure = np.asarray(probabilities)
     best, top = sure.argmax(axis=-1), sure.max(axis=-1)  # (L + 1, T)
@@ -131,12 +131,12 @@ def draw_attribution(place: Path, values: Any, tokens: Sequence[str], what: str 
         axis.axvline(0, color="#595959", linewidth=0.8)
         _ticks(axis.set_yticks, tokens, most=200)
         axis.invert_yaxis()
-        axis.set(xlabel=f"gradient × input: what lengthening the vector adds to {what}", ylabel="token")
+        axis.set(xlabel=f"gradient × input: the effect of scaling the vector on {what}", ylabel="token")
         axis.grid(axis="y", visible=False)
 
 
 def _ticks(set_ticks: Any, names: Sequence[str], *, turned: bool = False, most: int = MOST_NAMES) -> None:
-    """Tokens as the names of ticks, as they are written: a dollar sign is no formula."""
+    """Tokens as tick labels, literally: a dollar sign does not start a formula."""
     shown = names if len(names) <= most else ()
     turn = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if turned else {}
     set_ticks(range(len(shown)), labels=[_short(name, 12) for name in shown], fontsize=7, parse_math=False, **turn)

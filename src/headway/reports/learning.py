@@ -1,4 +1,4 @@
-"""The curves of a run: loss, accuracy and learning rate against steps, and what to read in them."""
+"""The curves of a run: loss, accuracy and learning rate against steps, with notes."""
 
 import itertools
 
@@ -9,15 +9,15 @@ from headway.reports.wording import Html, decimal, escape, mapping, number
 from headway.tasks.registry import known
 
 RISE = 1.02
-"""Validation loss over its best from which the page speaks of memorising."""
+"""Ratio of the last validation loss to the best from which the page reports memorisation."""
 
 
 def learning(record: Record) -> Html:
-    """The section of the learning curves; empty before the first logged step, and a sentence for a run without any."""
+    """The section of the learning curves; empty before the first logged step, a sentence for a run without steps."""
     if not record.steps and (record.finished or record.info.get("steps") == 0) and len(record.evaluations) <= 1:
         if not record.evaluations and not record.metrics:
             return Html("")
-        said = "This model was fitted in one go, without training steps, so there are no curves."
+        said = "This model was fitted in closed form, without training steps, so there are no curves."
         return Html(f'<section><h2>How it learned</h2><p class="soft">{said}</p></section>')
     charts = [
         _titled("Loss", draw(_loss(record)), _notes(record)),
@@ -29,7 +29,7 @@ def learning(record: Record) -> Html:
 
 
 def times(record: Record) -> list[Point]:
-    """Seconds at each step, if they never go back (a resumed run may count from zero again); else nothing."""
+    """Seconds at each step, if they never decrease (a resumed run may restart from zero); otherwise nothing."""
     found = series(record.steps, "seconds")
     rising = all(before[1] <= after[1] for before, after in itertools.pairwise(found))
     return found if rising and len(found) > 1 else []
@@ -52,7 +52,7 @@ def _loss(record: Record) -> Chart:
 def _accuracy(record: Record) -> Chart:
     return Chart(
         title="Accuracy on the validation data against steps",
-        y_label="accuracy (share of examples)",
+        y_label="accuracy (fraction of examples)",
         lines=[Line("Transformer", series(record.evaluations, "accuracy"), "validation", marks=True)],
         levels=_levels(record, "accuracy"),
         seconds=times(record),
@@ -92,7 +92,7 @@ def _notes(record: Record) -> list[str]:
         if last > RISE * lowest > 0:
             notes.append(
                 f"Validation loss rose from {decimal(lowest)} at step {step:,.0f} to {decimal(last)} at the end: "
-                "from there on it learned the training data by heart. More data or a smaller model may do better."
+                "the model has memorised the training data. More data or a smaller model may do better."
             )
     logged = len(series(record.steps, "loss"))
     if logged > MOST_POINTS:

@@ -1,4 +1,4 @@
-"""Plots as pictures, PNG and SVG: one look for all, colour-blind safe, readable at the width of a README.
+"""Plots as PNG and SVG: one style, colour-blind safe, readable at the width of a README.
 
     with plotted(folder / "loss", columns=2) as (left, right):
         left.plot(x, y, **line(0), label="Transformer")
@@ -15,7 +15,7 @@ from headway.errors import InputError
 from headway.io.quantities import short_count
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#595959", "#000000")
-"""Those of Okabe and Ito (2008), which the colour-blind tell apart, the darker first."""
+"""The colour-blind safe colours of Okabe and Ito (2008), the darker first."""
 MARKERS = "osD^vPX*"
 LOOK: Any = {
     "font.size": 10,
@@ -35,15 +35,15 @@ MISSING = "Drawing plots needs matplotlib: pip install 'headway[plots]'."
 
 
 def line(number: int) -> dict[str, Any]:
-    """Colour and marker of the n-th line, from 0: told apart without colour too."""
+    """Colour and marker of the n-th line, from 0: distinct without colour too."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4.5}
 
 
 @contextlib.contextmanager
 def plotted(place: Path, *, columns: int = 1, rows: int = 1, width: float = 7.5, height: float = 4.2) -> Iterator[Any]:
-    """The axes of a picture of ``width`` × ``height`` inches - one, or a list of them - written as it is left.
+    """The axes, one or a list, of a figure of ``width`` × ``height`` inches, which is saved on exit.
 
-    ``place`` is without an ending: ``.png`` and ``.svg`` are added.  Raises InputError where matplotlib is missing.
+    ``place`` is without an ending: ``.png`` and ``.svg`` are added.  Raises InputError if matplotlib is missing.
     """
     try:
         from matplotlib import rc_context

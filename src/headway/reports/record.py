@@ -1,4 +1,4 @@
-"""What a run directory says about its run, read without trusting that all of it is there."""
+"""The record of a run, read from its directory, any part of which may be missing."""
 
 import json
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Record:
     samples: list[dict[str, Any]] = field(default_factory=list)
     last_event: str = ""
     sizes: Sizes | None = None
-    """what the run takes on disk, where that was looked at"""
+    """the disk space of the run, if it was measured"""
 
     @property
     def task(self) -> str:
@@ -40,7 +40,7 @@ class Record:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The evaluation whose weights were kept: the last one marked ``best``, else the one of the lowest loss."""
+        """The evaluation whose weights were kept: the last one marked ``best``, else the one with the lowest loss."""
         marked = [line for line in self.evaluations if line.get("best") is True]
         if marked:
             return marked[-1]
@@ -49,13 +49,13 @@ class Record:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics of ``headway.json``; what it lacks is taken from the best evaluation of the log."""
+        """The metrics of ``headway.json``; missing ones are taken from the best evaluation of the log."""
         logged = {key: value for key, value in self.best.items() if key not in NOT_METRICS}
         return {**logged, **mapping(self.info.get("metrics"))}
 
     @property
     def health(self) -> str:
-        """What the last evaluation says is wrong with the run, with its cause; empty while it learns."""
+        """The problem with the run found at the last evaluation, with its cause; empty if there is none."""
         last = self.evaluations[-1] if self.evaluations else {}
         word, cause = last.get("health"), last.get("cause")
         return f"{word}: {cause}" if isinstance(word, str) and isinstance(cause, str) and cause else ""
@@ -68,7 +68,7 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run is complete."""
         if self.last_event in {"interrupted", "end"}:
             return self.last_event == "end"
         return number(self.info.get("steps")) is not None
@@ -89,8 +89,8 @@ class Record:
 def read_record(run: Path) -> Record:
     """Read ``headway.json`` and ``log.jsonl`` of ``run``; either may be missing.
 
-    A line of the log that is not whole JSON is left out; of two lines for one step the later one counts.
-    Raises InputError where ``run`` holds neither file, or where ``headway.json`` is not a JSON object.
+    Incomplete lines of the log are skipped; of two lines for one step the later one counts.
+    Raises InputError if ``run`` holds neither file, or if ``headway.json`` is not a JSON object.
     """
     info_path, log_path = run / "headway.json", run / "log.jsonl"
     if not info_path.is_file() and not log_path.is_file():

@@ -13,12 +13,12 @@ from headway.reports.wording import escape
 def write_report(run: Path) -> Path:
     """Write ``report.html`` into ``run`` from its ``headway.json`` and ``log.jsonl``, and return its path.
 
-    What the run has not recorded (yet) is left out.  The page needs no other file and no network.
-    Raises InputError where ``run`` holds neither file, or where ``headway.json`` is not a JSON object.
+    Facts that the run has not recorded (yet) are left out.  The page needs no other file and no network.
+    Raises InputError if ``run`` holds neither file, or if ``headway.json`` is not a JSON object.
     """
     text = page(read_record(run))
     path = run / "report.html"
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda new: new.write_text(text, encoding="utf-8"))
     return path
 
 

@@ -1,6 +1,6 @@
-"""A scaling study as pictures: loss by parameters, tokens and compute, the best sizes for a budget, and abilities.
+"""Plots of a scaling study: loss by parameters, tokens and compute, the best sizes for a budget, and abilities.
 
-They are drawn from what ``headway scale --json`` prints.
+They are drawn from the result that ``headway scale --json`` prints.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ GREY = "#595959"
 
 @dataclass(frozen=True)
 class Lines:
-    """What a law says, to be drawn beside what was measured."""
+    """The predictions of a law, to plot next to the measurements."""
 
     loss: Callable[[Any, Any], Any]
     """N and D -> nats per token"""
@@ -27,7 +27,7 @@ class Lines:
 
 
 def draw_study(found: dict[str, Any], law: Lines, folder: Path) -> list[Path]:
-    """Write the pictures into ``folder``: their paths without endings.  Raises InputError without matplotlib."""
+    """Write the plots to ``folder``; returns their paths without endings.  Raises InputError without matplotlib."""
     drawn = [folder / "loss", folder / "compute", folder / "optimal"]
     _loss(drawn[0], found, law)
     _compute(drawn[1], found, law)
@@ -63,7 +63,7 @@ def _loss(place: Path, found: dict[str, Any], law: Lines) -> None:
 
 
 def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
-    """The loss against C, with the least that the law allows for each C and the run that was left out."""
+    """The loss against C, with the lowest loss by the law for each C and the run that was left out."""
     rows = [row for row in found["rows"] if not row["held_out"]]
     last = found["held_out"]
     with plotted(place, width=7.5, height=4.4) as panel:
@@ -83,7 +83,7 @@ def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
         panel.plot(budgets, least, color="#000000", linestyle="--", label="best N and D, by the law")
         if last is not None:
             _held_out(panel, last["compute"], last)
-            panel.axhline(last["naive"], color=GREY, linewidth=0.8, linestyle=":", label="the largest run of the fit")
+            panel.axhline(last["naive"], color=GREY, linewidth=0.8, linestyle=":", label="largest run in the fit")
         logarithmic(panel, words=False)
         panel.set_xlabel("compute C = 6 N D, FLOPs")
         panel.set_ylabel("loss, nats per token")
@@ -91,7 +91,7 @@ def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
 
 
 def _optimal(place: Path, found: dict[str, Any], law: Lines) -> None:
-    """The best N for a budget, by this law and by the published ones, and the tokens for each parameter."""
+    """The best N for a budget, by this law and the published ones, and the tokens per parameter."""
     ends = [row["compute"] for row in found["rows"]]
     budgets = np.geomspace(min(ends), max(max(ends) * 100, 1e24), 9)
     measured = np.array([min(ends), max(ends)])
@@ -105,12 +105,12 @@ def _optimal(place: Path, found: dict[str, Any], law: Lines) -> None:
             logarithmic(panel, both=True, words=False)
             panel.set_xlabel("compute C, FLOPs (grey: measured here)")
         left.set_ylabel("best parameters N")
-        right.set_ylabel("tokens for each parameter, D / N")
+        right.set_ylabel("tokens per parameter, D / N")
         left.legend(fontsize=8)
 
 
 def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
-    """What each size can do, by the tokens that it was trained on."""
+    """The abilities of each size, by training tokens."""
     wanted = [name for name in ("induction", "fewshot") if name in probes[0]]
     with plotted(place, columns=len(wanted), width=4.3 * len(wanted) + 0.6, height=4.2) as axes:
         for panel, name in zip([axes] if len(wanted) == 1 else axes, wanted, strict=True):
@@ -124,8 +124,8 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
             if name == "induction":
                 panel.axhline(0.0, color=GREY, linewidth=0.8, linestyle=":")
                 low, high = panel.get_ylim()
-                panel.set_ylim(min(-1.0, low), max(0.5, high))  # else noise would look like an ability
-                panel.set_ylabel("loss on the repetition less that before, nats")
+                panel.set_ylim(min(-1.0, low), max(0.5, high))  # otherwise noise would look like an ability
+                panel.set_ylabel("loss on the repetition minus loss before, nats")
             else:
                 shown = max(probes[0][name], key=int)
                 panel.axhline(0.25, color=GREY, linewidth=0.8, linestyle=":")
@@ -137,17 +137,17 @@ def _abilities(place: Path, probes: list[dict[str, Any]]) -> None:
 
 
 def _held_out(panel: Any, x: float, last: dict[str, Any]) -> None:
-    """The run that was left out: what was foretold, with its interval, and what was measured."""
+    """The run that was left out: its predicted loss, with the interval, and its measured loss."""
     low, high = last["interval"]
     reach = [[max(0.0, last["predicted"] - low)], [max(0.0, high - last["predicted"])]]
     panel.errorbar(
-        [x], [last["predicted"]], yerr=reach, color="#000000", marker="_", markersize=11, capsize=4, label="foretold",
+        [x], [last["predicted"]], yerr=reach, color="#000000", marker="_", markersize=11, capsize=4, label="predicted",
     )  # fmt: skip
     panel.plot([x], [last["measured"]], color="#d55e00", marker="*", markersize=11, linestyle="", label="measured")
 
 
 def _groups(values: list[float]) -> list[float]:
-    """Distinct values, those within a hundredth taken as one."""
+    """Distinct values; values within 1 % count as one."""
     found: list[float] = []
     for value in sorted(values):
         if not found or not _near(value, found[-1]):

@@ -1,4 +1,4 @@
-"""The parts of a report, each a function from the record to HTML; a part without anything to say is empty."""
+"""The parts of a report, each a function from the record to HTML; a part without content is empty."""
 
 import shlex
 from pathlib import PurePath
@@ -27,12 +27,12 @@ MOST_SAMPLES = 5
 LONGEST_SAMPLE = 900
 LONGEST_COMMAND = 8000
 MOST_LINES = 50
-"""Rows shown of a list whose length the user decides: decisions, warnings, inputs."""
+"""Maximum rows shown of lists of any length: decisions, warnings, inputs."""
 BYTES_PER_PARAMETER = 4
 
 
 def title(record: Record) -> str:
-    """What was trained, and on what."""
+    """The title: the model and its data."""
     kind = known(record.task).title
     inputs = [_input_name(item) for item in listing(mapping(record.info.get("data")).get("inputs"))]
     if not inputs:
@@ -42,7 +42,7 @@ def title(record: Record) -> str:
 
 
 def head(record: Record) -> Html:
-    """Title, verdict and what limits it."""
+    """Title, verdict and its limits."""
     started = record.info.get("started")
     when = f"Started {started.replace('T', ' ')[:16]}. " if isinstance(started, str) else ""
     version = record.info.get("headway")
@@ -57,16 +57,16 @@ def head(record: Record) -> Html:
     if health := record.health:
         parts.append(f'<p class="warn">At the last evaluation: {escape(health)}.</p>')
     if not record.finished and record.last_step is not None:
-        state = "was interrupted" if record.last_event == "interrupted" else "has not ended"
+        state = "was interrupted" if record.last_event == "interrupted" else "is unfinished"
         parts.append(
             f'<p class="warn">This run {state}: its last known step is {record.last_step:,}. '
-            "The command at the foot of this page resumes it.</p>"
+            "The command at the end of this page resumes it.</p>"
         )
     return Html("".join(parts))
 
 
 def key_figures(record: Record) -> Html:
-    """The numbers that people look for first."""
+    """The most important numbers."""
     metrics = record.metrics
     pairs = [(metric_name(key), decimal(metrics[key])) for key in METRICS if number(metrics.get(key)) is not None]
     if (parameters := number(record.info.get("parameters"))) is not None:
@@ -80,7 +80,7 @@ def key_figures(record: Record) -> Html:
 
 
 def against_baselines(record: Record) -> Html:
-    """The model's numbers beside those of simple models on the same validation data."""
+    """The metrics of the model and the baselines on the same validation data."""
     found = comparison({**record.metrics, "seconds": record.total("seconds")}, record.baselines)
     if not found:
         return found
@@ -88,38 +88,38 @@ def against_baselines(record: Record) -> Html:
 
 
 def classes(record: Record) -> Html:
-    """How large each class is and how it fares, and what is taken for what."""
+    """The size and metrics of each class, and the confusions."""
     metrics, sizes = record.metrics, mapping(mapping(record.info.get("data")).get("classes"))
     matrix = confusion(metrics.get("confusion"), record.info.get("labels"))
-    mistakes = f"<h3>What is taken for what</h3>{matrix}" if matrix else ""
-    return _section("Class by class", per_class(metrics.get("per_class"), sizes) + mistakes)
+    mistakes = f"<h3>Confusion matrix</h3>{matrix}" if matrix else ""
+    return _section("Metrics by class", per_class(metrics.get("per_class"), sizes) + mistakes)
 
 
 def telling(record: Record) -> Html:
-    """The texts of the surest mistakes, and of those rows of which the model was least sure."""
+    """The texts with the most confident mistakes, and those with the least confident predictions."""
     found = mapping(record.info.get("shown"))
     looked_at, wrong = number(found.get("looked_at")), number(found.get("wrong"))
     if looked_at is None or wrong is None:
         return Html("")
     member = record.info.get("best_member")
-    of = f" Those of {show(member)}, the best of the classifiers that answer together." if member else ""
-    said = f"{wrong:,.0f} of {looked_at:,.0f} validation rows that were looked at are labelled wrong.{of}"
+    of = f" These are from {show(member)}, the best member of the ensemble." if member else ""
+    said = f"{wrong:,.0f} of {looked_at:,.0f} checked validation rows are misclassified.{of}"
     worst, near = (rows_of_text(found.get(name)) for name in ("worst", "boundary"))
     parts = [f'<p class="soft">{escape(said)}</p>']
     if worst:
-        parts.append(f"<h3>The surest mistakes</h3>{worst}")
+        parts.append(f"<h3>Most confident mistakes</h3>{worst}")
     if near:
-        parts.append(f"<h3>Nearest to the boundary</h3>{near}")
-    return _section("Texts to look at", "".join(parts))
+        parts.append(f"<h3>Least confident predictions</h3>{near}")
+    return _section("Texts to inspect", "".join(parts))
 
 
 def samples(record: Record) -> Html:
-    """Texts the model wrote on the way: the first, the last and some between."""
+    """Texts that the model generated during training: the first, the last and some between."""
     found = [line for line in record.samples if isinstance(line.get("text"), str)]
     most = min(MOST_SAMPLES, len(found))
     chosen = [found[index * (len(found) - 1) // max(1, most - 1)] for index in range(most)]
     return _section(
-        "Samples as they improved",
+        "Samples during training",
         "".join(
             f'<h3>Step {escape(line["step"])}</h3><pre dir="auto">{escape(line["text"], LONGEST_SAMPLE)}</pre>'
             for line in chosen
@@ -128,20 +128,18 @@ def samples(record: Record) -> Html:
 
 
 def decisions(record: Record) -> Html:
-    """What was decided for the user, why, and the option that decides otherwise."""
+    """The automatic decisions, their reasons, and the options that change them."""
     found = [line for line in listing(record.info.get("decisions")) if isinstance(line, dict)]
     rows = []
     for line in found[:MOST_LINES]:
         why = f'<br><span class="soft">{escape(line["why"])}</span>' if line.get("why") else ""
         option = Html(f"<code>{escape(line['option'])}</code>") if line.get("option") else ""
         rows.append([line.get("what"), Html(f"{escape(line.get('value'))}{why}"), option])
-    return _section(
-        "What was decided", table(["what", "decided", "to change it"], rows, numbers_from=3) if rows else ""
-    )
+    return _section("Decisions", table(["what", "decided", "to change it"], rows, numbers_from=3) if rows else "")
 
 
 def data(record: Record) -> Html:
-    """The files, what was read from them, and what was odd."""
+    """The files, their content, and warnings."""
     found = mapping(record.info.get("data"))
     in_tables = {"inputs", "warnings"} | ({"classes"} if mapping(record.metrics.get("per_class")) else set())
     inputs = [_input_name(item) for item in listing(found.get("inputs"))]
@@ -158,7 +156,7 @@ def data(record: Record) -> Html:
 
 
 def model(record: Record) -> Html:
-    """How large the model is and how fast it was trained."""
+    """The size of the model and the speed of training."""
     pairs: list[tuple[object, object]] = []
     if (parameters := number(record.info.get("parameters"))) is not None:
         pairs.append(("parameters", f"{parameters:,.0f}"))
@@ -171,19 +169,19 @@ def model(record: Record) -> Html:
     if seconds is not None:
         pairs.append(("time", duration(seconds)))
     if tokens and seconds:
-        pairs.append(("speed", f"{tokens / seconds:,.0f} tokens a second, over the whole run"))
+        pairs.append(("speed", f"{tokens / seconds:,.0f} tokens per second, over the whole run"))
     return _section("The model", facts(pairs))
 
 
 def disk(record: Record) -> Html:
-    """What the run takes on disk, by what it is needed for."""
+    """The disk space of the run, by purpose."""
     found = record.sizes
     if found is None or not found.resume + found.snapshots:
         return Html("")
     pairs: list[tuple[object, object]] = [("to use the model", size(found.use))]
     if found.resume:
         clean = Html("<code>headway clean --checkpoints</code>")
-        pairs.append(("to go on with the run", Html(f"{size(found.resume)}, which {clean} frees")))
+        pairs.append(("to resume the run", Html(f"{size(found.resume)}, which {clean} frees")))
     if found.snapshots:
         clean = Html("<code>headway clean --snapshots</code>")
         pairs.append(("snapshots", Html(f"{size(found.snapshots)}, which {clean} frees")))
@@ -191,7 +189,7 @@ def disk(record: Record) -> Html:
 
 
 def machine(record: Record) -> Html:
-    """Where the run was made and with which versions."""
+    """The machine and the versions."""
     found = {**mapping(record.info.get("machine")), **_versions(record)}
     return _section("Machine and versions", facts((words(key), value) for key, value in found.items()))
 
@@ -205,8 +203,8 @@ def command(record: Record) -> Html:
     return _section(
         "To repeat it",
         f"<pre><code>{escape(line, LONGEST_COMMAND)}</code></pre>"
-        '<p class="soft">On the directory of this run the command resumes it; to start afresh, '
-        "name another with <code>--out</code>.</p>",
+        '<p class="soft">In the directory of this run the command resumes it; use another '
+        "<code>--out</code> to start over.</p>",
     )
 
 

@@ -4,7 +4,7 @@ POLICY = (
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'none'; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">"
 )
-"""What a page without scripts may do: show itself, with its own styles and pictures that it holds."""
+"""The content policy of a page without scripts: only its own styles and embedded images."""
 
 CSS = """
 :root { color-scheme: light; --paper: #ffffff; --ink: #1d2126; --soft: #59616b; --rule: #d5dae0; --band: #f4f6f8;

@@ -25,18 +25,18 @@ from headway.reports.wording import (
 MOST_CLASSES = 60
 """Rows of the table of classes."""
 LARGEST_MATRIX = 14
-"""Classes up to which the confusion matrix is a table."""
+"""Maximum classes for a confusion matrix as a table."""
 LARGEST_MAP = 100
-"""Classes up to which it is drawn."""
+"""Maximum classes for a confusion matrix as an image."""
 LONGEST_TEXT = 300
 """Characters shown of a text."""
 MOST_MISTAKES = 25
 SHARES_UP_TO = 8
-"""Classes up to which a cell also says its share of the row."""
+"""Maximum classes for cells that also show their percentage of the row."""
 
 
 def table(heads: Sequence[object], rows: Iterable[Sequence[object]], numbers_from: int = 1, caption: str = "") -> Html:
-    """A table; the first cell of a row is its head; columns from ``numbers_from`` on are set as numbers."""
+    """A table; the first cell of a row is its head; columns from ``numbers_from`` on are aligned as numbers."""
 
     def cells(values: Sequence[object], tag: str) -> str:
         parts = []
@@ -55,7 +55,7 @@ def table(heads: Sequence[object], rows: Iterable[Sequence[object]], numbers_fro
 
 
 def facts(pairs: Iterable[tuple[object, object]]) -> Html:
-    """Names and values as a definition list; empty without any."""
+    """Names and values as a definition list; empty if there are none."""
     rows = "".join(f'<dt>{escape(name)}</dt><dd dir="auto">{escape(value)}</dd>' for name, value in pairs)
     return Html(f"<dl>{rows}</dl>" if rows else "")
 
@@ -87,7 +87,7 @@ def comparison(metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Html
 
 
 def per_class(classes: object, sizes: dict[str, Any]) -> Html:
-    """Size, precision, recall, F1 and held-out rows of each class; of many classes those with the lowest F1."""
+    """Size, precision, recall, F1 and held-out rows of each class; with many classes those with the lowest F1."""
     found = [(name, mapping(line)) for name, line in mapping(classes).items()]
     if not found:
         return Html("")
@@ -108,7 +108,7 @@ def per_class(classes: object, sizes: dict[str, Any]) -> Html:
 
 
 def rows_of_text(rows: object) -> Html:
-    """Texts with their label and the two likeliest ones; empty without any."""
+    """Texts with their label and the two most likely ones; empty if there are none."""
     found = [mapping(row) for row in listing(rows)]
     if not found:
         return Html("")
@@ -129,9 +129,9 @@ def _answer(row: dict[str, Any], label: str, score: str) -> Html:
 
 
 def confusion(matrix: object, labels: object) -> Html:
-    """The confusion matrix: as a table of few classes, as a map of more, and of those the most frequent confusions.
+    """The confusion matrix: a table for few classes; an image and the most frequent confusions for more.
 
-    Empty where it is not square.
+    Empty if it is not square.
     """
     counts = [[int(number(cell) or 0) for cell in listing(row)] for row in listing(matrix)]
     size = len(counts)
@@ -145,7 +145,7 @@ def confusion(matrix: object, labels: object) -> Html:
 
 
 def _matrix(counts: list[list[int]], names: list[object]) -> Html:
-    """A table; of more than SHARES_UP_TO classes the columns have the numbers that stand before the rows' names."""
+    """A table; with more than SHARES_UP_TO classes the columns are numbered like the rows."""
     many = len(counts) > SHARES_UP_TO
     shown = [visible(show(name), 40) for name in names]
     heads = "".join(
@@ -164,14 +164,14 @@ def _matrix(counts: list[list[int]], names: list[object]) -> Html:
         rows.append(f'<tr><th scope="row" dir="auto">{name}</th>{"".join(cells)}</tr>')
     return Html(
         f'<div class="scroll"><table class="confusion{" many" if many else ""}"><caption>Rows: the true class. '
-        "Columns: the predicted class. Shade: share of the row. Outlined: right.</caption>"
+        "Columns: the predicted class. Shade: fraction of the row. Outlined: correct.</caption>"
         f'<thead><tr><th scope="col">true \\ predicted</th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody>'
         "</table></div>"
     )
 
 
 def _map(counts: list[list[int]], names: list[object]) -> Html:
-    """A picture: a row for each true class and a column for each predicted one; the darker, the greater the share."""
+    """An image: a row per true class and a column per predicted class; darker cells are a larger part of the row."""
     left, high = 190, 12
     wide = min(24.0, (720 - left) / len(counts))
     width, height = left + wide * len(counts), 18 + high * len(counts)
@@ -192,9 +192,11 @@ def _map(counts: list[list[int]], names: list[object]) -> Html:
         parts.append(f'<path{kind} fill-opacity="{max(0.14, shade / 8):.2f}" d="{"".join(cells)}"/>')
     frame = f'x="{left}" y="18" width="{wide * len(counts):.1f}" height="{height - 18}"'
     parts.append(f'</g><rect class="frame" {frame}/></svg>')
-    note = "Rows: the true class. Columns: the predicted class, by the numbers of the rows. Shade: share of the row; "
+    note = (
+        "Rows: the true class. Columns: the predicted class, by the numbers of the rows. Shade: fraction of the row; "
+    )
     return Html(
-        f'<p class="soft">{note}right answers are on the diagonal, in another colour.</p>'
+        f'<p class="soft">{note}correct answers are on the diagonal, in another colour.</p>'
         f'<div class="scroll">{"".join(parts)}</div>'
     )
 
@@ -217,7 +219,7 @@ def _mistakes(counts: list[list[int]], names: list[object]) -> Html:
         for cell, index, other in wrong[:MOST_MISTAKES]
     ]
     caption = f"The most frequent confusions among {len(counts):,} classes."
-    return table(["true", "predicted", "times", "share of the true class"], rows, numbers_from=2, caption=caption)
+    return table(["true", "predicted", "times", "% of the true class"], rows, numbers_from=2, caption=caption)
 
 
 def _best(values: list[object], key: str) -> str:

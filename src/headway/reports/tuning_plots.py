@@ -1,21 +1,21 @@
-"""Plots of a search: its course, the importance of each option, and what each value gave."""
+"""Plots of a search: its history, the importance of each option, and the result of each value."""
 
 from pathlib import Path
 from typing import Any
 
 from headway.reports.plots import COLOURS, plotted
 
-STATES = {"complete": ("complete", 0), "pruned": ("given up", 6)}
-"""States that have a value, in words and with a colour."""
+STATES = {"complete": ("complete", 0), "pruned": ("pruned", 6)}
+"""States of trials with a value: label and colour."""
 MOST_OPTIONS = 6
-"""Options whose values are drawn, the most important first."""
+"""Maximum options whose values are plotted, the most important first."""
 COLUMNS = 3
 
 
 def plot_tuning(found: dict[str, Any], out: Path) -> list[Path]:
     """Write tuning-history, tuning-importance and tuning-values (.png and .svg) into ``out``; returns what was drawn.
 
-    ``found`` is what ``science.tune`` returns.  The importance is left out where it could not be computed.  Raises
+    ``found`` is the result of ``science.tune``.  The importance is left out if it could not be computed.  Raises
     InputError without matplotlib.
     """
     drawn = [_history(found, out / "tuning-history")]
@@ -27,7 +27,7 @@ def plot_tuning(found: dict[str, Any], out: Path) -> list[Path]:
 
 
 def best_so_far(trials: list[dict[str, Any]]) -> list[tuple[int, float]]:
-    """The trials that were better than all before them, with their values."""
+    """The trials that were better than all earlier ones, with their values."""
     found: list[tuple[int, float]] = []
     for one in trials:
         if one["state"] == "complete" and (not found or one["value"] < found[-1][1]):
@@ -60,11 +60,11 @@ def _history(found: dict[str, Any], place: Path) -> Path:
 
 
 def _importance(found: dict[str, Any], place: Path) -> Path:
-    """The share of each option in how the values differ."""
+    """The importance of each option."""
     shares = list(reversed(found["importance"].items()))
     with plotted(place, height=1.4 + 0.3 * len(shares)) as axes:
         axes.barh([name for name, _ in shares], [100 * share for _, share in shares], color=COLOURS[0])
-        axes.set_xlabel(f"share of the differences in {found['measure']} (%), fANOVA")
+        axes.set_xlabel(f"importance for {found['measure']} (% of the variance, fANOVA)")
         axes.grid(axis="y", visible=False)
         axes.set_axisbelow(True)
     return place
@@ -89,7 +89,7 @@ def _values(found: dict[str, Any], place: Path) -> Path:
 
 
 def _against(found: dict[str, Any], name: str, axes: Any) -> None:
-    """The trials' values against one option, over all that is searched; the best and the preset are marked."""
+    """The trials' values against one option, over its search range; the best and the preset are marked."""
     about = found["space"][name]
     complete = [one for one in found["trials"] if one["state"] == "complete" and name in one["options"]]
     choices = about.get("values")
@@ -127,6 +127,6 @@ def _short(value: Any) -> str:
 
 
 def _measure(found: dict[str, Any]) -> str:
-    """What trials are compared by, with its unit."""
-    units = {"val_loss": "validation loss (nats)", "error": "validation error (share)"}
+    """The measure that compares trials, with its unit."""
+    units = {"val_loss": "validation loss (nats)", "error": "validation error (fraction)"}
     return units.get(found["measure"], found["measure"])

@@ -1,8 +1,8 @@
-"""The sentences at the end: is the model better than the simple thing, and which step's weights are kept?
+"""The final sentences: is the model better than the baselines, and which step's weights are kept?
 
-What they say is decided in ``training.evaluation.comparison`` and kept in headway.json as ``verdict``; here it only
-gets its words, the same ones for the terminal, the report, ``tune`` and ``evaluate``.  A loss is said as plainly as a
-win, every comparison carries its interval, and advice is given only where the interval leaves no doubt.
+``training.evaluation.comparison`` decides the verdict, and headway.json keeps it as ``verdict``; this module words it,
+in the same way for the terminal, the report, ``tune`` and ``evaluate``.  A defeat is stated as plainly as a win, every
+comparison has its interval, and advice is given only if the interval leaves no doubt.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from headway.tasks.registry import known as known_task
 from headway.training.evaluation.comparison import BEFORE, judged
 
 HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
-"""The metrics by which a table of models is sorted; the first one that they have."""
+"""The metrics that sort a table of models; the first one that they have counts."""
 
 
 def verdict(record: Record) -> str:
@@ -29,7 +29,7 @@ def verdict(record: Record) -> str:
 
 
 def verdict_of(record: Record) -> dict[str, Any]:
-    """What was decided at the end of the run; of an older or unfinished one, what its figures alone allow."""
+    """The verdict at the end of the run; for an older or unfinished run, what its metrics allow."""
     known = mapping(record.info.get("verdict"))
     if isinstance(known.get("metric"), str) and number(known.get("value")) is not None:
         return known
@@ -79,7 +79,7 @@ def interval(value: object, places: int = 3) -> str:
 
 
 def kept_in_words(kept: object) -> list[str]:
-    """Which step's weights the run ends with, what came after it, and what was gained where a run went on."""
+    """Which step's weights are kept, what came after it, and the gain of a continued run."""
     found = mapping(kept)
     step, loss, last = number(found.get("step")), number(found.get("val_loss")), mapping(found.get("last"))
     if step is None or loss is None:
@@ -107,11 +107,11 @@ def kept_in_words(kept: object) -> list[str]:
 
 
 def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[str]:
-    """What came of training that went on from a trained model."""
+    """The result of training that continued from a trained model."""
     before, gained = number(found.get("before")), found.get("gained")
     if since is None or before is None:
         return []
-    began = "it began from" if since == 0 else f"it went on from at step {since:,.0f}"
+    began = "it began from" if since == 0 else f"it continued from at step {since:,.0f}"
     if not gained:
         if found.get("by") == "last":
             worse = f"Training made it no better: a validation loss of {decimal(loss)} against {decimal(before)}"
@@ -124,12 +124,12 @@ def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[
     between = interval(found.get("gain"))
     known = f" (gain: {between})" if between else ""
     if len(ends) == 2 and ends[0] is not None and ends[0] <= 0:
-        return [f"What was gained over the model that {began} may be chance: {fell}{known}."]
+        return [f"The gain over the model that {began} may be chance: {fell}{known}."]
     return [f"Over the model that {began}, {fell}{known}."]
 
 
 def cross_validation_in_words(found: object) -> list[str]:
-    """What repeated cross-validation over all rows of a small table says of what is cheap to repeat."""
+    """The result of repeated cross-validation over all rows of a small table, for models that are cheap to fit."""
     lines = [line for line in listing(mapping(found).get("models")) if isinstance(line, dict)]
     lines = [line for line in lines if number(line.get("accuracy")) is not None]
     if not lines:
@@ -161,7 +161,7 @@ def _plural(unit: object, count: float | None) -> str:
 
 
 def _turned(found: Mapping[str, Any]) -> list[float] | None:
-    """The interval of the difference as it is said: of the winner over the other."""
+    """The interval of the difference, in words: of the winner over the other."""
     ends = [number(end) for end in listing(found.get("difference_interval"))]
     if len(ends) != 2 or ends[0] is None or ends[1] is None:
         return None
@@ -170,19 +170,19 @@ def _turned(found: Mapping[str, Any]) -> list[float] | None:
 
 
 def _called(name: object) -> str:
-    """A baseline in a sentence: "the linear model baseline"; a name that has its article stands alone."""
+    """A baseline in a sentence: "the linear model baseline"; a name with an article is unchanged."""
     short = short_name(name)
     return short if short.startswith("the ") else f"the {short} baseline"
 
 
 def _by_macro_f1(found: Mapping[str, Any]) -> list[str]:
-    """A sentence where accuracy does not lose but macro F1, which weighs rare classes like common ones, does."""
+    """A sentence if the model loses by macro F1, which weights rare and common classes equally, but not by accuracy."""
     line = mapping(found.get("macro_f1"))
     if number(line.get("value")) is None or number(line.get("against_value")) is None:
         return []
     against = f"{decimal(line['against_value'])} against {decimal(line['value'])}"
     between = interval(line.get("behind"))
-    which = "By macro F1, which counts rare classes like common ones,"
+    which = "By macro F1, which weights rare and common classes equally,"
     return [f"{which} {_called(line.get('against'))} is better: {against} ({between} of the difference)."]
 
 
@@ -191,7 +191,7 @@ def _without_metrics(record: Record) -> str:
     if broken:
         return (
             f"Training failed: from step {broken[0]['step']:,} on the loss was not a number. "
-            "A lower learning rate usually cures it."
+            "A lower learning rate usually helps."
         )
     losses = [number(line.get("loss")) for line in record.steps]
     last = losses[-1] if losses else None
@@ -204,7 +204,7 @@ def _without_metrics(record: Record) -> str:
 
 
 def _advice(record: Record, found: Mapping[str, Any]) -> str:
-    """What to do where a baseline is better."""
+    """Advice if a baseline is better."""
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
     spec = known_task(record.task)

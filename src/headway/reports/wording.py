@@ -1,4 +1,4 @@
-"""Values as words: numbers, durations, names of metrics, and text made safe for a page."""
+"""Values as words: numbers, durations, names of metrics, and text escaped for a page."""
 
 import html
 import json
@@ -10,10 +10,10 @@ from headway.io import quantities
 
 UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 LONGEST = 500
-"""Characters shown of one value."""
+"""Maximum characters shown of one value."""
 
 JOINERS = "\u200c\u200d"
-"""Characters without a shape of their own that scripts and emoji need between others."""
+"""Invisible characters that scripts and emoji need between others."""
 
 METRICS = {
     "entity_f1": "entity F1",
@@ -35,13 +35,13 @@ LOWER_IS_BETTER = frozenset({"val_loss", "perplexity", "bits_per_byte"})
 
 
 class Html(str):
-    """Text that is already HTML: it goes into the page as it is. Any other value is escaped."""
+    """Text that is already HTML and is not escaped. Any other value is."""
 
     __slots__ = ()
 
 
 def escape(value: object, longest: int = LONGEST) -> Html:
-    """``value`` as HTML text, at most ``longest`` characters of it; characters no page may hold become U+FFFD."""
+    """``value`` as HTML text, at most ``longest`` characters; characters that HTML forbids become U+FFFD."""
     if isinstance(value, Html):
         return value
     text = show(value)
@@ -50,12 +50,12 @@ def escape(value: object, longest: int = LONGEST) -> Html:
 
 
 def visible(text: str, longest: int = LONGEST) -> Html:
-    """A text of the data as HTML, cut to a length; control characters, and those that turn a line round, are shown."""
+    """A text of the data as HTML, cut to a length; control and bidirectional characters are made visible."""
     return escape("".join(_seen(letter) for letter in short(text, longest)), 12 * longest)
 
 
 def _seen(letter: str) -> str:
-    """A character as a page can show it: the end of a line as an arrow, one without a shape of its own by number."""
+    """A character in visible form: a line end as an arrow, an invisible character by its code."""
     if letter == "\n":
         return "↵"
     hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
@@ -87,24 +87,24 @@ def words(key: object) -> str:
 
 
 def metric_name(key: str) -> str:
-    """The name of a metric; a key that is not known becomes words."""
+    """The name of a metric; an unknown key becomes words."""
     return METRICS.get(key, words(key))
 
 
 def number(value: Any) -> float | None:
-    """``value`` as a float if it is a number a page can show and add up, not NaN and below 1e300, else None."""
+    """``value`` as a float if it is a number a page can show and add up, not NaN and below 1e300, otherwise None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e300 else None
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """``value`` if it is a dict, else an empty one."""
+    """``value`` if it is a dict, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def listing(value: Any) -> list[Any]:
-    """``value`` if it is a list; nothing for None; else a list that holds it alone."""
+    """``value`` if it is a list; an empty list for None; otherwise a list that holds only it."""
     if isinstance(value, list):
         return value
     return [] if value is None else [value]
@@ -121,7 +121,7 @@ def decimal(value: Any, places: int = 3) -> str:
 
 
 def count(value: Any) -> str:
-    """A count in short: 878, 40,960, 1.79 M, 3.2 B."""
+    """A count in short form: 878, 40,960, 1.79 M, 3.2 B."""
     found = number(value)
     return "–" if found is None else quantities.count(found)
 
@@ -134,5 +134,5 @@ def short_name(name: object, longest: int = 32) -> str:
 
 
 def short(text: str, longest: int) -> str:
-    """A text of at most ``longest`` characters; what was cut off is an ellipsis."""
+    """A text of at most ``longest`` characters; an ellipsis marks the cut."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,4 +1,4 @@
-"""A model that is ready to answer: where it computes, what is read together, and how it writes.
+"""A model ready for inference: its device, its batches, and how it generates.
 
     runtime = Runtime(model)
     runtime.read(rows, lambda ids, mask, index: model(ids, mask))   # one answer for each row, in order
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.batches import Batch, length_batches, on_device, padded
+from headway.data.batches.batching import Batch, length_batches, on_device, padded
 from headway.generation import targets
 from headway.generation.beam import Hypothesis, beam_search
 from headway.generation.conditional import Conditional
@@ -31,14 +31,14 @@ from headway.nn.threads import Threads
 from headway.runtime.batching import tokens_at_once
 
 Answers = Tensor | tuple[Tensor, ...]
-"""What is made of rows read together: the first axis of each tensor is that of the rows."""
+"""The result of a batch: the first axis of each tensor is the rows."""
 
 
 class Runtime:
-    """A model, its device, and the batches and threads in which it reads and writes.
+    """A model, its device, and the batches and threads of inference.
 
-    On a processor several batches are computed at a time, each in a thread of its own; on another device they are sent
-    one after the other, and nothing waits for an answer before the last is sent.
+    On a processor several batches are computed at a time, each in its own thread; on another device they are sent
+    one after the other, without waiting for results before the last is sent.
     """
 
     def __init__(self, model: Any):
@@ -46,16 +46,16 @@ class Runtime:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is now."""
+        """The model's present device."""
         return model_device(self.model)
 
     @property
     def tokens(self) -> int:
-        """How many tokens, padding included, are read at once."""
+        """The number of tokens in a batch, padding included."""
         return tokens_at_once(self.model.config)
 
     def batches(self, batches: Iterable[Batch]) -> Iterable[Batch]:
-        """Batches that were made elsewhere, each moved to the model's device when its turn comes."""
+        """The given batches, each moved to the model's device when its turn comes."""
         return on_device(batches, self.device)
 
     def read(
@@ -89,8 +89,8 @@ class Runtime:
     ) -> list[Tensor]:
         """One answer for each of ``count`` inputs that are ``tokens`` tokens each, in order, without gradients.
 
-        ``make`` is given the numbers of some and makes of them what the model reads (B, ...), on the processor; it is
-        called when their turn comes, so that no more are held than are read together.
+        ``make`` gets the numbers of some inputs and returns the model's input for them (B, ...), on the CPU; it is
+        called when their turn comes, so that only one batch is in memory at a time.
         """
         check_threads()
         size, device = max(1, self.tokens // tokens), self.device
@@ -130,9 +130,9 @@ class Runtime:
         length_penalty: float = 1.0,
         most: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        """For each source its ``n_best`` best targets, best first; what is found for one does not depend on the others.
+        """For each source its ``n_best`` best targets, best first; no result depends on the other sources.
 
-        A decoder goes on from the source itself.  ``most`` says how many tokens each target may have, its end among
+        A decoder continues the source itself.  ``most`` says how many tokens each target may have, its end among
         them; without it they may be as long as the model and the rules allow.
         """
         check_threads()
@@ -142,7 +142,7 @@ class Runtime:
         device = self.device
         sizes = [beam * len(source) for source in sources]
         batches = length_batches(sizes, targets.BATCH_TOKENS, 0, 0) if sources else []
-        batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # the last to end is then a small one
+        batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # then the last to end is small
 
         def write(index: Sequence[int]) -> list[list[Hypothesis]]:
             chosen = [sources[i] for i in index]
@@ -168,12 +168,12 @@ class Runtime:
         return found
 
     def _threads(self, batches: int) -> int:
-        """How many batches are computed at a time."""
+        """The number of batches computed at a time."""
         return max(1, min(torch.get_num_threads(), batches)) if self.device.type == "cpu" else 1
 
 
 def _by_row(answers: Answers) -> Iterable[Any]:
-    """The answers of each row, brought to the processor."""
+    """The answers of each row, moved to the CPU."""
     if isinstance(answers, Tensor):
         return answers.cpu()
     return zip(*(part.cpu() for part in answers), strict=True)

@@ -1,4 +1,4 @@
-"""Texts longer than a model reads, in parts that each look like a whole text."""
+"""Texts longer than a model's maximum length, as windows that each look like a whole text."""
 
 from headway.text.tokenizer import Tokenizer
 
@@ -13,9 +13,9 @@ def frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def framed(body: list[int], around: tuple[list[int], list[int]], length: int) -> list[list[int]]:
-    """A text's ids with the frame ``around`` them, in windows of at most ``length``; each has the frame of its own.
+    """A text's ids with the frame ``around`` them, in windows of at most ``length``; each window has the frame.
 
-    Each window begins in the middle of the one before.
+    Each window begins in the middle of the previous one.
     """
     front, back = around
     room = max(1, length - len(front) - len(back))

@@ -1,1 +1,1 @@
-"""Several runs compared, and what follows from them."""
+"""Compare several runs, tune options and fit scaling laws."""

@@ -1,11 +1,11 @@
-"""What a comparison means for this task, these data and this machine, with the reasons."""
+"""Advice from a comparison for this task, these data and this machine, with the reasons."""
 
 from typing import Any
 
 from headway.io.quantities import size
 
 HELD_OUT = "the held-out part"
-"""What is measured on without a file for it."""
+"""The default data to measure on."""
 
 
 def advice(result: dict[str, Any], *, better: int) -> list[str]:
@@ -22,12 +22,12 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
         said.append(f"Take {best['model']}: its {metric} is the best, {_figure(best)}{second}.")
     else:
         names = ", ".join(f"{row['model']} ({_figure(row)})" for row in equals)
-        why = "their intervals overlap" if best["interval"] else "one seed each gives no interval to tell them apart"
+        why = "their intervals overlap" if best["interval"] else "one seed each gives no interval"
         said.append(f"{best['model']} has the best {metric}, {_figure(best)}, but {names} may be as good: {why}.")
         fastest = max([best, *equals], key=lambda row: row["throughput"])
         smallest = min([best, *equals], key=lambda row: row["parameters"])
         said.append(
-            f"Of these, {fastest['model']} answers the most ({fastest['throughput']:,.0f} a second) and "
+            f"Of these, {fastest['model']} is the fastest ({fastest['throughput']:,.0f} per second) and "
             f"{smallest['model']} is the smallest ({smallest['parameters']:,} parameters)."
         )
     quickest = max(rows, key=lambda row: row["throughput"])
@@ -45,7 +45,7 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
         )
     said += [*_lengths(rows), *_longer(rows), *_recall(rows)]
     if result["metric"] == "val_loss" and len({row["size"]["vocab_size"] for row in rows}) > 1:
-        said.append("Their vocabularies differ, so their losses are of other tokens and cannot be held side by side.")
+        said.append("Their vocabularies differ, so their losses cannot be compared.")
     if result["seeds"] == 1:
         said.append("One seed each: differences of a few points in the last digits mean nothing; see --seeds.")
     if result["trials"] > 1 and result["measured_on"] == HELD_OUT:
@@ -56,7 +56,7 @@ def advice(result: dict[str, Any], *, better: int) -> list[str]:
 
 
 def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two rows cannot be told apart: without intervals none can."""
+    """Whether two rows cannot be distinguished; without intervals none can."""
     if one["interval"] and other["interval"]:
         return one["interval"][0] <= other["interval"][1] and other["interval"][0] <= one["interval"][1]
     return True
@@ -69,7 +69,7 @@ def _figure(row: dict[str, Any]) -> str:
 
 
 def _lengths(rows: list[dict[str, Any]]) -> list[str]:
-    """How the time of a token grows from the shortest to the longest sequences that all were timed at."""
+    """How the time per token grows from the shortest to the longest sequences that all models were timed on."""
     timed = {
         row["model"]: {at["length"]: at["microseconds"] for at in row["lengths"]} for row in rows if row["lengths"]
     }
@@ -78,11 +78,11 @@ def _lengths(rows: list[dict[str, Any]]) -> list[str]:
         return []
     short, long = shared[0], shared[-1]
     grown = ", ".join(f"{name} {found[long] / found[short]:.1f} times" for name, found in timed.items())
-    return [f"In sequences of {long} tokens instead of {short}, with as many tokens at once, a token takes: {grown}."]
+    return [f"Time per token in sequences of {long} tokens against {short}, with equal tokens per batch: {grown}."]
 
 
 def _longer(rows: list[dict[str, Any]]) -> list[str]:
-    """Who can read windows that are longer than those of training."""
+    """Which models can read windows longer than in training."""
     told = []
     for row in rows:
         first, *_, last = row.get("longer") or [{"loss": None}, {"loss": None}]
@@ -94,7 +94,7 @@ def _longer(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _recall(rows: list[dict[str, Any]]) -> list[str]:
-    """How far back each remembers, as the share of right answers at the nearest and at the farthest distance."""
+    """How far back each model remembers: recall accuracy at the nearest and the farthest distance."""
     told = []
     for row in rows:
         if points := row.get("recall"):
@@ -103,4 +103,4 @@ def _recall(rows: list[dict[str, Any]]) -> list[str]:
                 f"{row['model']} {near['accuracy']:.0%} at {near['distance']} tokens and {far['accuracy']:.0%} at "
                 f"{far['distance']}"
             )
-    return [f"Given again rightly: {', '.join(told)}."] if told else []
+    return [f"Recall: {', '.join(told)}."] if told else []

@@ -1,4 +1,4 @@
-"""One model of a comparison: what makes it, and one training of it in a process of its own."""
+"""One model of a comparison: its options, and its training in a separate process."""
 
 import subprocess
 import sys
@@ -15,12 +15,12 @@ from headway.training.option_groups import MODELS
 from headway.training.store.log import read_log
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at the memory of a training."""
+"""Seconds between two measurements of a training's memory."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to be compared: a kind that ``--model`` knows, or a pretrained one."""
+    """A model to compare: a kind of ``--model``, or a pretrained one."""
 
     name: str
     options: dict[str, Any]
@@ -33,7 +33,7 @@ class Candidate:
 
 
 def entrants(names: Sequence[str]) -> list[Candidate]:
-    """The models that are named.  Raises InputError for fewer than two, one named twice, and one that is not there."""
+    """The named models.  Raises InputError for fewer than two, duplicates and unknown models."""
     found = []
     for name in names:
         if name in MODELS:
@@ -58,10 +58,10 @@ def fitting(model: Candidate, task: TaskSpec) -> Candidate:
 
 
 def trained(words: Sequence[str], place: Path, say: Callable[[str], None]) -> float | None:
-    """Train by the real command, in a process of its own, or take up what it left; its highest memory in bytes.
+    """Train with the real command in a separate process, or resume; returns its peak memory in bytes.
 
-    None where that is not known.  Raises RunFailed with what the command said, and KeyboardInterrupt where it was told
-    to stop, with everything saved.
+    None if that is unknown.  Raises RunFailed with the command's message, and KeyboardInterrupt if it was stopped, with
+    everything saved.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     said = place.with_name(place.name + ".stderr.txt")

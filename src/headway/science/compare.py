@@ -4,11 +4,11 @@
     parameters   each model has as many parameters as the first one, and the same time
     tokens       each model reads as many tokens as the first one does in its time
 
-``vary`` compares Transformers that differ in one part, all of the sizes of the first one and at as many tokens, so at
-equal compute.  ``recall`` has a text made for it instead of inputs.
+``vary`` compares Transformers that differ in one part, with the sizes of the first one and equally many tokens, so at
+equal compute.  ``recall`` uses a synthetic text instead of inputs.
 
-A trial is a training with another learning rate; the best by the held-out part is trained with the other seeds, and
-counts as the first of them.
+A trial is a training with another learning rate; the best one on the held-out part is trained with the other seeds,
+and counts as the first seed.
 """
 
 import json
@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.table import Table
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
 from headway.errors import InputError, RunFailed
 from headway.io import quantities
 from headway.io.atomic_write import write_json, write_whole
@@ -84,7 +84,7 @@ class Contest:
         if (self.vary is None) == (not self.models):
             raise InputError(f"expected either --models, or --vary with one of {', '.join(VARIED)}.")
         if not self.recall and not self.inputs:
-            raise InputError("expected an input, or --recall, which makes its own text.")
+            raise InputError("expected an input, or --recall, which generates its own text.")
         if self.recall and not self.inputs:
             self._check_recall()
         if self.match is None:
@@ -94,11 +94,11 @@ class Contest:
         if not 1 <= self.trials <= len(RATES):
             raise InputError(f"--trials is {self.trials}; it can be from 1 to {len(RATES)}.")
         if self.match == "parameters" and self.vary is not None:
-            raise InputError("--vary compares models of equal sizes as it is; --match can be time or tokens.")
+            raise InputError("--vary compares models of equal sizes, so --match can only be time or tokens.")
         if self.match == "parameters" and self.models[0] in BASELINES:
-            raise InputError("--match parameters: name a Transformer first, with which the others are brought in line.")
+            raise InputError("--match parameters: name a Transformer first; the others get as many parameters.")
         if self.match == "parameters" and (others := [name for name in self.models[1:] if name not in BASELINES]):
-            raise InputError(f"--match parameters brings baselines in line with {self.models[0]}, not {others[0]}.")
+            raise InputError(f"--match parameters can match baselines to {self.models[0]}, but not {others[0]}.")
         object.__setattr__(self, "time", time_text(self.time))
         if self.seeds < 1:
             raise InputError(f"--seeds is {self.seeds}; it must be 1 or more.")
@@ -108,7 +108,7 @@ class Contest:
         given = [name for name in ("validation", "test") if getattr(self, name)]
         given += [name for name in OF_INPUTS if name in self.options]
         if given:
-            raise InputError(f"--recall makes a text of its own; leave out --{flag(given[0])}.")
+            raise InputError(f"--recall generates its own text; leave out --{flag(given[0])}.")
         if others := [name for name in self.models if name not in WRITERS]:
             raise InputError(f"--recall is for models of running text ({', '.join(WRITERS)}), not {others[0]}.")
 
@@ -121,8 +121,8 @@ class Contest:
 def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     """Train them all in ``out``, measure them, and write ``compare.json`` there; what that holds.
 
-    What an earlier, broken off comparison with the same words has trained is not trained again.  A model that fails is
-    a row with ``failed``.  Raises InputError for what the user must change.
+    An interrupted comparison with the same arguments is resumed.  A model that fails becomes a row with ``failed``.
+    Raises InputError for mistakes in the input.
     """
     models = entrants(contest.models) if contest.vary is None else varied(contest.vary)
     if contest.recall:
@@ -145,7 +145,7 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
                 row |= _reading(contest, source, held_out, out / row["run"])
         except RunFailed as error:
             if first is None and (contest.match != "time" or contest.vary is not None):
-                raise RunFailed(f"{model.name}, which the others are brought in line with, failed: {error}") from None
+                raise RunFailed(f"{model.name}, which the others are matched to, failed: {error}") from None
             row = {"model": model.name, "failed": str(error)}
             progress.warn(f"{model.name}: {error}")
         rows.append(row)
@@ -179,7 +179,7 @@ def _row(
     first: dict[str, Any] | None,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """All trainings of one model, and what came of them."""
+    """All trainings of one model, and their results."""
     place, base = out / "runs" / model.folder, _options(contest, model, first)
     peaks: list[float] = []
 
@@ -190,7 +190,7 @@ def _row(
         peak = trained(words, place / name, say)
         facts = read_facts(place / name) or {}
         kept = place / f"{name}.memory"
-        if not kept.exists():  # of the command that trained it; one that finds it complete needs less
+        if not kept.exists():  # by the command that trained it; a command that finds it complete needs less
             kept.write_text("" if peak is None else f"{peak:.0f}")
         peaks.extend(float(text) for text in [kept.read_text()] if text)
         return facts, place / name
@@ -283,7 +283,7 @@ def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -
         own |= {"evaluations": size["evaluations"], **model.options}  # of which the best weights are kept
     if contest.match == "tokens":
         if not first["steps"]:
-            raise RunFailed("the first model is fitted in closed form, and reads no tokens that could be as many")
+            raise RunFailed("the first model is fitted in closed form, so there is no number of tokens to match")
         own |= {"time": None, "steps": first["steps"], "batch_tokens": size["batch_tokens"]}
         own |= {name: size[name] for name in ("dropout", "evaluations") if "from_model" not in model.options}
     if contest.match == "parameters":
@@ -345,7 +345,7 @@ def _reach(model: Any) -> int:
 def _duration(contest: Contest, count: int) -> str:
     """How long the comparison takes at most, where the first model's time bounds the others."""
     whole = duration(count * parse_seconds(contest.time))
-    said = f"{count} models with {contest.time} each (--time to change): about {whole}, and measurements after it"
+    said = f"{count} models with {contest.time} each (--time to change): about {whole}, plus measurements"
     return said if contest.match != "tokens" else f"{said}; at equal tokens a slower model than the first takes longer"
 
 
@@ -362,17 +362,17 @@ def _said(options: dict[str, Any]) -> str:
 def _with_text(contest: Contest, out: Path) -> Contest:
     """The comparison with the text that is made for it, kept in ``out``."""
     if contest.inputs:
-        raise InputError(f"--recall makes its own text; leave out {contest.inputs[0]}, or --recall.")
+        raise InputError(f"--recall generates its own text; leave out {contest.inputs[0]} or --recall.")
     fixed = {"task": "language_modeling", "tokenizer": "char", "length": WINDOW}
     contest = replace(contest, inputs=[str(out / "recall.txt")], options={**contest.options, **fixed})
     _remember(contest, out)
     text = recall_text(seed=contest.seed)
-    write_whole(out / "recall.txt", lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(out / "recall.txt", lambda new: new.write_text(text, encoding="utf-8"))
     return contest
 
 
 def _remember(contest: Contest, out: Path) -> None:
-    """Note what is compared, so that a comparison is gone on with by the same words alone.  Raises InputError."""
+    """Record the arguments, so that only the same command resumes the comparison.  Raises InputError."""
     words = json.loads(json.dumps(vars(contest)))
     path = out / "contest.json"
     if path.exists():
@@ -383,6 +383,6 @@ def _remember(contest: Contest, out: Path) -> None:
                 f"{out}: holds a comparison with other {', '.join(changed)}; name another directory with --out."
             )
     elif out.exists() and any(out.iterdir()):
-        raise InputError(f"{out}: is not empty, and holds no comparison; name another directory with --out.")
+        raise InputError(f"{out}: this directory is not empty and holds no comparison; name another with --out.")
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, words)

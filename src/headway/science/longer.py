@@ -1,10 +1,10 @@
-"""How a language model reads on past the length that it was trained at."""
+"""The loss of a language model beyond its training length."""
 
 from typing import Any
 
-from headway.data.corpus import Corpus
-from headway.data.feed import text_batches
-from headway.data.tokens import Tokens
+from headway.data.batches.batch_source import text_batches
+from headway.data.batches.tokens import Tokens
+from headway.data.records.corpus import Corpus
 from headway.models.adapt.lora import count_parameters
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import Chunks, encode_text, held_out_part

@@ -1,9 +1,9 @@
-"""How far back a model remembers: a text in which a letter has to be given again after so many tokens.
+"""How far back a model remembers: a text in which a letter is repeated after a number of tokens.
 
 The text is a row of tasks: ``=`` and a letter, then random digits, then ``?`` and the same letter.  From the letter to
 where it comes again it is NEAREST to FARTHEST tokens, and tasks of 4 to 8 fill as much of the text as those of 256 to
 512.  (With as many tasks of each, nearly all of the text is digits, and no recurrent model learns anything of it in
-minutes.)  Digits cannot be foretold, and the letter can only be known by having been kept (a recurrent model) or looked
+minutes.)  Digits cannot be predicted, and the letter only by a model that remembered it (a recurrent model) or looks it
 up (a Transformer).
 """
 

@@ -1,4 +1,4 @@
-"""What is decided of a search when it begins, and by what it is known again when it is taken up."""
+"""The decisions at the start of a search, and the record by which it resumes."""
 
 import math
 import time
@@ -29,9 +29,9 @@ NOT_SEARCHED = {
     "frozen": "a linear classifier has nothing to search",
     "contrastive": "a linear classifier has nothing to search",
     "shard": "trials are trained by one process",
-    "allow_changes": "the trials of a search must be alike",
-    "more_time": "more --trials and --time go on with a search",
-    "more_steps": "more --trials go on with a search",
+    "allow_changes": "all trials of a search must be equal",
+    "more_time": "raise --trials and --time to extend a search",
+    "more_steps": "raise --trials to extend a search",
 }
 """Options of training that a search does not take, and what to do."""
 
@@ -82,14 +82,14 @@ def check_options(options: TrainOptions, trials: int) -> None:
 
 
 def check_same(search: Search, asked: dict[str, Any], out: Path) -> None:
-    """Raise InputError when a search is to go on with other options or data; --trials and --time may be others."""
+    """Raise InputError if a search would resume with other options or data; --trials and --time may differ."""
     was, now = search.asked["options"], asked["options"]
     other = [name for name in now if name in was and was[name] != now[name]]
     if other:
         said = ", ".join(f"--{flag(name)} {'not given' if was[name] is None else was[name]}" for name in other)
         raise InputError(
-            f"{out}: holds a search with other options: {said}. Give the same to go on with it (--trials and --time "
-            "may be others), or name another directory with --out."
+            f"{out}: holds a search with other options: {said}. Give the same to resume it (--trials and --time "
+            "may differ), or name another directory with --out."
         )
     if search.asked["data"] != asked["data"]:
         raise InputError(f"{out}: holds a search on other data; name another directory with --out.")
@@ -106,7 +106,7 @@ def time_of_each(whole: str, trials: int, started: float, progress: Progress) ->
     if fit < 2:
         needed = math.ceil(2 * LEAST_SECONDS / FOR_TRIALS + ENDING + used)
         raise InputError(
-            f"--time {whole} is not enough for a search: two trials of {LEAST_SECONDS:g} s and what is around them "
+            f"--time {whole} is not enough for a search: two trials of {LEAST_SECONDS:g} s and their overhead "
             f"take about {needed} s. Give more, or --steps for each trial."
         )
     if fit < trials:
@@ -128,7 +128,7 @@ def decide(
     Raises InputError where nothing is left to search.
     """
     centre = first = decided(options, progress)
-    if first.plan.fine_tuning.frozen:  # a linear classifier; beside it the training of the whole model is searched
+    if first.plan.fine_tuning.frozen:  # a linear classifier; the search also covers training of the whole model
         centre = decided(options.but(learning_rate=first.plan.learning_rate), NoProgress())
         options = options.but(learning_rate=None)
     reader = centre.data.processor

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.tasks.registry import room
 from headway.tasks.task import Timed
 from headway.training.loop.thread_parallel import ThreadParallel

@@ -109,7 +109,7 @@ class Trials:
         return min(complete, key=lambda one: one.value if one.value is not None else math.inf, default=None)
 
     def try_again(self) -> list[int]:
-        """Trials that were begun and never ended fail, and what they tried is tried next; returns their numbers."""
+        """Mark unfinished trials as failed and queue their options again; returns their numbers."""
         trials = self._study.get_trials(deepcopy=False)
         begun = [trial for trial in trials if trial.state.name == "RUNNING"]
         again = {trial.user_attrs["again"] for trial in trials if "again" in trial.user_attrs}
@@ -147,7 +147,7 @@ class Trials:
     def importance(self, names: Sequence[str]) -> dict[str, float] | None:
         """The share of each option in how values differ (fANOVA, Hutter et al. 2014), most first; None for few trials.
 
-        ThreadParallel are estimates from few trials; they add up to 1.
+        These are estimates from few trials; they add up to 1.
         """
         values = [trial.value for trial in self._study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
         if len(values) < LEAST_FOR_IMPORTANCE or len(set(values)) < 2 or not names:
@@ -174,7 +174,9 @@ class Trials:
             yield
         except (self._optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
             reason = str(error.__cause__ or error).splitlines()[0]
-            raise RunFailed(f"{self.path}: cannot be written ({reason}); the same command goes on.") from None
+            raise RunFailed(
+                f"{self.path}: cannot be written ({reason}); run the same command again to resume."
+            ) from None
 
 
 class Trial:

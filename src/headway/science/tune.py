@@ -45,7 +45,7 @@ RECORD = "tune.db"
 
 
 class Hopeless(Exception):
-    """A trial is behind the others, and is given up."""
+    """A trial is worse than the others and is pruned."""
 
 
 def tune(
@@ -59,10 +59,10 @@ def tune(
     progress: Progress | None = None,
     command: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Search, or go on with the search in ``out``; what ``headway tune --json`` prints.
+    """Search, or resume the search in ``out``; returns what ``headway tune --json`` prints.
 
     ``options.time`` bounds the whole search, ``options.steps`` each trial.  Raises InputError, RunFailed when no trial
-    gives a model, and Interrupted after Ctrl-C: the same call goes on.
+    gives a model, and Interrupted after Ctrl-C: the same call resumes.
     """
     started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
     check_options(options, trials)
@@ -126,7 +126,7 @@ def _copied_before(run: RunDirectory) -> list[str]:
     record = run.path / RECORD
     if not record.exists() and (before is not None or (run.path / "trials").exists()):
         raise InputError(
-            f"{record}: is missing, so the search cannot go on; put it back, or name another directory with --out."
+            f"{record}: this file is missing, so the search cannot resume; restore it or use another --out."
         )
     if record.exists() and before is None:
         run.facts = {"tuning": {}}  # it was killed before its first model was whole
@@ -182,7 +182,7 @@ class _Tuning:
     def finish(self) -> dict[str, Any]:
         """Make the trials that are missing.  Raises RunFailed when none gives a model."""
         for number in self.record.try_again():
-            self.progress.say(f"trial {number} was interrupted; what it tried is tried again")
+            self.progress.say(f"trial {number} was interrupted; its options are tried again")
         made = self._make_all()
         self._save_best(finished=True)
         best = self.record.best()
@@ -192,11 +192,11 @@ class _Tuning:
             raise RunFailed(f"{self.run.path}: none of {len(self.record.settled())} trials gave a model.{last}")
         left = self._seconds_left()
         if made and left is not None and left > (self.search.seconds or 0.0):
-            self.progress.say(f"{duration(left)} of the time are left; more --trials go on with the search")
+            self.progress.say(f"{duration(left)} of the time are left; raise --trials to continue the search")
         if not made:
             self.progress.say(
-                f"{self.run.path}: this search is complete. More --trials, and --time for them, go on with it; another "
-                "directory with --out begins anew."
+                f"{self.run.path}: this search is complete. Raise --trials and --time to extend it, or use another "
+                "--out to start over."
             )
         return self._result(best)
 
@@ -208,7 +208,7 @@ class _Tuning:
             left = self._seconds_left()
             if left is not None and (self.search.seconds or 0.0) > left + ENDING / 2:
                 self.progress.warn(
-                    f"the time is over after {done} of {self.planned} trials; more --time goes on with the search"
+                    f"the time is over after {done} of {self.planned} trials; raise --time to continue the search"
                 )
                 break
             trial = self.record.next(self.search.space, evaluations=self._evaluations, planned=self.planned)
@@ -263,7 +263,7 @@ class _Tuning:
         if one.state == "complete":
             said = ", ".join(f"{name} {quantities.metric(value)}" for name, value in self._figures(one).items())
         else:
-            said = "given up, behind the others" if one.state == "pruned" else f"failed: {one.problem}"
+            said = "pruned, worse than the others" if one.state == "pruned" else f"failed: {one.problem}"
         left = self._seconds_left()
         after = f", {duration(max(0.0, left))} left" if left is not None else ""
         so_far = ""

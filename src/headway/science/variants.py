@@ -1,4 +1,4 @@
-"""Parts of the Transformer that can be compared, each as what ``train`` is told to get it."""
+"""Variants of Transformer parts to compare, each as options of ``train``."""
 
 from headway.errors import InputError
 from headway.science.candidate import Candidate
@@ -24,7 +24,7 @@ VARIED = (*PARTS, "heads")
 
 
 def varied(part: str) -> list[Candidate]:
-    """The Transformers that differ in one part.  Raises InputError for a part that there is not."""
+    """The Transformers that differ in one part.  Raises InputError for an unknown part."""
     if part == "heads":
         return [Candidate(f"{count}-heads" if count > 1 else "1-head", {"heads": count}) for count in HEADS]
     if part not in PARTS:

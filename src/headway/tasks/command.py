@@ -1,8 +1,8 @@
-"""The command that answers with the models of a task: what its room says of it, and the command line needs to know.
+"""The command that runs a task's models: what its room tells the command line about it.
 
     command(name)      the class of one     headway.tasks.NAME.command.COMMAND
 
-It is read for ``--help``, so that torch is imported inside functions.
+``--help`` imports it, so torch is only imported inside functions.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from headway.tasks.spec import TaskSpec
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a command, besides those that all such commands have."""
+    """An option of a command, in addition to those that all such commands have."""
 
     name: str
     """as a keyword: n_best for --n-best"""
@@ -25,49 +25,49 @@ class Option:
     default: Any = None
     show_default: bool = True
     several: bool = False
-    """whether it can be given several times; its value is a tuple then"""
+    """whether it can be given several times; its value is then a tuple"""
     goes_with: str | None = None
-    """the flag without which it means nothing"""
+    """the flag that it needs"""
     metavar: str | None = None
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is to be answered."""
+    """The inputs of a command."""
 
     run: str
-    """the model, as it was named"""
+    """the model, as the user named it"""
     values: Sequence[str]
     """texts, or the names of pictures"""
     several: bool = False
-    """whether they are several, or those of a file or a pipe, which may be several"""
+    """whether there are several, or they come from a file or a pipe, which may hold several"""
     what: str = "text"
-    """what one is called in a file of results"""
+    """the name of an input in a file of results"""
     rows: Sequence[dict[str, str]] | None = None
-    """the rows of the table that they stand in, if they do"""
+    """the rows of their table, if they come from one"""
     known_by: Sequence[str] = field(default=())
-    """what says whether an input is still the same, if the input itself does not"""
+    """what identifies each input, if the input itself does not"""
 
 
 class Command(ABC):
-    """One use of the command: a pipeline, inputs and options by name; as a class, what is known before that."""
+    """One use of the command: a pipeline, inputs and options by name; the class holds what is known before that."""
 
     spec: ClassVar[TaskSpec]
     needs: ClassVar[str]
-    """what a model is to be, where it is another: "a classifier" """
+    """the kind of model that it needs, for the error message: "a classifier" """
     does: ClassVar[str]
     """what it does with TEXT and the model in RUN"""
     notes: ClassVar[str] = ""
-    """what follows in its help on what TEXT can be"""
+    """the part of its help after the description of TEXT"""
     options: ClassVar[tuple[Option, ...]] = ()
     one_input: ClassVar[str] = ""
-    """where its verb takes a single text, and all of standard input as one: what that is called"""
+    """the name of the input where the command takes a single text, and all of standard input as one"""
     interactive: ClassVar[str] = ""
-    """the flag with which it holds a conversation instead"""
+    """the flag that starts a conversation instead"""
     blank_means_nothing: ClassVar[bool] = False
-    """whether there is a warning of texts without a letter"""
+    """whether to warn of texts without a letter"""
     keeps_columns: ClassVar[bool] = False
-    """whether a file of results has the other columns of the table that the inputs are from"""
+    """whether a file of results keeps the other columns of the inputs' table"""
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         """Raises InputError for options that the pipeline cannot use."""
@@ -75,30 +75,30 @@ class Command(ABC):
         self.columns: list[Any] = [inputs.what]
         """the names of the columns of a .csv file"""
         self.gathers = False
-        """whether what is shown is made of all answers together, by ``gathered``"""
+        """whether ``gathered`` makes the result from all answers together"""
 
     @classmethod
     def endings(cls, options: dict[str, Any]) -> tuple[str, ...]:
-        """The endings of the files that results can be written to."""
+        """The extensions of the files that results can be written to."""
         return (".csv", ".jsonl")
 
-    @classmethod  # noqa: B027  # most have nothing to say
+    @classmethod  # noqa: B027  # most need no check
     def check(cls, options: dict[str, Any], to: str | None) -> None:
-        """Raise InputError for options that contradict each other, or the file of results.  No model is loaded yet."""
+        """Raise InputError for options that conflict with each other or the results file.  No model is loaded yet."""
 
     @classmethod
     def takes(cls, pipe: Any, options: dict[str, Any]) -> Any | None:
-        """The pipeline that answers, from one that was loaded; None where that is of another task."""
+        """The pipeline of the command, from a loaded one; None where that is for another task."""
         return pipe if pipe.task == cls.spec.name else None
 
     @classmethod
     def conversation(cls, pipe: Any, options: dict[str, Any], notice: Callable[[str], None]) -> Any:
-        """What a conversation is held with: ``say`` (text -> pieces of the reply), ``reset`` and ``messages``."""
+        """The conversation: ``say`` (text -> pieces of the reply), ``reset`` and ``messages``."""
         raise NotImplementedError
 
     @property
     def tokens(self) -> int:
-        """How many tokens are a batch."""
+        """The number of tokens in a batch."""
         from headway.runtime.batching import tokens_at_once
 
         return tokens_at_once(self.pipe.model.config)
@@ -110,54 +110,54 @@ class Command(ABC):
 
     @property
     def taken(self) -> Iterable[str]:
-        """Names that a file of results has by itself: a column of a table that is called so gets another name."""
+        """Reserved names in a file of results: a table's column of such a name is renamed."""
         return self.columns
 
     def notice(self) -> str:
-        """What there is to say before anything is answered; usually nothing."""
+        """A message to show before the answers; usually none."""
         return ""
 
     def check_input(self, value: str) -> None:  # noqa: B027
-        """Raise InputError for one of several inputs that cannot be answered: before any is."""
+        """Raise InputError for one of several inputs that cannot be answered, before any is."""
 
     @abstractmethod
     def answer(self, part: Sequence[str]) -> Sequence[Any]:
         """The answers to some of the inputs, in order."""
 
     def stream(self, value: str) -> Iterator[str] | None:
-        """The answer to a single text piece by piece, which goes on with that text; None for other kinds of answer.
+        """The continuation of a single text piece by piece; None for other kinds of answer.
 
         Raises InputError at once.
         """
         return None
 
     def results(self, found: Sequence[Any]) -> list[Any]:
-        """Answers as JSON has them."""
+        """Answers as JSON values."""
         return list(found)
 
     @abstractmethod
     def lines(self, start: int, found: Sequence[Any]) -> Iterable[str]:
-        """Answers as lines for a person, from input number ``start``, from 0, on."""
+        """Answers as readable lines, from input number ``start`` (from 0)."""
 
     @abstractmethod
     def objects(self, number: int, one: Any) -> Iterable[dict[str, Any]]:
-        """The answer to an input as a .jsonl file has it: an object for each line."""
+        """The answer to an input for a .jsonl file: an object for each line."""
 
     def rows(self, number: int, one: Any) -> Iterable[Iterable[Any]]:
-        """The same as a .csv file has it: a row of as many values as there are ``columns``."""
+        """The same for a .csv file: a row of as many values as there are ``columns``."""
         for each in self.objects(number, one):
             yield [f"{value:.6f}" if isinstance(value, float) else value for value in each.values()]
 
     def line(self, one: Any) -> str:
-        """The same as a .txt file has it."""
+        """The same for a .txt file."""
         return str(one).replace("\n", " ")
 
     def header(self) -> bytes:
-        """What comes before the answers in a file of a kind of its own."""
+        """The header of the command's own file format."""
         return b""
 
     def content(self, found: Sequence[Any]) -> bytes:
-        """Answers as such a file has them."""
+        """Answers in that format."""
         raise NotImplementedError
 
     def restored(self, content: bytes) -> Sequence[Any]:
@@ -165,9 +165,9 @@ class Command(ABC):
         raise NotImplementedError
 
     def gathered(self, found: Sequence[Any]) -> "tuple[Command, Sequence[Any]]":
-        """What is made of all answers, and how it is shown and written."""
+        """The result of all answers, and how it is shown and written."""
         raise NotImplementedError
 
     def count(self) -> str:
-        """How many results there are."""
+        """The number of results."""
         return f"{len(self.inputs.values):,} results"

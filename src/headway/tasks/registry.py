@@ -1,4 +1,4 @@
-"""Which tasks there are.  Adding one is a folder here and its name in ``NAMES``."""
+"""The list of tasks.  To add one, add a folder here and its name to ``NAMES``."""
 
 from functools import cache
 from importlib import import_module
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headway.tasks.spec import TaskSpec
 
-if TYPE_CHECKING:  # the protocol needs torch, and what is said of a task does not
+if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
     from headway.tasks.command import Command
     from headway.tasks.task import Task
 
@@ -14,12 +14,12 @@ NAMES = (
     *("image_classification", "translation", "classification", "token_classification", "language_modeling"),
     *("masked_lm", "embedding"),
 )
-"""The rooms, in the order in which they are asked whether a model is theirs."""
+"""The tasks, in the order in which they are asked whether they recognise a model."""
 
 
 @cache
 def spec(name: str) -> TaskSpec:
-    """What is said of a task, without loading it.  Raises KeyError for a task that does not exist."""
+    """The spec of a task, without loading the task.  Raises KeyError for an unknown task."""
     if name not in NAMES:
         raise KeyError(name)
     found: TaskSpec = import_module(f"headway.tasks.{name}.spec").SPEC
@@ -27,7 +27,7 @@ def spec(name: str) -> TaskSpec:
 
 
 def known(name: str) -> TaskSpec:
-    """What is said of a task that a file names, which may be none that exists: then what can be said of any."""
+    """The spec of a task that a file names; a generic one where the task is unknown."""
     if name in NAMES:
         return spec(name)
     return TaskSpec(
@@ -43,13 +43,13 @@ def known(name: str) -> TaskSpec:
 
 
 def supporting(what: str) -> tuple[str, ...]:
-    """The tasks for which something works that does not work for all (``TaskSpec.supports``)."""
+    """The tasks that support a feature (``TaskSpec.supports``)."""
     return tuple(name for name in NAMES if what in spec(name).supports)
 
 
 @cache
 def command(name: str) -> "type[Command]":
-    """The command that answers with a task's models, without torch.  Raises KeyError for a task that does not exist."""
+    """The command that runs a task's models, without torch.  Raises KeyError for an unknown task."""
     if name not in NAMES:
         raise KeyError(name)
     found: type[Command] = import_module(f"headway.tasks.{name}.command").COMMAND
@@ -58,7 +58,7 @@ def command(name: str) -> "type[Command]":
 
 @cache
 def room(name: str) -> "Task":
-    """A task.  Raises KeyError for one that does not exist."""
+    """A task.  Raises KeyError for an unknown one."""
     if name not in NAMES:
         raise KeyError(name)
     found: Task = import_module(f"headway.tasks.{name}.room").TASK

@@ -1,12 +1,12 @@
-"""What a task is: everything that is particular to it, behind one protocol.
+"""The protocol of a task: everything that is specific to it.
 
     spec(name)      plain data about a task, without torch         headway.tasks.NAME.spec.SPEC
-    command(name)   the command that answers with its models       headway.tasks.NAME.command.COMMAND
+    command(name)   the command that runs its models       headway.tasks.NAME.command.COMMAND
     room(name)      the task itself                                headway.tasks.NAME.room.TASK
 
-The way of the data: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run
-directory -> ``Task.pipeline`` -> answers.  What uses tasks (workflows, science, reports, the command line) asks
-``tasks.registry`` and knows no task by name.
+The data flow: file -> ``Task.open_data`` -> ``TaskData`` -> batches -> ``Objective.loss`` -> training loop -> run
+directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, science, reports, the command line) ask
+``tasks.registry`` and know no task by name.
 """
 
 from abc import ABC, abstractmethod
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.feed import Feed
-from headway.data.table import Table
+from headway.data.batches.batch_source import Feed
+from headway.data.batches.batching import Batch
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.config import TransformerConfig
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
     from headway.tasks.common.material import Material, MaterialInputs
 
 SHOWN = "shown"
-"""The key of what is measured for the report alone, and is no metric."""
+"""The key of what is measured only for the report, and is not a metric."""
 
 
 @dataclass(frozen=True)
 class Closing:
-    """What is measured once, of the finished model."""
+    """A measurement of the finished model."""
 
     seconds: float
-    """how long it will take, about"""
+    """its approximate duration in seconds"""
     measure: Callable[[], dict[str, Any]]
     """the metrics"""
 
 
 @dataclass(frozen=True)
 class TaskInputs:
-    """What the data of a task are made from."""
+    """The inputs of a task's data."""
 
     source: Corpus | Table
     held_out: Corpus | Table | None
-    """the validation files, if any were named"""
+    """the validation files, if any"""
     found: Detected
     options: TrainOptions
     base: Base | None
-    """the model that ``--from`` names"""
+    """the model of ``--from``"""
     tokenizer: Tokenizer | None
     """the tokenizer of a run that is resumed"""
     progress: Progress
@@ -74,20 +74,20 @@ class TaskData(ABC):
 
     tokenizer: Tokenizer
     facts: dict[str, Any]
-    """what headway.json says of the data"""
+    """the facts of the data in headway.json"""
     baselines: list[dict[str, Any]]
     labels: list[str]
     """the classes of a classifier in order, or nothing"""
     unit: str = "rows"
-    """what is held out, as a verdict counts it"""
+    """the number of held-out units, as a verdict counts them"""
     careful_below: int = 0
-    """with fewer held-out units, weights are kept only where they are clearly better than those that are kept"""
+    """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
     new_head: bool = False
-    """whether the base lacks the head that the task needs, so that it begins with one that knows nothing"""
+    """whether the base lacks the head that the task needs, so that the head starts untrained"""
 
     @property
     def processor(self) -> Tokenizer | ImagePreprocessor:
-        """What turns inputs into what the model reads; it is saved with the model."""
+        """The processor (tokenizer or image preprocessor); it is saved with the model."""
         return self.tokenizer
 
     @abstractmethod
@@ -96,19 +96,19 @@ class TaskData(ABC):
 
     @abstractmethod
     def plan(self, seconds: float | None) -> Plan:
-        """Everything decided, for ``seconds`` of training or for the steps that were asked for."""
+        """The complete plan, for ``seconds`` of training or for the requested steps."""
 
     def settling(self, seconds: float | None) -> Callable[[Plan, float], Plan] | None:
-        """What makes a plan final by the tokens that training reads in a second; None where nothing depends on it."""
+        """The function that completes a plan from the tokens that training reads per second; None where not needed."""
         return None
 
     @abstractmethod
     def build(self, plan: Plan) -> nn.Module:
-        """The model at the start of training, its weights drawn from the plan's seed or taken from the base."""
+        """The model at the start of training, its weights drawn by the plan's seed or copied from the base."""
 
     @abstractmethod
     def feed(self, plan: Plan) -> Feed:
-        """The batches that the plan wants of the data."""
+        """The batches of the data, by the plan."""
 
     @abstractmethod
     def objective(self, plan: Plan) -> Objective:
@@ -117,48 +117,48 @@ class TaskData(ABC):
     def fit(
         self, plan: Plan, model: nn.Module, show: Callable[[float, float], None], seconds: float | None = None
     ) -> bool:
-        """Fit the model without the training loop, where the plan wants that, in ``seconds``; whether it was so.
+        """Fit the model without the training loop in ``seconds``, where the plan says so; returns whether it did.
 
-        ``show`` is told the progress from 0 to 1 and a loss.
+        ``show`` is called with the progress from 0 to 1 and a loss.
         """
         return False
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
-        """What each held-out unit came to with each baseline, by its name, as ``Objective.evaluate`` gives it."""
+        """The results of each baseline on each held-out unit, by name, as ``Objective.evaluate`` gives them."""
         return {}
 
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
-        """Repeated cross-validation of what is cheap to repeat, where too few examples are held out to judge by."""
+        """Repeated cross-validation of cheap models, where too few examples are held out to judge by."""
         return None
 
     def sampler(self, model: nn.Module) -> Callable[[], str] | None:
-        """What shows at each evaluation what the model can do now, or None."""
+        """The function that shows a sample of the model at each evaluation, or None."""
         return None
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing | None:
-        """What is measured at the end of a run of ``limit`` seconds, besides its loss; or None."""
+        """The measurement at the end of a run of ``limit`` seconds, in addition to the loss; or None."""
         return None
 
 
 @dataclass(frozen=True)
 class EvaluationInputs:
-    """What a saved model is measured on."""
+    """The data that a saved model is measured on."""
 
     source: Corpus | Table
     found: Detected
     facts: dict[str, Any]
-    """headway.json of the run, or nothing"""
+    """headway.json of the run, or empty"""
     options: TrainOptions
     same: bool
-    """whether these are the files that the run was trained on, of which the held-out part is meant"""
+    """whether these are the run's training files, of which only the held-out part is measured"""
     whole: bool = False
-    """whether all of it is measured, also where training measured some windows alone"""
+    """whether all of it is measured, even where training measured only some windows"""
     trained_on: Callable[[], Corpus | Table | None] = lambda: None
-    """reads what the run was trained on; None where it is gone or has changed"""
+    """reads the training data of the run; None where they are missing or have changed"""
     each: list[np.ndarray] = field(default_factory=list)
-    """is given what each unit came to (``Objective.evaluate``), in any order; of classes, in their own"""
+    """receives the result of each unit (``Objective.evaluate``), in any order; for classes, in the original order"""
     baselines: list[dict[str, Any]] = field(default_factory=list)
-    """is given the baselines that were measured on the same, and ``of_baselines`` what each unit came to with them"""
+    """receives the baselines on the same data, and ``of_baselines`` their results on each unit"""
     of_baselines: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -173,11 +173,11 @@ class EvaluationInputs:
 
     @property
     def every(self) -> int:
-        """Which windows of a text are measured: every n-th."""
+        """The stride of the measured windows: every n-th."""
         return int(self.plan.get("validation_every", 1)) if self.same and not self.whole else 1
 
     def length(self, longest: int) -> int:
-        """The length in tokens that the run was measured at: a model that was not made there may read more."""
+        """The length in tokens that the run was measured at; a base may read more."""
         return min(longest, int(self.plan.get("length", longest)))
 
     def table(self, what: str) -> Table:
@@ -194,87 +194,87 @@ class EvaluationInputs:
 
 
 class Pipeline(Protocol):
-    """What answers with a model."""
+    """A model with all that it needs to answer."""
 
     task: str
     """the name of its task"""
     model: Any
     tokenizer: Any
-    """None of a model that reads no text"""
+    """None for a model that reads no text"""
     runtime: Any
-    """where and how the model computes (``runtime.Runtime``)"""
+    """the device, batches and threads (``runtime.Runtime``)"""
 
     def __call__(self, given: Any, /, *args: Any, **options: Any) -> Any:
-        """The answer to one input, or those to a list, in order."""
+        """The answer to one input, or the answers to a list, in order."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """How a pipeline is asked when its speed is measured."""
+    """How a pipeline is called when its speed is measured."""
 
     answer: Callable[[Any], Any]
     """answers one input, or a list of them"""
     inputs: Sequence[Any]
     each: int = 1
-    """what is counted of each answer: 1, or the tokens that are written"""
+    """the count of each answer: 1, or its number of generated tokens"""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How new models of a task are made in all sizes, for ``scale``."""
+    """How ``scale`` makes new models of a task in all sizes."""
 
     config: Callable[[int, int, int, int, int], TransformerConfig]
     """vocabulary, width, layers, heads and length -> the configuration"""
     parameters: Callable[[TransformerConfig], dict[str, int]]
-    """how many they are, as ``models.size.parameters`` has them"""
+    """the number of parameters, as in ``models.size.parameters``"""
     build: Callable[[TransformerConfig], nn.Module]
     """a new model"""
     trial: Callable[[Tensor, int], tuple[Objective, Batch]]
-    """random ids (B, T) and the size of the vocabulary -> a batch, and what it is trained for"""
+    """random ids (B, T) and the vocabulary size -> a batch and its objective"""
 
 
 class Task(ABC):
-    """One task: its spec, and what makes its data, its pipeline and its measurements."""
+    """One task: its spec, and the functions that make its data, its pipeline and its measurements."""
 
     spec: TaskSpec
 
     @abstractmethod
     def open_data(self, given: TaskInputs) -> TaskData:
-        """The data of a run, made ready.  Raises InputError."""
+        """The prepared data of a run.  Raises InputError."""
 
     @abstractmethod
     def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> Pipeline | None:
-        """What answers with a model that was loaded from ``directory``; None for a model of another task.
+        """The pipeline of a model that was loaded from ``directory``; None for a model of another task.
 
-        ``facts`` are those of its headway.json, or nothing.  Raises InputError for a model of this task that cannot
+        ``facts`` is its headway.json, or empty.  Raises InputError for a model of this task that cannot
         answer.
         """
 
     @abstractmethod
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
-        """The metrics of a pipeline, with ``examples``: how many texts or tokens were counted.  Raises InputError."""
+        """The metrics of a pipeline, with ``examples``, the number of counted texts or tokens.  Raises InputError."""
 
     def claims(self, model: nn.Module) -> bool:
-        """Whether a model that comes without a word about its task is one of this, by its wiring and its head."""
+        """Whether a model that does not name its task is for this one, by its wiring and its head."""
         return False
 
     def door(self, pipe: Any, model: nn.Module, architecture: str) -> "Door | None":
-        """How a user of other programs opens a model and has its answers; None where there is but the bare model.
+        """How another library opens a model and gets its answers; None where it only has the bare model.
 
         ``architecture`` is what its ``config.json`` names.
         """
         return None
 
     def scaling(self) -> Scaling | None:
-        """How its models are made in all sizes; None where ``scale`` cannot be asked for a law."""
+        """How its models are made in all sizes; None where ``scale`` does not support it."""
         return None
 
     def metric_needs(self) -> str | None:
-        """What is to be installed before the metric can be measured that ``compare`` decides by, as a sentence."""
+        """A sentence that names the package which the metric of ``compare`` needs, if it is missing."""
         return None
 
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
-        """Some inputs of a file, ``count`` of them at most, with which speed is measured."""
+        """At most ``count`` inputs of a file, to measure speed with."""
         if isinstance(source, Table):
             return [text for text in source.column(str(found.text_column))[: 4 * count] if text.strip()][:count]
         chunk = next(iter(source.chunks()))[0]
@@ -282,11 +282,11 @@ class Task(ABC):
         return lines[:count] or [chunk[:80]]
 
     def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
-        """How its speed is measured on some inputs; what goes on from a text writes ``tokens`` for each."""
+        """How its speed is measured on some inputs; a model that continues texts writes ``tokens`` for each."""
         return Timed(pipe, inputs)
 
     def reads_conversations(self, pipe: Any) -> bool:
-        """Whether a file of conversations is data of the model as such, and no table."""
+        """Whether a file of conversations is data for this model, instead of a table."""
         return False
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> "Inside | None":
@@ -296,19 +296,19 @@ class Task(ABC):
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch] | None:
         """Objective and batch by which ``verify`` checks that gradients of parts add up; None where they cannot.
 
-        ``inputs`` are random ids (or pictures) of what the model reads, ``targets`` of what it may write, as many.
+        ``inputs`` are random ids (or pictures) for the model, ``targets`` as many random ids of its outputs.
         """
         return None
 
     def processor(self, pipe: Any) -> Tokenizer | ImagePreprocessor:
-        """What turns inputs into what the model reads."""
+        """The processor of the pipeline."""
         found: Tokenizer | ImagePreprocessor = pipe.tokenizer
         return found
 
     def read(self, pipe: Any, model: nn.Module, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """What a model gives for ids (B, T): logits (B, T, V) of tokens, or (B, C) or (B, D) for each text.
+        """A model's output for ids (B, T): logits (B, T, V) of tokens, or (B, C) or (B, D) for each text.
 
-        ``model`` is the pipeline's, or another that was saved from it or as it.
+        ``model`` is the pipeline's, or a saved copy of it.
         """
         found: Tensor = model(ids, mask)
         return found
@@ -316,11 +316,11 @@ class Task(ABC):
     def beginning(
         self, source: Corpus | Table, found: Detected, options: TrainOptions, given: "MaterialInputs"
     ) -> "Material | None":
-        """The beginning of a run's own data, as data to train on for a few steps; None where that would take long."""
+        """The first part of a run's own data, to train on for a few steps; None where that would take long."""
         from headway.tasks.common.material import beginning
 
         return beginning(source, found, given)
 
     def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
-        """Made-up data to train on for a few steps, of what the model can read and write; None where there are none."""
+        """Synthetic data to train on for a few steps, which the model can read and write; None where there are none."""
         return None

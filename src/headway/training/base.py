@@ -1,4 +1,4 @@
-"""The pretrained model that a run begins from (``--from``)."""
+"""The pretrained model that a run starts from (``--from``)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from headway.training.store.facts import check_files, read_facts
 
 @dataclass(frozen=True)
 class Base:
-    """A loaded model with its tokenizer, or with what is done to pictures before it reads them."""
+    """A loaded model with its processor: a tokenizer or an image preprocessor."""
 
     path: Path
     model: nn.Module
@@ -36,14 +36,14 @@ class Base:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """That of a model of texts."""
+        """The tokenizer of a model of texts."""
         if not isinstance(self.processor, Tokenizer):
             raise TypeError("a model of pictures has no tokenizer")
         return self.processor
 
     @property
     def preprocessor(self) -> ImagePreprocessor:
-        """What is done to pictures before a model of pictures reads them."""
+        """The preprocessor of a model of pictures."""
         if not isinstance(self.processor, ImagePreprocessor):
             raise TypeError("a model of texts reads no pictures")
         return self.processor
@@ -55,26 +55,26 @@ class Base:
 
 
 CHAT, TO_TEXT = "chat", "to text"
-"""What a base can be that is trained on prompts and replies: one that talks, or one that turns texts into texts."""
+"""The kinds of base that can be trained on prompts and replies: a chat model, or an encoder-decoder."""
 
 
 def talks(place: str) -> str | None:
-    """Whether a base has a chat template, or else turns one text into another; by its files, without its weights.
+    """Whether a base has a chat template or is an encoder-decoder; by its files, without its weights.
 
-    Raises InputError for what is no model.
+    Raises InputError where there is no model.
     """
     path = locate(place).path
     if not path.is_dir():
-        return None  # what is wrong with it is said when it is loaded
+        return None  # loading it reports what is wrong
     if read_config(path).get("is_encoder_decoder") is True:
         return TO_TEXT
     return CHAT if Tokenizer.load(path).chat_template is not None else None
 
 
 def load_base(place: str, *, images: bool = False) -> Base:
-    """The model of a run, of a Hugging Face directory or of an id of the hub.
+    """The model of a run, a Hugging Face directory or an id of the hub.
 
-    Raises InputError when there is none, and when it does not read what is to be learnt: ``images``, or else texts.
+    Raises InputError when there is none, and when it does not read the data: ``images``, or else texts.
     """
     path = locate(place).path
     if not path.is_dir():
@@ -85,10 +85,10 @@ def load_base(place: str, *, images: bool = False) -> Base:
     if not images:
         check_reads_text(model, path)
         if isinstance(config := model_config(model), BaselineConfig):
-            raise InputError(f"{path}: is a baseline ({config.kind}), trained from scratch alone; name a Transformer.")
+            raise InputError(f"{path}: is a baseline ({config.kind}), only trained from scratch; name a Transformer.")
         return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
     if getattr(model, "patches", None) is None:
-        raise InputError(f"{path}: is a model of texts, which reads no pictures; name a ViT with --from.")
+        raise InputError(f"{path}: is a text model and cannot read pictures; name a ViT with --from.")
     return Base(path, model, preprocessor_of(model, path), fingerprint(path))
 
 
@@ -98,9 +98,9 @@ def take_stack(base: Base, path: Path) -> None:
 
 
 def prepared_base(model: nn.Module, plan: Plan) -> nn.Module:
-    """A base made ready to be trained as planned: its dropout set, and what stays as it is frozen; in place.
+    """Prepare a base for the plan, in place: set its dropout, and freeze what is not trained.
 
-    New tokens are trained where all else is frozen.
+    New tokens are trained even where all else is frozen.
     """
     set_dropout(model, plan.config.dropout)
     if plan.fine_tuning.lora is None:
@@ -111,19 +111,19 @@ def prepared_base(model: nn.Module, plan: Plan) -> nn.Module:
 
 
 def base_decoder(base: Base) -> Decoder:
-    """A base that can go on with a text; one without logits of its own is given its embedding to make them.
+    """A base that can continue a text; one without a head gets a head tied to its embedding.
 
-    Raises InputError for every other.
+    Raises InputError for any other base.
     """
     if isinstance(base.model, EncoderDecoder):
         raise InputError(
-            f"{base.path}: is an encoder-decoder, which turns one text into another; it cannot be trained to continue "
-            "texts. Name a decoder with --from."
+            f"{base.path}: is an encoder-decoder, which turns one text into another and cannot be trained to continue "
+            "texts; name a decoder with --from."
         )
     if not isinstance(base.model, Decoder):
         raise InputError(
             f"{base.path}: is not a decoder, so it cannot be trained to continue texts; "
-            "name one that is with --from, or another --task."
+            "name a decoder with --from, or another --task."
         )
     model = base.model
     if not isinstance(model.head, TokenHead):

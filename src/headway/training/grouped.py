@@ -1,7 +1,7 @@
-"""Frozen dataclasses in groups, made from flat names and shown as them: ``options.data.delimiter`` is ``delimiter``.
+"""Nested frozen dataclasses with flat names: ``options.data.delimiter`` is ``delimiter``.
 
-A field whose type is a dataclass is a group; its fields' names are those of no other group.  What is kept in files and
-given on command lines is flat.
+A field whose type is a dataclass is a group; no two groups share a field's name.  Files and command lines use the flat
+names.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from typing import Any, Self
 
 
 class Grouped:
-    """A frozen dataclass of groups and of fields of its own."""
+    """A frozen dataclass of groups and its own fields."""
 
     def __init__(self, **flat: Any):
-        """Set every field by its flat name.  Raises TypeError for a name that there is not, or that is missing."""
+        """Set every field by its flat name.  Raises TypeError for an unknown name, or a missing one."""
         whole: Any = type(self)
         for name, kind in groups(whole).items():
             own = {one.name: flat.pop(one.name) for one in fields(kind) if one.name in flat}
@@ -40,13 +40,13 @@ class Grouped:
         return {name: deepcopy(self.value(name)) for name in entries(whole)}
 
     def value(self, name: str) -> Any:
-        """The value of a field by its flat name.  Raises KeyError for a name that there is not."""
+        """The value of a field by its flat name.  Raises KeyError for an unknown name."""
         whole: Any = type(self)
         group = _places(whole)[name]
         return getattr(self if group is None else getattr(self, group), name)
 
     def but(self, **changes: Any) -> Self:
-        """The same with some values changed, by flat names."""
+        """A copy with some values changed, by flat names."""
         whole: Any = type(self)
         made: Self = whole(**{**{name: self.value(name) for name in entries(whole)}, **changes})
         return made
@@ -54,7 +54,7 @@ class Grouped:
 
 @cache
 def groups(kind: type) -> Mapping[str, type]:
-    """The groups of a kind, by the name of each."""
+    """The groups of a class, by name."""
     kinds: dict[str, Any] = {one.name: one.type for one in _fields(kind)}
     return MappingProxyType({name: one for name, one in kinds.items() if isinstance(one, type) and is_dataclass(one)})
 
@@ -74,7 +74,7 @@ def entries(kind: type) -> Mapping[str, Field[Any]]:
 
 @cache
 def _places(kind: type) -> Mapping[str, str | None]:
-    """By its flat name the group of each field, or None."""
+    """The group of each field, or None, by flat name."""
     own: dict[str, str | None] = {one.name: None for one in own_fields(kind)}
     return own | {one.name: name for name, group in groups(kind).items() for one in _fields(group)}
 

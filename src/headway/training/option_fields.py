@@ -1,4 +1,4 @@
-"""What an option is: a field with its help, what it may be, and what it goes with."""
+"""What an option is: a field with its help, its allowed values, and the options it conflicts with."""
 
 import math
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from headway.io.quantities import parse_seconds
 from headway.io.regular_file import check_name
 
 DEFAULT_TIME = "5m"
-"""For a run that is given neither a time nor steps."""
+"""The time of a run that is given neither a time nor steps."""
 RENAMED = {"clip": "max_grad_norm", "mask_share": "mlm_probability"}
-"""What options were called, in runs of earlier versions too, and what they are called now."""
+"""Former names of options, also in runs of earlier versions, and their present names."""
 
 
 @dataclass(frozen=True)
 class Between:
-    """Numbers from ``least`` to ``most``; without the least where ``above``, without the most where ``below``."""
+    """Numbers from ``least`` to ``most``; ``above`` excludes the least, ``below`` excludes the most."""
 
     least: float
     most: float
@@ -25,7 +25,7 @@ class Between:
     below: bool = False
 
     def allows(self, value: float) -> bool:
-        """Whether a number is one of them; NaN is not."""
+        """Whether a number is in the interval; NaN is not."""
         low = self.least < value if self.above else self.least <= value
         return low and (value < self.most if self.below else value <= self.most)
 
@@ -43,7 +43,7 @@ SHARE = Between(0, 1, below=True)
 
 
 def up_to(most: int) -> Between:
-    """1 or more; nothing in use comes near the most."""
+    """From 1 to ``most``, which is far above any useful value."""
     return Between(1, most)
 
 
@@ -62,11 +62,11 @@ def option(
 ) -> Any:
     """A field of a group of options.
 
-    ``text`` is its help, ``choices`` or ``allowed`` what it may be; a ``duration`` is a text such as 5m, or a number of
-    seconds.  ``common``: the short help shows it.  ``change``: "free" where a run goes on with whatever it is now,
-    "allowed" where that needs --allow-changes, else "no".  ``loop``: it is of training step by step, which a linear
-    classifier on a model's vectors has not.  ``base``: "needed" or "excluded", of a model to begin from.  ``excludes``:
-    names of other options that cannot be given with it, each with the reason.
+    ``text`` is its help, ``choices`` or ``allowed`` its values; a ``duration`` is a text such as 5m, or a number of
+    seconds.  ``common``: the short help shows it.  ``change``: "free" where a resumed run may change it,
+    "allowed" where that needs --allow-changes, else "no".  ``loop``: it belongs to training step by step, which a
+    linear classifier on a model's vectors does not have.  ``base``: whether --from is "needed" or "excluded".
+    ``excludes``: names of options that conflict with it, each with the reason.
     """
     told: dict[str, Any] = {
         "help": text,
@@ -80,7 +80,7 @@ def option(
 
 
 def flag(name: str) -> str:
-    """A field's option: label_column -> label-column, and from_model -> from, which Python keeps for itself."""
+    """A field's option: label_column -> label-column, and from_model -> from, which is a Python keyword."""
     return "from" if name == "from_model" else name.replace("_", "-")
 
 
@@ -100,7 +100,7 @@ def kind_of(entry: Field[Any]) -> tuple[str, bool]:
 
 
 def check_value(entry: Field[Any], value: Any) -> None:
-    """Raise InputError when a value is not of the kind that its option declares, or not among what it may be."""
+    """Raise InputError when a value has the wrong type for its option, or is not allowed."""
     kind, optional = kind_of(entry)
     if value is None and optional:
         return
@@ -120,7 +120,7 @@ def check_value(entry: Field[Any], value: Any) -> None:
 
 
 def check_together(entries: Mapping[str, Field[Any]], values: Mapping[str, Any]) -> None:
-    """Raise InputError for options that cannot be given together, or that need another."""
+    """Raise InputError for options that conflict, or that need another option."""
     given = [name for name, entry in entries.items() if values[name] != entry.default]
     for name in given:
         for other, why in entries[name].metadata["excludes"].items():
@@ -130,9 +130,9 @@ def check_together(entries: Mapping[str, Field[Any]], values: Mapping[str, Any])
     for name in given:
         base = entries[name].metadata["base"]
         if base == "needed" and not based:
-            raise InputError(f"--{flag(name)} is for fine-tuning; say from which model with --from.")
+            raise InputError(f"--{flag(name)} is for fine-tuning; name the model with --from.")
         if base == "excluded" and based:
-            raise InputError(f"--{flag(name)} cannot be chosen with --from: the model brings its own.")
+            raise InputError(f"--{flag(name)} cannot be chosen with --from: the model has its own.")
     way = "contrastive" if values["contrastive"] else "frozen"
     for name in given if values[way] else ():
         if entries[name].metadata["loop"]:

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from headway.data.detect import TASKS
-from headway.data.pictures import AUGMENT
+from headway.data.images.pictures import AUGMENT
+from headway.data.open.detect import TASKS
 from headway.training.option_fields import SHARE, Between, option, up_to
 
 MODELS = ("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru", "cnn", "bow")
-"""The kinds of model; which of them a task has, its spec says."""
-ONE_WAY = "they are two ways to train, choose one"
-WHOLE = "--adapt trains the whole model, choose one"
+"""The kinds of model; a task's spec lists the kinds that it supports."""
+ONE_WAY = "they are two ways to train: choose one"
+WHOLE = "--adapt trains the whole model: choose one"
 RANDOM = Between(0, 2**63 - 1)
 
 
@@ -18,28 +18,26 @@ class DataOptions:
     """What the data are, and how they are read and split."""
 
     task: str | None = option(None, "what to train for", TASKS, common=True)
-    text_column: str | None = option(None, "column that holds the text", common=True)
-    label_column: str | None = option(None, "column that holds the label, or the score of a pair", common=True)
+    text_column: str | None = option(None, "column of the text", common=True)
+    label_column: str | None = option(None, "column of the label, or of a pair's score", common=True)
     second_column: str | None = option(
         None, "column of the second text of each pair (embedding), or of the target", common=True
     )
-    encoding: str | None = option(None, "encoding of the files that are not UTF-8")
-    delimiter: str | None = option(None, "what separates columns, if not found by itself")
-    on_bad_row: str = option(
-        "error", "stop at bad rows, or leave them out (malformed: 1 % or 5 at most)", ("error", "skip")
-    )
-    stream: bool = option(False, "read Parquet files while training on them, larger than memory or disk as they may be")
+    encoding: str | None = option(None, "encoding of files that are not UTF-8")
+    delimiter: str | None = option(None, "column separator [default: detected]")
+    on_bad_row: str = option("error", "stop at bad rows, or skip them (malformed: 1 % or 5 at most)", ("error", "skip"))
+    stream: bool = option(False, "read Parquet files during training: they can be larger than memory or disk")
     tokenizer: str | None = option(
-        None, "how text is cut into tokens", ("char", "word", "wordpiece", "bpe"), common=True, base="excluded"
+        None, "kind of tokenizer", ("char", "word", "wordpiece", "bpe"), common=True, base="excluded"
     )
-    vocab: int | None = option(None, "how many tokens the tokenizer may have", allowed=up_to(2**22), base="excluded")
-    length: int | None = option(None, "longest sequence in tokens", allowed=up_to(2**24))
-    split_seed: int | None = option(None, "which rows are held out [default: as the seed says]", allowed=RANDOM)
+    vocab: int | None = option(None, "maximum vocabulary size", allowed=up_to(2**22), base="excluded")
+    length: int | None = option(None, "maximum sequence length in tokens", allowed=up_to(2**24))
+    split_seed: int | None = option(None, "seed of the held-out rows [default: --seed]", allowed=RANDOM)
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How long a run lasts, and what is kept of it."""
+    """How long a run lasts, and what it saves."""
 
     time: str | None = option(
         None,
@@ -47,79 +45,86 @@ class RunOptions:
         duration=True,
         common=True,
         change="allowed",
-        excludes={"steps": "a run is bounded by one of them"},
+        excludes={"steps": "a run is limited by one of them"},
     )
     steps: int | None = option(
-        None, "optimizer steps, instead of a time", allowed=up_to(10**9), common=True, change="allowed", loop=True
+        None,
+        "number of optimizer steps, instead of a time",
+        allowed=up_to(10**9),
+        common=True,
+        change="allowed",
+        loop=True,
     )
     more_time: str | None = option(
         None,
-        "continue the run in --out for so long, its learning rate rising and falling again",
+        "continue the run in --out for so long, with a new learning rate schedule",
         duration=True,
         change="free",
         excludes={"more_steps": "a run is continued by one of them"},
     )
-    more_steps: int | None = option(None, "the same by steps", allowed=up_to(10**9), change="free")
+    more_steps: int | None = option(
+        None, "continue the run in --out for so many steps", allowed=up_to(10**9), change="free"
+    )
     epochs: int | None = option(
         None,
-        "end after so many passes over the data, if that is sooner",
+        "maximum number of epochs",
         allowed=up_to(10**6),
         common=True,
         change="allowed",
         loop=True,
     )
-    seed: int = option(0, "all randomness follows from it", allowed=RANDOM, common=True)
+    seed: int = option(0, "random seed", allowed=RANDOM, common=True)
     seeds: int = option(
-        1, "train this many classifiers with seeds of their own and average their answers", allowed=up_to(10**3)
+        1, "train so many classifiers with different seeds and average their answers", allowed=up_to(10**3)
     )
     keep: str = option(
         "best",
-        "which weights the run ends with: its best evaluation's, or the last",
+        "weights to keep: those of the best evaluation, or the last",
         ("best", "last"),
         change="allowed",
         loop=True,
     )
     patience: int = option(
         0,
-        "stop after this many evaluations without improvement; 0: as the task does",
+        "stop after so many evaluations without improvement; 0: the task decides",
         allowed=Between(0, 10**6),
         change="allowed",
         loop=True,
     )
     evaluations: int | None = option(
-        None, "how often to evaluate in the course of the run", allowed=up_to(10**6), change="allowed", loop=True
+        None, "number of evaluations during the run", allowed=up_to(10**6), change="allowed", loop=True
     )
-    snapshots: bool = option(False, "keep the model of each evaluation, in snapshots/", change="free", loop=True)
+    snapshots: bool = option(False, "save the model of each evaluation in snapshots/", change="free", loop=True)
     on_spike: str = option(
-        "report", "what to do with a step whose loss stands out", ("report", "skip"), change="allowed"
+        "report", "what to do with a step whose loss is a spike", ("report", "skip"), change="allowed"
     )
     on_save_error: str = option(
         "continue", "what to do when a checkpoint cannot be saved", ("continue", "stop"), change="free"
     )
     save_every: str = option("60s", "time between checkpoints, such as 60s or 10m", duration=True, change="free")
-    log_every: int = option(10, "steps for each line of the log", allowed=up_to(10**9), change="free")
-    allow_changes: bool = option(False, "resume a run although options that may change have changed", change="free")
-    tensorboard: bool = option(False, "write TensorBoard files too", change="free")
+    log_every: int = option(10, "steps between lines of the log", allowed=up_to(10**9), change="free")
+    allow_changes: bool = option(False, "resume a run with changed options, where they may change", change="free")
+    tensorboard: bool = option(False, "also log to TensorBoard", change="free")
 
 
 @dataclass(frozen=True)
 class ArchitectureOptions:
-    """Which model is made, where none is loaded."""
+    """The model of a run from scratch."""
 
     preset: str | None = option(None, "model size", ("tiny", "small", "medium", "large"), common=True, base="excluded")
     model: str | None = option(None, "kind of model [default: a Transformer]", MODELS)
     match_parameters: int | None = option(
         None,
-        "parameters of a baseline, about [default: as a Transformer has here]",
+        "approximate parameters of a baseline [default: as many as the Transformer]",
         allowed=up_to(10**12),
         base="excluded",
     )
     config_overrides: str | None = option(
-        None, "parts of a Transformer, such as positions=alibi,norm_order=post", base="excluded"
+        None, "variants of a Transformer, such as positions=alibi,norm_order=post", base="excluded"
     )
     d_model: int | None = option(None, "width of the model", allowed=up_to(2**17), base="excluded")
     layers: int | None = option(None, "number of blocks", allowed=up_to(2**12), base="excluded")
-    heads: int | None = option(None, "attention heads of each block", allowed=up_to(2**12), base="excluded")
+    heads: int | None = option(None, "attention heads per block", allowed=up_to(2**12), base="excluded")
 
 
 @dataclass(frozen=True)
@@ -127,38 +132,40 @@ class OptimisationOptions:
     """Batches, optimizer and regularisation."""
 
     learning_rate: float | None = option(
-        None, "highest learning rate", allowed=Between(0, 10, above=True), common=True, change="allowed", loop=True
+        None, "maximum learning rate", allowed=Between(0, 10, above=True), common=True, change="allowed", loop=True
     )
-    batch_tokens: int | None = option(None, "tokens of a batch", allowed=up_to(2**31), change="allowed", loop=True)
+    batch_tokens: int | None = option(None, "tokens per batch", allowed=up_to(2**31), change="allowed", loop=True)
     batch_size: int | None = option(
         None,
-        "sequences of a batch at most, for texts of different lengths",
+        "maximum sequences per batch, for texts of different lengths",
         allowed=up_to(2**24),
         change="allowed",
         loop=True,
     )
-    accumulate: int = option(1, "batches for each step", allowed=up_to(2**20), change="allowed", loop=True)
+    accumulate: int = option(1, "batches per step", allowed=up_to(2**20), change="allowed", loop=True)
     grow_batch: int = option(
         1,
-        "grow the batch to this many times its size in the course of training",
+        "grow the batch to this many times its size during training",
         allowed=up_to(2**16),
         change="allowed",
         loop=True,
     )
     optimizer: str | None = option(None, "optimizer", ("adam", "adamw", "muon"), loop=True)
     weight_decay: float | None = option(
-        None, "decay of matrices, per unit of learning rate", allowed=Between(0, 10**3), change="allowed", loop=True
+        None,
+        "weight decay of matrices, per unit of learning rate",
+        allowed=Between(0, 10**3),
+        change="allowed",
+        loop=True,
     )
     schedule: str | None = option(
         None,
-        "how the learning rate goes after warm-up",
+        "learning rate schedule after warm-up",
         ("cosine", "linear", "inverse_sqrt", "constant_then_decay"),
         change="allowed",
         loop=True,
     )
-    warmup: float = option(
-        0.02, "share of the run in which the learning rate rises", allowed=SHARE, change="allowed", loop=True
-    )
+    warmup: float = option(0.02, "share of the run for warm-up", allowed=SHARE, change="allowed", loop=True)
     max_grad_norm: float = option(
         1.0,
         "maximum gradient norm, 0 to turn clipping off",
@@ -166,16 +173,20 @@ class OptimisationOptions:
         change="allowed",
         loop=True,
     )
-    dropout: float | None = option(None, "share of activations dropped in training", allowed=SHARE, loop=True)
+    dropout: float | None = option(None, "dropout probability", allowed=SHARE, loop=True)
     label_smoothing: float | None = option(
-        None, "share of each target spread over all classes", allowed=SHARE, change="allowed", loop=True
+        None,
+        "label smoothing: share of each target spread over all classes",
+        allowed=SHARE,
+        change="allowed",
+        loop=True,
     )
     r_drop: float | None = option(
-        None, "R-Drop weight: read batches twice, and punish different answers", allowed=Between(0, 10**3), loop=True
+        None, "R-Drop weight: read batches twice, and penalise different answers", allowed=Between(0, 10**3), loop=True
     )
     average: float | None = option(
         None,
-        "decay of the running average of the weights, such as 0.999; 0 for none",
+        "decay of the weights' moving average (EMA), such as 0.999; 0 for none",
         allowed=SHARE,
         loop=True,
     )
@@ -183,34 +194,34 @@ class OptimisationOptions:
 
 @dataclass(frozen=True)
 class FineTuningOptions:
-    """Training that begins from a pretrained model."""
+    """Training that starts from a pretrained model."""
 
     from_model: str | None = option(
-        None, "pretrained model to begin from: a run or a Hugging Face directory", common=True
+        None, "pretrained model to start from: a run or a Hugging Face directory", common=True
     )
     layer_decay: float | None = option(
         None,
-        "learning rate of each block over that of the next",
+        "layer-wise learning rate decay: each block's rate over the next block's",
         allowed=Between(0, 1, above=True),
         base="needed",
         loop=True,
     )
     freeze: int | None = option(
         None,
-        "leave the embeddings and so many of the first blocks as they are",
+        "freeze the embeddings and so many of the first blocks",
         allowed=Between(0, 2**12),
         base="needed",
         loop=True,
     )
     lora: int | None = option(
         None,
-        "train updates of this rank (LoRA) and leave the weights as they are",
+        "train low-rank updates of this rank (LoRA) and freeze the weights",
         allowed=up_to(2**14),
         base="needed",
         loop=True,
     )
     extend_vocab: int | None = option(
-        None, "first learn up to so many new tokens from the data", allowed=up_to(2**20), base="needed", loop=True
+        None, "first add up to so many new tokens, learnt from the data", allowed=up_to(2**20), base="needed", loop=True
     )
     adapt: bool = option(
         False,
@@ -223,7 +234,7 @@ class FineTuningOptions:
     )
     contrastive: bool = option(
         False,
-        "bring the vectors into order by pairs of rows, then as --frozen",
+        "tune the vectors on pairs of rows (SetFit), then as --frozen",
         base="needed",
         excludes={"lora": ONE_WAY},
     )
@@ -231,7 +242,7 @@ class FineTuningOptions:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What some tasks alone read; the spec of a task names those that it does."""
+    """Options of single tasks; the spec of a task names its own."""
 
     source_language: str | None = option(
         None, "language of the sources, for a base of many languages (M2M-100)", base="needed"
@@ -240,44 +251,40 @@ class TaskOptions:
     merge_labels: str | None = option(
         None, "join labels that differ only in typing: all, or a .csv, .tsv or .json of pairs (found, meant)"
     )
-    balance: bool = option(False, "weight classes so that each counts the same")
+    balance: bool = option(False, "weight the classes equally")
     token_dropout: float | None = option(
-        None, "share of tokens hidden in training (classification)", allowed=SHARE, loop=True
+        None, "share of tokens masked in training (classification)", allowed=SHARE, loop=True
     )
     mlm_probability: float | None = option(
         None,
         "share of tokens to predict (masked_lm) [default: 0.3, with --from 0.15]",
         allowed=Between(0, 0.8, above=True),
     )
-    whole_words: bool = option(False, "hide whole words (masked_lm)")
+    whole_words: bool = option(False, "mask whole words (masked_lm)")
     bpe_dropout: float | None = option(
-        None, "cut words differently in each pass, without this share of merges (translation)", allowed=SHARE
+        None, "BPE dropout: share of merges skipped in each epoch (translation)", allowed=SHARE
     )
     image_size: int | None = option(
-        None, "side in pixels to which pictures are brought (images)", allowed=up_to(2**14), base="excluded"
+        None, "side in pixels to which pictures are resized (images)", allowed=up_to(2**14), base="excluded"
     )
-    patch_size: int | None = option(
-        None, "side in pixels of what becomes one token (images)", allowed=up_to(2**14), base="excluded"
-    )
-    augment: str | None = option(None, "how pictures are changed in training [default: usual]", AUGMENT)
+    patch_size: int | None = option(None, "side of a patch in pixels (images)", allowed=up_to(2**14), base="excluded")
+    augment: str | None = option(None, "augmentation of pictures in training [default: usual]", AUGMENT)
 
 
 @dataclass(frozen=True)
 class RuntimeOptions:
-    """Where and how it is computed."""
+    """Device, precision and processes."""
 
     device: str = option(
         "auto",
-        "where to compute: auto, cpu, cuda, cuda:N or mps; auto is a GPU if PyTorch finds one",
+        "device: auto, cpu, cuda, cuda:N or mps; auto is a GPU if PyTorch finds one",
         common=True,
         change="allowed",
     )
     precision: str | None = option(
-        None, "arithmetic; by default whichever is faster here", ("float32", "bfloat16"), change="allowed"
+        None, "precision [default: whichever is faster here]", ("float32", "bfloat16"), change="allowed"
     )
     threads: int | None = option(None, "processor threads", allowed=up_to(2**10), change="allowed")
     workers: int = option(0, "processes that prepare batches during training", allowed=Between(0, 2**8), change="free")
-    shard: bool = option(False, "spread the weights over the processes that torchrun started (FSDP)", change="free")
-    checkpoint_activations: bool = option(
-        False, "compute activations again for the gradient: less memory, more time", change="free"
-    )
+    shard: bool = option(False, "shard the weights over the processes that torchrun started (FSDP)", change="free")
+    checkpoint_activations: bool = option(False, "activation checkpointing: less memory, more time", change="free")

@@ -1,4 +1,4 @@
-"""What a user may ask of a training run: groups of options, given by flat names."""
+"""The options of a training run, in groups, given by flat names."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ __all__ = ["DEFAULT_TIME", "MODELS", "TrainOptions", "flag"]
 
 @dataclass(frozen=True, init=False)
 class TrainOptions(Grouped):
-    """Everything a run depends on, except the data.  None means: decided from the data, the machine and the time.
+    """Everything a run depends on, except the data.  None means: decided by the data, the machine and the time.
 
-    Made from the flat names of the options: ``TrainOptions(time="5m", d_model=64).run.time``.  Raises InputError for a
-    value that an option cannot have, and for options that cannot be given together.
+    Made from the flat names of the options: ``TrainOptions(time="5m", d_model=64).run.time``.  Raises InputError for an
+    invalid value, and for options that conflict.
     """
 
     data: DataOptions
@@ -55,22 +55,20 @@ class TrainOptions(Grouped):
 
     @property
     def seed_of_split(self) -> int:
-        """What decides which rows are held out."""
+        """The seed that decides which rows are held out."""
         return self.run.seed if self.data.split_seed is None else self.data.split_seed
 
     def given(self, names: Collection[str]) -> list[str]:
-        """Those of the named options that are not as they are by default."""
+        """The named options that differ from their defaults."""
         return [name for name, entry in OPTIONS.items() if name in names and self.value(name) != entry.default]
 
     def _check_choices(self) -> None:
-        """Raise InputError for values that cannot be chosen together."""
+        """Raise InputError for values that conflict."""
         ours, kind = self.fine_tuning, self.architecture.model
         if ours.from_model is not None and kind not in (None, "encoder-decoder", "decoder"):
-            raise InputError(f"--model {kind} begins from scratch; leave out --from, or leave out --model.")
+            raise InputError(f"--model {kind} is trained from scratch; leave out --from or --model.")
         if ours.frozen and not ours.contrastive and self.run.seeds > 1:
-            raise InputError(
-                "--frozen draws nothing at random, so all --seeds would give one classifier; leave one out."
-            )
+            raise InputError("--frozen is deterministic, so all --seeds would give the same classifier; leave one out.")
         if ours.lora is not None and self.optimisation.optimizer == "muon":
             raise InputError("--lora goes with --optimizer adam or adamw: Muon is for whole matrices.")
 
@@ -78,21 +76,21 @@ class TrainOptions(Grouped):
 OPTIONS = entries(TrainOptions)
 """Every option by its flat name."""
 OF_THE_LOOP = tuple(name for name, entry in OPTIONS.items() if entry.metadata["loop"])
-"""Options of training a whole model step by step: a linear classifier on its vectors has none of these."""
+"""Options of training step by step: a linear classifier on a model's vectors has none of these."""
 FREE = tuple(name for name, entry in OPTIONS.items() if entry.metadata["change"] == "free")
-"""Options on which nothing that is learnt depends: a run goes on with whatever they are now."""
+"""Options that do not affect the result: a resumed run may change them freely."""
 CHANGEABLE = tuple(name for name, entry in OPTIONS.items() if entry.metadata["change"] == "allowed")
-"""Options that a run may go on with otherwise than it began, with ``--allow-changes``."""
+"""Options that a resumed run may change with ``--allow-changes``."""
 
 
 def split_seed(options: dict[str, Any]) -> int:
-    """What decides which rows are held out, of a run's options as they are recorded."""
+    """The seed that decides which rows are held out, from a run's recorded options."""
     chosen = options.get("split_seed")
     return int(options.get("seed", 0) if chosen is None else chosen)
 
 
 def time_limit(options: TrainOptions) -> float | None:
-    """The seconds that the command may take; None where steps bound it."""
+    """The seconds that the command may take; None where steps limit it."""
     bounds = options.run
     if bounds.more_time is not None:
         return parse_seconds(bounds.more_time, "--more-time")

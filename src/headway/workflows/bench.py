@@ -1,13 +1,13 @@
-"""How fast a model is on this machine, and how its time and memory grow with the length T and the width D.
+"""The speed of a model on this machine, and how its time and memory grow with the length T and the width D.
 
     curves = cost_curves(lengths=[128, 256, 512, 1024], kinds=["full", "windowed"])
     curves["rows"], curves["fits"]
 
-    speed(headway.load("runs/notes"))       # tokens a second, reading and writing
+    speed(headway.load("runs/notes"))       # tokens per second, reading and writing
 
-Time is that of one forward pass over one text without padding, in float32, on the model's device (of the curves, on the
-processor).  Memory is the most that torch's allocations there during that pass exceed those before it: activations and
-what is passing, neither weights nor scratch space that a library takes for itself.
+Time is measured for one forward pass over one text without padding, in float32, on the model's device (for the curves,
+on the CPU).  Memory is the peak of torch's allocations during that pass, minus those before it: activations and
+workspace, without weights and without scratch space that a library allocates for itself.
 """
 
 import os
@@ -36,19 +36,19 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.workflows.exponents import power
 
 SMALL = TransformerConfig(256, d_model=128, n_layers=2, n_heads=4)
-"""What is measured when no model is named: a decoder in Llama's layout with 0.4 million parameters."""
+"""The default model: a decoder with Llama's layout and 0.4 million parameters."""
 WINDOW = 128
 """Keys that a token of a windowed model sees, itself included."""
 REPEATS = 5
-"""Measurements of each case, when there is time."""
+"""Measurements of each case, if there is time."""
 LEAST = 0.02
-"""Seconds that one measurement lasts at least; short calls are made several times."""
+"""Minimum seconds of one measurement; short calls are repeated."""
 MARGIN = 1.3
-"""How much longer than expected from smaller sizes a size may take."""
+"""How many times longer than predicted from smaller sizes a size may take."""
 FLOOR = 4
-"""A size is part of a fit when its time is so many times that of a single token: below, the cost of calling counts."""
+"""A size is in a fit if it takes this many times as long as a single token: below, the call overhead dominates."""
 BATCHES, LENGTHS, WRITTEN = (1, 8, 32), (32, 128, 512), 32
-"""``speed``: texts in a batch, tokens of each that are read, tokens of each that are written."""
+"""``speed``: texts per batch, tokens read per text, tokens written per text."""
 
 WIRINGS: dict[type, Wiring] = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}
 Kind = Callable[[TransformerConfig, type[nn.Module]], nn.Module]
@@ -78,7 +78,7 @@ KINDS: dict[str, Kind] = {
     "windowed": _windowed,
     **{cell: partial(_recurrent, cell) for cell in CELLS},
 }
-"""How each kind of model with the sizes of a configuration is built; it takes ids (B, T)."""
+"""Builders of each kind of model with the sizes of a configuration; the model takes ids (B, T)."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Case:
     length: int
     width: int
     flops: int | None
-    """of a forward pass, by models.size; None for what is no Transformer"""
+    """of a forward pass, by models.size; None for other models than Transformers"""
     call: Callable[[], object]
     one_token: Callable[[], object]
     bytes: int = 0
@@ -102,7 +102,7 @@ class Case:
         return self.length if self.axis == "length" else self.width
 
     def plain(self) -> dict[str, Any]:
-        """As a row of results: ``seconds`` is the median, ``spread`` the least and the greatest."""
+        """As a row of results: ``seconds`` is the median, ``spread`` the minimum and maximum."""
         middle = statistics.median(self.seconds)
         return {
             **{"axis": self.axis, "kind": self.kind, "length": self.length, "width": self.width},
@@ -124,14 +124,14 @@ def cost_curves(
     """Time and memory of new models with the sizes of a configuration against T (``lengths``) and D (``widths``).
 
     ``rows`` has one entry for each case, as ``Case.plain``; ``fits`` the exponents of time and memory, as ``power``,
-    for each axis and kind (with those of the FLOPs beside them), over the sizes whose time is above the floor.  Against
-    D, texts have the least of the lengths, or 256 tokens; an encoder-decoder reads a source as long as its target.
-    Cases that would take longer than ``limit`` seconds allow, or more memory than there is, are left out, and named in
-    ``left_out`` with what is wanting.  Raises InputError for a kind that is not known.
+    for each axis and kind (with the exponents of the FLOPs), over the sizes whose time is above the floor.  Against D,
+    texts have the smallest of the lengths, or 256 tokens; an encoder-decoder reads a source as long as its target.
+    Cases that do not fit in ``limit`` seconds or in memory are skipped and listed in ``left_out`` with the reason.
+    Raises InputError for an unknown kind.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
-        raise InputError(f"--kinds: {unknown[0]!r} is not known; there are {', '.join(KINDS)}.")
+        raise InputError(f"--kinds: {unknown[0]!r} is unknown; the kinds are {', '.join(KINDS)}.")
     end = None if limit is None else time.monotonic() + limit
     progress = progress or NoProgress()
     cases: list[Case] = []
@@ -152,9 +152,9 @@ def cost_curves(
         progress.phase(f"{case.kind}: {case.length:,} tokens, width {case.width}")
         try:
             if not before:
-                case.one_token()  # warms it up
+                case.one_token()  # warm-up
                 floors[key] = FLOOR * seconds(case.one_token)
-            case.bytes = peak_bytes(case.call)  # which also warms it up
+            case.bytes = peak_bytes(case.call)  # also the warm-up
             case.seconds.append(seconds(case.call))
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and not any(sign in str(error).lower() for sign in SIGNS):
@@ -169,8 +169,8 @@ def cost_curves(
 
 
 def _repeat(cases: Sequence[Case], end: float | None, progress: Progress) -> None:
-    """Measure all cases again, in turn, so that a slow spell hits all alike."""
-    progress.phase("measuring all of them again")
+    """Measure all cases again, in turn, so that a slow phase affects all alike."""
+    progress.phase("repeating the measurements")
     for _ in range(REPEATS - 1):
         if end is not None and time.monotonic() + sum(max(LEAST, c.seconds[0]) for c in cases) > end:
             return
@@ -213,14 +213,14 @@ def _case(axis: str, kind: str, config: TransformerConfig, model: nn.Module, len
 
 
 def widened(config: TransformerConfig, width: int) -> TransformerConfig:
-    """The same with another width: as many heads of the same width as fit, and all else in proportion.
+    """The same with another width: as many heads of the same width as fit, and everything else in proportion.
 
-    Raises InputError where the width is no multiple of that of a head.
+    Raises InputError if the width is not a multiple of the head width.
     """
     head, readers = config.head_width, config.n_heads // config.kv_heads
     if width % (head * readers):
         raise InputError(
-            f"--widths: {width} is no multiple of {head * readers}, the width of a head or group of heads."
+            f"--widths: {width} is not a multiple of {head * readers}, the width of a head or group of heads."
         )
     n_heads, d_ff = width // head, config.d_ff and config.d_ff * width // config.d_model
     return config.but(d_model=width, n_heads=n_heads, n_kv_heads=n_heads // readers, d_head=head, d_ff=d_ff)
@@ -244,16 +244,16 @@ def _fit(cases: Sequence[Case], floor: float) -> dict[str, Any]:
 
 
 def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | None = None) -> list[dict[str, Any]]:
-    """Rows of how fast a pipeline's model reads, at a few batch sizes and lengths, and, of a language model, writes.
+    """The speed of a pipeline's model at a few batch sizes and lengths: reading and, for a language model, writing.
 
     "read" is a forward pass over texts of ``length`` tokens; "write" is ``length`` tokens one after the other, with the
-    cache, after a prompt of ``LENGTHS[0]``.  Within ``limit`` seconds, cases that would take too long are left out.
+    KV cache, after a prompt of ``LENGTHS[0]``.  Cases that would exceed ``limit`` seconds are skipped.
     """
     end = None if limit is None else time.monotonic() + limit
     progress = progress or NoProgress()
     model, device, rows = pipe.model, model_device(pipe.model), []
     most = model.config.max_length
-    patches = getattr(model, "patches", None)  # a model of pictures reads those of its one size
+    patches = getattr(model, "patches", None)  # an image model reads images of one size
     for length in [most] if patches is not None else dict.fromkeys(min(length, most) for length in LENGTHS):
         for batch in BATCHES:
             rows.append(("read", batch, length, _reading(model, batch, length)))
@@ -261,11 +261,11 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | No
     if spec(pipe.task).writes == "continuations" and written > 0:
         rows += [("write", batch, written, _writing(pipe.model, batch, written)) for batch in BATCHES]
     found: list[dict[str, Any]] = []
-    each: dict[str, float] = {}  # seconds of a token, of each kind
+    each: dict[str, float] = {}  # seconds per token, by kind
     rows.sort(key=lambda row: row[1] * row[2])
     for kind, batch, length, call in rows:
         expected = MARGIN * each.get(kind, max(each.values(), default=0.0)) * batch * length
-        if end is not None and time.monotonic() + 2 * expected > end:  # one call to learn its memory, one timed
+        if end is not None and time.monotonic() + 2 * expected > end:  # one call to measure memory, one timed
             continue
         progress.phase(f"{kind}: {batch} x {length:,} tokens")
         peak = peak_bytes(call, device)
@@ -282,12 +282,12 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | No
             }
         )
     if left_out := len(rows) - len(found):
-        progress.warn(f"{left_out} of {len(rows)} sizes are left out for want of time (--time for more)")
+        progress.warn(f"{left_out} of {len(rows)} sizes were skipped for lack of time (raise --time)")
     return sorted(found, key=lambda row: (row["kind"], row["length"], row["batch"]))
 
 
 def _reading(model: nn.Module, batch: int, length: int) -> Callable[[], object]:
-    """A forward pass over random tokens, or over pictures of random pixels."""
+    """A forward pass over random tokens, or over images of random pixels."""
     generator = torch.Generator().manual_seed(0)
     config: Any = model.config
     patches: Any = getattr(model, "patches", None)
@@ -305,7 +305,7 @@ def _reading(model: nn.Module, batch: int, length: int) -> Callable[[], object]:
 
 
 def _writing(model: Decoder, batch: int, length: int) -> Callable[[], object]:
-    """The likeliest ``length`` tokens, one after the other."""
+    """Greedy generation of ``length`` tokens."""
     generator = torch.Generator().manual_seed(0)
     prompt = min(LENGTHS[0], model.config.max_length // 2)
     ids = torch.randint(model.config.vocab_size, (batch, prompt), generator=generator).to(model_device(model))
@@ -321,7 +321,7 @@ def _writing(model: Decoder, batch: int, length: int) -> Callable[[], object]:
 
 
 def seconds(call: Callable[[], object], device: torch.device = PROCESSOR) -> float:
-    """Of one call, until the device is done with it; a short one is made as often as ``LEAST`` seconds take."""
+    """Seconds of one call, until the device is done; short calls are repeated for ``LEAST`` seconds."""
     began, times = time.perf_counter(), 0
     while True:
         call()
@@ -333,9 +333,9 @@ def seconds(call: Callable[[], object], device: torch.device = PROCESSOR) -> flo
 
 
 def peak_bytes(call: Callable[[], object], device: torch.device = PROCESSOR) -> int:
-    """The most that torch's allocations during a call exceed those before it, in the memory of the device.
+    """The peak of torch's allocations on the device during a call, minus those before it.
 
-    0 for a device (mps) that does not say.
+    0 for a device (mps) that does not report it.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

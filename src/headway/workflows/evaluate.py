@@ -1,4 +1,4 @@
-"""Measure a saved model again, on the data it held out or on any other."""
+"""Measure a saved model again, on its held-out data or on other data."""
 
 import warnings
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.corpus import Corpus
-from headway.data.files import kind
-from headway.data.in_memory import given_inputs
-from headway.data.read import input_paths
-from headway.data.table import Table
+from headway.data.open.files import kind
+from headway.data.open.in_memory import given_inputs
+from headway.data.open.read import input_paths
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.tasks.registry import room, spec
@@ -25,9 +25,9 @@ from headway.workflows.input import are_aligned, known_columns, read_input, rows
 from headway.workflows.load import load
 
 SAME = 1e-4
-"""Two measurements of one model on the same data differ by less."""
+"""Two measurements of one model on the same data differ by less than this."""
 READING = ("text_column", "label_column", "second_column", "encoding", "delimiter", "on_bad_row")
-"""Options of the training run that say how its files are read."""
+"""Options of the training run that decide how its files are read."""
 
 
 def evaluate(
@@ -35,9 +35,9 @@ def evaluate(
 ) -> dict[str, Any]:
     """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
 
-    ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or given the very
-    file the model was trained on, its held-out part is measured; with ``whole`` all of it, also where training measured
-    some of its windows.  Raises InputError when there is nothing to measure on, or no such ``device``.
+    ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or with the file
+    that the model was trained on, the held-out part is measured; with ``whole`` all of it, even if training measured
+    only some of its windows.  Raises InputError if there is nothing to measure on, or no such ``device``.
     """
     pipe = load(run, device=device)
     facts = read_facts(Path(run)) or {}
@@ -46,15 +46,15 @@ def evaluate(
     inputs = files = [str(file) if isinstance(file, Path) else file for file in files]
     files = files or facts.get("validation") or facts.get("data", {}).get("inputs") or []
     if not files:
-        raise InputError(f"{run}: does not say what it was trained on; name a file to measure on.")
+        raise InputError(f"{run}: it does not record its training data; name a file to measure on.")
     if not inputs and (gone := [file for file in files if not (Path(file).exists() or dataset_id(file))]):
         if facts.get("data", {}).get("in_memory"):
             raise InputError(
-                f"{run}: was trained on {gone[0]} in memory; write those rows to a file and name it: headway evaluate "
-                f"{run} FILE."
+                f"{run}: it was trained on {gone[0]} in memory; write those rows to a file and name it: "
+                f"headway evaluate {run} FILE."
             )
         raise InputError(
-            f"{gone[0]}: the data of this run are not there any more; say where: headway evaluate {run} FILE."
+            f"{gone[0]}: the training data of this run no longer exist; name a file: headway evaluate {run} FILE."
         )
     options = _options(facts, files, pipe.task, named)
     given: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
@@ -65,11 +65,11 @@ def evaluate(
         warnings.warn(line, stacklevel=2)
     if not inputs and facts.get("data", {}).get("fingerprint") != source.fingerprint and not facts.get("validation"):
         raise InputError(
-            f"{source.name}: has changed since the run was trained on it, so its held-out part is not known; "
+            f"{source.name}: it has changed since the run was trained on it, so its held-out part is unknown; "
             f"name a file to measure on: headway evaluate {run} FILE."
         )
     if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
-        warnings.warn(f"{source.name}: has changed since the run was measured on it", stacklevel=2)
+        warnings.warn(f"{source.name}: it has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
     given_data = EvaluationInputs(source, found, facts, options, same, whole, partial(trained_on, facts, options))
     metrics = room(pipe.task).evaluate(pipe, given_data)
@@ -80,7 +80,7 @@ def evaluate(
 
 
 def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:
-    """The verdict on a model: that of its run where the same was measured, else against what was measured with it."""
+    """The verdict on a model: the run's own if the same data were measured, otherwise from the new measurements."""
     before = given.facts.get("verdict") or {}
     key = before.get("metric")
     if given.same and key in metrics and abs(metrics[key] - before["value"]) < SAME:
@@ -92,7 +92,7 @@ def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dic
 
 
 def _options(facts: dict[str, Any], files: Sequence[Any], task: str, named: bool) -> TrainOptions:
-    """How what is measured is read: data in memory have no encoding and no delimiter."""
+    """How the data are read: data in memory have no encoding and no delimiter."""
     if isinstance(files[0], Table):
         return reading_options(facts, [], task).but(encoding=None, delimiter=None)
     stream = facts.get("options", {}).get("stream") and _are_shards(files) and (named or not facts.get("validation"))
@@ -114,9 +114,9 @@ def _are_shards(files: Sequence[str | Path]) -> bool:
 
 
 def trained_on(facts: dict[str, Any], options: TrainOptions) -> Corpus | Table | None:
-    """What a run was trained on, read as it was then; None where it is gone or has changed.
+    """The training data of a run, read as they were then; None if they are gone or have changed.
 
-    ``options`` say how the files that are measured are read.
+    ``options`` decide how the files to measure are read.
     """
     data = facts.get("data", {})
     files = data.get("inputs", [])

@@ -1,4 +1,4 @@
-"""With which power of the length, or of the width, a measurement grows: a line through points on log-log axes.
+"""The power of the length or width with which a measurement grows: a line through points on log-log axes.
 
 fit = power([128, 256, 512], [[0.010, 0.011], [0.021, 0.020], [0.041, 0.043]])
 fit["exponent"], fit["interval"]
@@ -11,11 +11,11 @@ from math import exp, log
 from typing import Any
 
 SAMPLES = 1000
-"""Times that the repeats are drawn anew for an interval."""
+"""Bootstrap samples of the repeats for an interval."""
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the line through the points with the least squares."""
+    """Slope and intercept of the least-squares line through the points."""
     middle_x, middle_y = statistics.fmean(x), statistics.fmean(y)
     products = sum((a - middle_x) * (b - middle_y) for a, b in zip(x, y, strict=True))
     return products / sum((a - middle_x) ** 2 for a in x)
@@ -24,10 +24,10 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 def power(sizes: Sequence[int], repeats: Sequence[Sequence[float]], seed: int = 0) -> dict[str, Any]:
     """The exponent e and factor c of c sizeᵉ through the medians of the repeated measurements at each size.
 
-    ``interval`` holds 95 % of the exponents that come out when the repeats at each size are drawn anew, with
-    replacement: how far noise moves the exponent.  Whether the points are on a straight line is told by the other two:
-    ``without_one`` is the least and the greatest exponent when one size is left out (None below three sizes), ``last``
-    the exponent between the last two sizes.
+    ``interval`` is the 95 % bootstrap interval of the exponent, from resampling the repeats at each size: how far noise
+    moves the exponent.  The other two show whether the points lie on a straight line: ``without_one`` is the minimum
+    and maximum exponent with one size left out (None below three sizes), ``last`` the exponent between the last two
+    sizes.
     """
     x = [log(size) for size in sizes]
     draw = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The user's files, read and understood."""
+"""Read the user's files and find their task."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,22 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
-from headway.data.corpus import Corpus
-from headway.data.detect import DIALOGUE, TO_TEXT, detect, refuse_columns
-from headway.data.detected import Detected
-from headway.data.dialogue_tables import as_dialogues, turns_of
-from headway.data.dialogues import Dialogues
-from headway.data.fetched import fetched, remote_shards
-from headway.data.files import kind
-from headway.data.image_folder import are_pictures
-from headway.data.in_memory import table_corpus
-from headway.data.pictures import Pictures
-from headway.data.read import input_paths, read, text_corpus
-from headway.data.rows import left_out
-from headway.data.shards import LARGE, Shard, local_shard, sample_table
-from headway.data.streamed import Streamed
-from headway.data.table import Table
+from headway.data.formats.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
+from headway.data.images.folder import are_pictures
+from headway.data.images.pictures import Pictures
+from headway.data.open.detect import DIALOGUE, TO_TEXT, detect, refuse_columns
+from headway.data.open.detected import Detected
+from headway.data.open.fetched import fetched, remote_shards
+from headway.data.open.files import kind
+from headway.data.open.in_memory import table_corpus
+from headway.data.open.read import input_paths, read, text_corpus
+from headway.data.records.corpus import Corpus
+from headway.data.records.dialogue_tables import as_dialogues, turns_of
+from headway.data.records.dialogues import Dialogues
+from headway.data.records.rows import left_out
+from headway.data.records.table import Table
+from headway.data.stream.shards import LARGE, Shard, local_shard, sample_table
+from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.training.base import CHAT, talks
@@ -33,7 +33,7 @@ COLUMNS = ("text_column", "label_column", "second_column")
 """The options that name columns."""
 
 NEARLY = 0.01
-"""Two files of which one has at most this share of lines more than the other could be the two sides of one text."""
+"""Two files could be the two sides of one text if their numbers of lines differ by at most this fraction."""
 RUNNING_TEXT = ("language_modeling", "masked_lm")
 """Tasks that read a table's text column as running text."""
 
@@ -45,11 +45,11 @@ def read_input(
     *,
     chat: bool = False,
 ) -> tuple[Corpus | Table, Detected]:
-    """The files, and what they are for.  Raises InputError for anything that cannot be used.
+    """Read the files and find their task.  Raises InputError for anything that cannot be used.
 
-    ``chat``: a table of prompts and replies is conversations, as it is with ``--task dialogue`` or from a model with a
-    chat template.  ``known`` are the columns that a run was trained on, by the names of ``COLUMNS``: where a table has
-    them and no others are named, they are meant.
+    ``chat``: a table of prompts and replies is read as conversations, as with ``--task dialogue`` or from a model with
+    a chat template.  ``known`` are the columns of a run's training data, by the names of ``COLUMNS``: they are the
+    default if the table has them.
     """
     columns = {name: options.value(name) for name in COLUMNS}
     if inputs and isinstance(inputs[0], Table):
@@ -61,7 +61,7 @@ def read_input(
         first, second = inputs
         for name in COLUMNS:
             if options.value(name) is not None:
-                raise InputError(f"{first}: has lines and no columns; leave out --{flag(name)}.")
+                raise InputError(f"{first}: it has lines and no columns; leave out --{flag(name)}.")
         otherwise = "" if options.data.task else " (--task language_modeling if they are one text after the other)"
         table = read_aligned(first, second, encoding=options.data.encoding, otherwise=otherwise)
         return table, detect(table, task=options.data.task)
@@ -80,10 +80,10 @@ def _read_held(
     known: Mapping[str, str | None] | None,
     chat: bool,
 ) -> tuple[Corpus | Table, Detected]:
-    """What was handed over in memory, and what it is for."""
+    """Data in memory, and their task."""
     for name in ("stream", "encoding", "delimiter"):
         if options.value(name):
-            raise InputError(f"{table.name}: is in memory already; --{flag(name)} is for files.")
+            raise InputError(f"{table.name}: this is already in memory; --{flag(name)} is for files.")
     source = table if len(table.columns) > 1 else table_corpus(table, table.columns[0])
     return _recognised(source, options, columns, known, chat)
 
@@ -95,7 +95,7 @@ def _recognised(
     known: Mapping[str, str | None] | None,
     chat: bool,
 ) -> tuple[Corpus | Table, Detected]:
-    """What was read as it is trained on, and what it is for."""
+    """The data in the form of their task, and the task."""
     if isinstance(source, Table) and not isinstance(source, Dialogues | Pictures):
         source, columns = _conversations(source, options, columns, chat)
     if known and isinstance(source, Table):
@@ -110,21 +110,21 @@ def _recognised(
 
 
 def rows_left_out(source: Corpus | Table) -> list[str]:
-    """A line about the malformed rows of a source that were left out, if there were any."""
+    """A line about the malformed rows of a source that were skipped, if any."""
     if isinstance(source, Pictures) or not source.skipped:
-        return []  # pictures have a line of their own
+        return []  # images have their own line
     return [left_out(source.name, source.skipped)]
 
 
 def known_columns(facts: Mapping[str, Any]) -> dict[str, str | None]:
-    """The columns that a run was trained on, by its headway.json."""
+    """The columns of a run's training data, by its headway.json."""
     return {name: facts.get("data", {}).get(name) for name in COLUMNS}
 
 
 def _as_known(
     source: Table, columns: Mapping[str, str | None], known: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """The columns of a table that are not named but known; those of pairs all together, or none of them."""
+    """The known columns of a table that are not named; the columns of pairs only if all are there."""
     there = {name: column for name, column in known.items() if column is not None and column in source.columns}
     if known.get("second_column") is not None and (
         any(columns.values()) or len(there) < sum(map(bool, known.values()))
@@ -136,9 +136,9 @@ def _as_known(
 def _conversations(
     source: Table, options: TrainOptions, columns: dict[str, str | None], chat: bool
 ) -> tuple[Table, dict[str, str | None]]:
-    """A table of prompts and replies as conversations, where they are meant, and the columns that are still named.
+    """A table of prompts and replies as conversations, if it is one, and the columns that are still named.
 
-    Raises InputError, which says what is needed, where a table can be nothing else and no model that talks is named.
+    Raises InputError, which says what is needed, if a table can be nothing else and no chat model is named.
     """
     asked, named = chat or options.data.task == DIALOGUE, (columns["text_column"], columns["second_column"])
     if not asked and (options.data.task is not None or any(columns.values())):
@@ -159,11 +159,11 @@ def _conversations(
     base = (
         f"{options.fine_tuning.from_model} has no chat template"
         if options.fine_tuning.from_model
-        else "no model that talks is named"
+        else "no chat model is named"
     )
     raise InputError(
-        f"{source.name}: these are conversations ({turns.words}), and {base}. Name a model with a chat template with "
-        "--from, or use --task dialogue to train on them with the usual template; --task translation learns to write "
+        f"{source.name}: these are conversations ({turns.words}), but {base}. Name a model with a chat template with "
+        "--from, or use --task dialogue to train on them with the default template; --task translation learns to write "
         f"{turns.reply!r} for {turns.prompt!r}, --task language_modeling reads one column as text."
     )
 
@@ -171,7 +171,7 @@ def _conversations(
 def _streamed(
     inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]
 ) -> tuple[Corpus | Table, Detected]:
-    """Parquet files by their footers, as running text that is read as it is needed; its column is found by a sample."""
+    """Parquet files as running text that is read as needed; only footers and a sample are read, to find the column."""
     shards: list[Shard] = []
     for place in inputs:
         if (wanted := dataset_id(place)) is not None:
@@ -179,11 +179,13 @@ def _streamed(
             continue
         for path in input_paths([place]):
             if kind(path) != "parquet":
-                raise InputError(f"{path}: --stream reads .parquet; leave it out, or write the texts to such files.")
+                raise InputError(
+                    f"{path}: --stream reads .parquet files only; leave it out, or convert the texts to .parquet."
+                )
             shards.append(local_shard(path))
     for name, count in Counter(shard.name for shard in shards).items():
         if count > 1:
-            raise InputError(f"{name}: was given twice; name each file once.")
+            raise InputError(f"{name}: this file was given twice; name each file once.")
     sample = sample_table(shards)
     if len(sample.columns) == 1:
         corpus, named = Streamed(shards, sample.columns[0]), (columns["text_column"], columns["label_column"])
@@ -193,9 +195,9 @@ def _streamed(
 
 
 def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:
-    """A sample of large Parquet files where it shows that their text is running text; None for all else.
+    """A sample of large Parquet files if it shows that they hold running text; otherwise None.
 
-    So a table of which one column is wanted, as a stream, is not held in memory to find that out.
+    So the whole table is not read into memory to find that one column is to be streamed.
     """
     if are_pictures(inputs):
         return None
@@ -217,14 +219,14 @@ def without_columns(options: TrainOptions) -> TrainOptions:
 
 
 def are_aligned(inputs: Sequence[str | Path], task: str | None) -> bool:
-    """Whether these are two files of which each line belongs to the same line of the other."""
+    """Whether these are two aligned files: each line belongs to the same line of the other."""
     return sides_of(inputs) is not None if task is None else task in TO_TEXT and are_files_of_lines(inputs)
 
 
 def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
-    """Raise InputError where two files that are no sides by their names could be the two sides of one text.
+    """Raise InputError if two files that are not aligned by their names could still be the two sides of one text.
 
-    They could be where they are called alike but for the ending, and where they have nearly as many lines.
+    They could be if their names differ only in the ending, and if they have nearly as many lines.
     """
     fewer, more = sorted(counts := [count_lines(path, encoding) for path in inputs])
     if fewer > 1 and (share_a_name(inputs) or more - fewer <= NEARLY * more):

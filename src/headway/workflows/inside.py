@@ -1,4 +1,4 @@
-"""What a loaded model attends to when it reads a text or a picture."""
+"""The attention of a loaded model when it reads a text or an image."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from headway.tasks.task import Pipeline
 
 
 def look_inside(pipe: Pipeline, text: Any, target: str | None = None) -> Inside:
-    """The attention of a loaded model on a text, read as its pipeline reads it; of a model of pictures on a picture.
+    """The attention of a loaded model on a text, read as its pipeline reads it, or of an image model on an image.
 
-    A translator also needs a target; without one its own translation is taken, by greedy search.  Raises InputError
-    for a text without tokens or longer than the model reads, for what is no picture, and for a target that is given to
-    another model.
+    A translator also needs a target; the default is its own translation, by greedy search.  Raises InputError for a
+    text without tokens or longer than the model reads, for a file that is not an image, and for a target that is given
+    to another model.
     """
     found = room(pipe.task).inspect(pipe, text, target)
     if found is None:
-        raise InputError(f"the attention of models for {pipe.task.replace('_', ' ')} cannot be shown.")
+        raise InputError(f"attention cannot be shown for {pipe.task.replace('_', ' ')} models.")
     return found

@@ -1,4 +1,4 @@
-"""Load what was saved, as the pipeline of its task."""
+"""Load a saved model as the pipeline of its task."""
 
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -56,14 +56,14 @@ def load(path: str | Path, task: str | None = ..., *, device: str = ...) -> Pipe
 def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> Pipeline:
     """The pipeline of a run directory, of a Hugging Face directory, or of an id of the hub.
 
-    It computes on ``device``: auto, cpu, cuda, cuda:N or mps; auto is a GPU of CUDA where PyTorch finds one.  It also
-    follows its model when that is moved later (``pipe.model.to("cuda")``).  With ``task`` it is the pipeline of that
-    task, which editors and type checkers then know.  Raises InputError when there is no such model or device, when a
-    file of it is damaged, or when its model answers another task, or none known here.
+    It computes on ``device``: auto, cpu, cuda, cuda:N or mps; auto is a CUDA GPU if PyTorch finds one.  You can move
+    the model later (``pipe.model.to("cuda")``); the pipeline follows.  With ``task``, editors and type checkers know
+    the type of the pipeline.  Raises InputError if there is no such model or device, if one of its files is damaged,
+    or if the model has another task or an unknown one.
 
     The pipeline computes in several threads, which a child process made by ``os.fork`` does not have: there it would
-    wait forever, so it raises RuntimeError.  Make processes with ``multiprocessing.get_context("spawn")`` and load in
-    each, or fork first, or call ``torch.set_num_threads(1)`` in the child.
+    wait forever, so it raises RuntimeError.  Create processes with ``multiprocessing.get_context("spawn")`` and load
+    the model in each, or fork first, or call ``torch.set_num_threads(1)`` in the child.
     """
     check_name(str(path), "the model's directory:")
     check_threads()
@@ -74,11 +74,11 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> 
     if not directory.is_dir():
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
     if not (directory / "config.json").exists():
-        raise InputError(f"{path}: there is no config.json, so no model has been saved here yet.")
+        raise InputError(f"{path}: there is no config.json; no model has been saved here yet.")
     check_files(directory, read_facts(directory))
     pipe = pipeline_of(load_model(directory), directory)
     if task is not None and pipe.task != task:
-        raise InputError(f"{path}: holds a model for {pipe.task}, and one for {task} was asked for.")
+        raise InputError(f"{path}: this is a model for {pipe.task}, not for {task}.")
     pipe.model.to(chosen)
     return pipe
 
@@ -86,11 +86,11 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> 
 def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline:
     """The pipeline of a model that was loaded from ``directory``.
 
-    ``alone`` leaves out the other members of a run with several seeds.  Raises InputError as ``load`` does.
+    ``alone`` ignores the other members of a run with several seeds.  Raises InputError as ``load`` does.
     """
     facts = read_facts(directory) or {}
     facts = {key: value for key, value in facts.items() if key != "members"} if alone else facts
     for name in NAMES:
         if (pipe := room(name).pipeline(model, directory, facts)) is not None:
             return pipe
-    raise InputError(f"{directory / 'config.json'}: this model answers no task that is known here.")
+    raise InputError(f"{directory / 'config.json'}: the task of this model is unknown.")

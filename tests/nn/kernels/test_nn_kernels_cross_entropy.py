@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from headway.data.batches import IGNORED
+from headway.data.batches.batching import IGNORED
 from headway.nn.kernels import cross_entropy as kernel
 from headway.nn.kernels.cross_entropy import cross_entropy_oracle
 from headway.nn.kernels.dispatch import cross_entropy

@@ -1,1 +1,1 @@
-"""Scaling laws: a grid of runs, laws fitted to their losses, intervals, and a larger run foretold and compared."""
+"""Scaling laws: a grid of runs, laws fitted to their losses, intervals, and the prediction of a larger run."""

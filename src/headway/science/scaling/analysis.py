@@ -1,4 +1,4 @@
-"""What a set of runs says: the law with its intervals, the run that was left out, the best sizes for a budget."""
+"""The analysis of a set of runs: the law with its intervals, the left-out run, the best sizes for a budget."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +13,11 @@ from headway.science.scaling.frontier import planned
 from headway.science.scaling.points import COUNTED, Run, arrays, check_varied
 
 FARTHER = 2.0
-"""The run that is left out should take this many times the compute of any other: else nothing is foretold."""
+"""The left-out run should take this many times the compute of any other, so that it is a real prediction."""
 ROUGH = 0.05
 """Runs that differ from the law by more, typically, do not follow it."""
 APART = 0.02
-"""The two ways to fit say the same where what they foretell for ten times the compute is nearer than this."""
+"""The two ways to fit agree if their predictions for ten times the compute differ by less than this."""
 CHANCE = 3.0
 """Times the median difference from the law, two standard deviations about: a term that falls by less is not seen."""
 LEAST_FALL = 1e-5
@@ -31,8 +31,8 @@ def analyse(
 ) -> dict[str, Any]:
     """The results of a scaling study as ``--json`` gives them.  Raises InputError where no exponent can be given.
 
-    The runs that are marked as held out, else the one with the most compute, are left out of ``fit``; the largest of
-    them is foretold by it and compared.  ``predicted`` answers for ``budgets`` in FLOPs, by a fit to all runs.
+    The runs that are marked as held out, or else the one with the most compute, are left out of ``fit``; the largest of
+    them is predicted by it and compared.  ``predicted`` answers for ``budgets`` in FLOPs, by a fit to all runs.
     """
     left_out = _left_out(runs)
     fitted = [run for run in runs if run is not left_out and not run.held_out]
@@ -103,7 +103,7 @@ def _unseen(fit: Fit, runs: Sequence[Run]) -> list[str]:
 
 def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[str, Any]) -> list[str]:
     """Why the law should not be relied on, if there is a reason."""
-    doubts = [f"with {name} the loss does not fall by more than chance: that term of the law is not known"
+    doubts = [f"with {name} the loss does not fall by more than chance: that term of the law is unknown"
               for name in unseen]  # fmt: skip
     if fit.spread > ROUGH:
         doubts.append(f"the runs differ from the law by {fit.spread:.0%}: not all of them follow it")
@@ -111,14 +111,14 @@ def _doubts(fit: Fit, runs: Sequence[Run], unseen: Sequence[str], farther: dict[
         other = float(variable_projection(*arrays(runs)).loss(farther["parameters"], farther["tokens"]))
         if abs(other / farther["loss"] - 1) > APART:
             doubts.append(
-                f"the two ways to fit part, so the runs do not settle the law: for {farther['compute']:.2e} FLOPs one "
-                f"says {farther['loss']:.3f}, the other {other:.3f}"
+                f"the two ways to fit disagree, so the law is uncertain: for {farther['compute']:.2e} FLOPs one "
+                f"predicts {farther['loss']:.3f}, the other {other:.3f}"
             )
     return doubts
 
 
 def _held_out(fit: Fit, drawn: Draws, run: Run, fitted: Sequence[Run]) -> dict[str, Any]:
-    """The run that was left out: what the law foretold, what was measured, and what guessing would have said."""
+    """The left-out run: the law's prediction, the measured loss, and a naive prediction."""
     predicted = float(fit.law.loss(run.parameters, run.tokens))
     nearest = max(fitted, key=lambda other: other.compute)
     error, naive_error = (abs(guess / run.loss - 1) for guess in (predicted, nearest.loss))

@@ -24,7 +24,7 @@ DELTA = 1e-3
 POLISHED = 4
 """How many of the starts that went best are followed by L-BFGS."""
 LEAST_E = np.log(1e-4)
-"""ln E is not taken below this: there E is nothing beside the other two."""
+"""ln E is not taken below this: there E is negligible next to the other two."""
 STEEPEST = 3.0
 """Exponents are looked for from 0 to here."""
 

@@ -9,7 +9,7 @@ Left out of the grid are runs with fewer than FEWEST or more than MOST tokens fo
 left the early part of training, these have long since learnt what they can, and neither shows the law.  Text is gone
 through PASSES times at most: up to about four a repeated text is nearly as good as a new one (Muennighoff et al. 2023).
 
-A law of N alone foretells a larger model only if it is of the same kind.  So all have as many layers, and heads of
+A law of N alone predicts a larger model only if it is of the same kind.  So all have as many layers, and heads of
 one width: a larger model has more of them.  With heads that were as many but wider, or wider and then twice as many,
 each kind followed a law of its own (docs/scaling.md).
 
@@ -51,7 +51,7 @@ USED = 0.85
 """The share of the time that is planned for runs; the rest is for what takes longer here than was measured, and the
 fit."""
 OVERHEAD = 2.0
-"""Seconds of each run beside its steps: reading, the baselines, saving."""
+"""Seconds of each run in addition to its steps: reading, the baselines, saving."""
 
 
 def rate(width: int) -> float:
@@ -192,7 +192,7 @@ def plan_grid(
         raise InputError(_too_little(text, seconds, before, speed, choices[FEWEST_SIZES - 1]))
     grid = best[1]
     if grid.seconds < 0.75 * USED * seconds:
-        why = f"about {duration(grid.seconds)} are used: more would be more passes over the text, or too few tokens"
+        why = f"only about {duration(grid.seconds)} are used: more would need more epochs, or give too few tokens"
         return replace(grid, notes=(*grid.notes, why))
     return grid
 
@@ -202,7 +202,7 @@ def _too_little(text: Text, seconds: float, before: float, speed: Callable[[Shap
     if smallest.parameters * LEAST_WANTED > PASSES * text.tokens / 2:
         return (
             f"the text has {text.tokens:,} tokens for training, too few for a scaling law even of small models: "
-            f"gone through {PASSES:g} times they are fewer than {LEAST_WANTED:g} for each parameter. Add text."
+            f"in {PASSES:g} epochs they are fewer than {LEAST_WANTED:g} for each parameter. Add text."
         )
     needed = 8 * LEAST_WANTED * smallest.parameters / speed(smallest) + OVERHEAD * SIZES * LENGTHS
     enough = 10 * math.ceil((needed / USED + before) / 10)
@@ -284,5 +284,5 @@ def _grid(
     cells.sort(key=lambda one: compute(one.parameters, one.tokens))
     last = cell(left_out, growth * most, True)
     passes = last.tokens / text.tokens
-    notes = [f"the text is gone through {passes:.2f} times by the longest run, {PASSES:g} times would be allowed"]
+    notes = [f"the longest run takes {passes:.2f} epochs; {PASSES:g} would be allowed"]
     return Grid((*cells, last), length, batch, precision, tuple(notes))

@@ -72,7 +72,7 @@ PUBLISHED = (
 """Kaplan: table 2; Hoffmann ("Chinchilla"): appendix D.3; Besiroglu: a new fit to the runs in Hoffmann's figure 4.
 
 Their losses are those of other texts, cut into other tokens: exponents and the best tokens for each parameter can be
-held beside one's own, losses cannot.
+compared with your own, losses cannot.
 """
 
 KAPLAN_OPTIMUM = (1.3e9, 0.73)

@@ -1,7 +1,7 @@
 """Runs as points: N parameters, D tokens and a loss each; in a CSV file that others can write too, and what is refused.
 
 Columns: ``parameters`` (N, embeddings and output matrix included), ``parameters_without_embeddings``, ``tokens`` (D)
-and ``loss`` in nats for each token; beside them any others.  One of the two counts of parameters is enough.
+and ``loss`` in nats for each token; other columns are allowed.  One of the two counts of parameters is enough.
 """
 
 import csv
@@ -72,13 +72,13 @@ def read_points(path: Path, count: str | None = None) -> tuple[list[Run], str]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: is no CSV file in UTF-8 ({error}).") from None
+        raise InputError(f"{path}: this is not a CSV file in UTF-8 ({error}).") from None
     if not rows:
         raise InputError(f"{path}: holds no runs; expected a header with parameters, tokens, loss and a row for each.")
     names = _columns([column for column in rows[0] if column is not None])
     counts = [kind for kind, column in COUNTS.items() if column in names]
     if count is not None and count not in counts:
-        raise InputError(f"{path}: has no column {COUNTS[count]!r}, which --count {count} asks for.")
+        raise InputError(f"{path}: there is no column {COUNTS[count]!r}, which --count {count} needs.")
     missing = [column for column in ("tokens", "loss") if column not in names]
     if missing or not counts:
         needed = " and ".join([*missing, *([] if counts else ["parameters"])])
@@ -131,7 +131,7 @@ def check_varied(runs: Sequence[Run]) -> None:
         if values < LEAST_VALUES:
             raise InputError(
                 f"the runs have {values} different {what}, so {exponent} cannot be known; expected {LEAST_VALUES} or "
-                "more. Add runs that vary it while the other stays."
+                "more. Add runs that vary it while the other is constant."
             )
     together = float(np.corrcoef(np.log(n), np.log(d))[0, 1])
     if abs(together) > TOGETHER:

@@ -1,8 +1,8 @@
 """Two abilities that language models gain with scale, measured without any text: copying and learning from examples.
 
-induction: a sequence of random tokens is given twice, one after the other.  Nothing foretells its first occurrence; the
-second can be read off the first.  Measured is the loss on the second, in nats for each token, beside that on the first
-(Elhage et al. 2021; Olsson et al. 2022).
+induction: a sequence of random tokens is repeated once.  Its first occurrence cannot be predicted; the second can be
+copied from the first.  The losses on the second and on the first are measured in nats per token (Elhage et al. 2021;
+Olsson et al. 2022).
 
 fewshot: each of WAYS random tokens (keys) is paired with a token of its own (values).  The context shows each pair so
 many times, in random order, as ``key link value end`` with two more random tokens for link and end; then a key and
@@ -95,7 +95,7 @@ def wanted_probes(names: str | None) -> list[str]:
     wanted = [name.strip() for name in (names or "").split(",") if name.strip()]
     unknown = [name for name in wanted if name not in PROBES]
     if unknown:
-        raise InputError(f"--probe {unknown[0]!r} is not one that there is; name {', '.join(PROBES)}, with commas.")
+        raise InputError(f"--probe {unknown[0]!r} is unknown; name {', '.join(PROBES)}, with commas.")
     return wanted
 
 
@@ -119,7 +119,7 @@ def _probed(directory: Path, names: Sequence[str], seed: int) -> dict[str, Any]:
         raise InputError(f"{directory}: there is no model to probe; --probe needs the runs of a study.")
     model, tokenizer = load_model(directory), Tokenizer.load(directory)
     if not isinstance(model, Decoder):
-        raise InputError(f"{directory}: is no language model, and --probe is for those.")
+        raise InputError(f"{directory}: this is not a language model, which --probe needs.")
     pool = np.array(sorted(set(range(tokenizer.vocab_size)) - tokenizer.special_ids))
     if len(pool) < 2 * WAYS + 2:
         raise InputError(f"{directory}: has {len(pool)} tokens; the probes need {2 * WAYS + 2} or more.")

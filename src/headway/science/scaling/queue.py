@@ -1,4 +1,4 @@
-"""The runs of a grid one after another, each a run directory of its own, so that a stopped queue is taken up again."""
+"""The runs of a grid in sequence, each in its own run directory, so that a stopped queue can resume."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -94,11 +94,11 @@ def run_queue(
     train: Callable[..., RunDirectory] = run_training,
     now: Callable[[], float] = time.monotonic,
 ) -> tuple[list[Run], list[str]]:
-    """The runs that are complete, and notes on those that were left out for want of time.
+    """The complete runs, and notes on those that were skipped for lack of time.
 
-    ``end`` is when the time is over, by ``now``.  Runs go from the smallest compute to the largest; one for which the
-    time would not suffice beside the one that is to be left out of the fit is not begun, and one that fails is left
-    out.  Raises RunFailed where the last one fails, and Interrupted, saved, after Ctrl-C.
+    ``end`` is when the time is over, by ``now``.  Runs go from the smallest compute to the largest; a run is
+    skipped if the time is too short for it and the run that the fit leaves out, or if it fails.  Raises RunFailed if
+    the last run fails, and Interrupted after Ctrl-C, when all is saved.
     """
     progress = progress or NoProgress()
     *cells, last = grid.cells
@@ -128,13 +128,15 @@ def run_queue(
         except RunFailed as error:
             if cell is last:
                 raise
-            failed[cell.name] = f"{cell.name} is not among the runs: {error}"
+            failed[cell.name] = f"{cell.name} failed and is left out: {error}"
             continue
         taken, expected = taken + now() - began, expected + cell.seconds
         made[cell.name] = done.facts
         progress.say(f"  val_loss {quantities.metric(done.facts['metrics']['val_loss'])} in {duration(now() - began)}")
     notes = [
-        failed.get(cell.name, f"{cell.name} was left out: the time was too short for it; the same command makes it")
+        failed.get(
+            cell.name, f"{cell.name} was skipped: the time was too short for it; run the same command again to train it"
+        )
         for cell in cells
         if cell.name not in made
     ]

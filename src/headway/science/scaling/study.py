@@ -1,4 +1,4 @@
-"""A scaling study on a text: plan, runs, results, kept in one directory so that it can be stopped and taken up.
+"""A scaling study on a text: plan, runs, results, kept in one directory so that it can be stopped and resumed.
 
 ``OUT/plan.json`` holds the plan, ``OUT/runs/`` a run directory for each run, ``OUT/results.csv`` the points, and
 ``OUT/scaling.json`` what ``--json`` prints.
@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.corpus import Corpus
-from headway.data.streamed import Streamed
+from headway.data.records.corpus import Corpus
+from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.io.atomic_write import write_json, write_whole
 from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
@@ -42,7 +42,7 @@ ENDING = 8.0
 TOKENIZER = "char"
 """A small vocabulary: with thousands of subwords nearly all of a small model would be its table of embeddings."""
 ASKED = ("tokenizer", "vocab", "length", "batch_tokens", "precision", "encoding", "seed")
-"""Options that a study cannot change in its course."""
+"""Options that cannot change during a study."""
 
 
 def decide(
@@ -126,14 +126,14 @@ def _kept(out: Path, asked: dict[str, Any]) -> Grid | None:
     others = [name for name, value in asked.items() if before.get(name) != value]
     if others:
         what = "text" if others[0] == "fingerprint" else others[0]
-        raise InputError(f"{out}: holds a study with another {what}; give the same to go on with it, or another --out.")
+        raise InputError(f"{out}: holds a study with another {what}; give the same to resume it, or use another --out.")
     return grid
 
 
 def check_free(out: Path) -> None:
     """Raise InputError where results would come to stand among other files, or over them."""
     if out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out}: holds other files and no study; name a new directory with --out.")
+        raise InputError(f"{out}: this directory holds other files and no study; name a new one with --out.")
 
 
 def check_for_points(out: Path, place: Path) -> None:
@@ -175,7 +175,7 @@ def write_points(path: Path, runs: Sequence[Run]) -> None:
     for run in runs:
         own = {"name": run.name, "tokens": int(run.tokens), "loss": run.loss, "compute": run.compute}
         table.writerow({"parameters": run.parameters, **run.more, **own, "held_out": str(run.held_out).lower()})
-    write_whole(path, lambda beside: beside.write_text(file.getvalue(), encoding="utf-8", newline=""))
+    write_whole(path, lambda new: new.write_text(file.getvalue(), encoding="utf-8", newline=""))
 
 
 def task_of(place: Path) -> str:
@@ -196,7 +196,7 @@ def points_of(place: Path, count: str | None) -> tuple[list[Run], str]:
 def keep_points(place: Path, out: Path) -> None:
     """Copy the runs that were fitted to ``out``, which can then be asked again, as a study can."""
     if _file(place).resolve() != (out / RESULTS).resolve():
-        write_whole(out / RESULTS, lambda beside: shutil.copyfile(_file(place), beside))
+        write_whole(out / RESULTS, lambda new: shutil.copyfile(_file(place), new))
 
 
 def _file(place: Path) -> Path:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.feed import Feed, RowFeed
-from headway.data.label_typing import merging, said
-from headway.data.labels import Labelled, check_labels, label_counts, labelled
-from headway.data.repeats import shared
-from headway.data.split import HELD_OUT, split_rows
-from headway.data.table import Table
+from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.records.label_typing import merging, said
+from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
+from headway.data.records.repeats import shared
+from headway.data.records.split import HELD_OUT, split_rows
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import adds_layer, classifies, for_classification, pools_mean
 from headway.hub.mean_pooling import with_block
@@ -96,7 +96,7 @@ class ClassificationData(TaskData):
             part.cut(self.longest, self.tokenizer.special_ids) for part in (encoded, encoded_held)
         )
         warnings += cut_warning(encoded, self.longest)
-        whence = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
+        origin = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
         self.facts = {
             "inputs": table.inputs,
             "fingerprint": table.fingerprint,
@@ -104,7 +104,7 @@ class ClassificationData(TaskData):
             "label_column": columns[1],
             "classes": rows.counts(),
             "train": f"{len(train):,} rows",
-            "validation": f"{len(held):,} rows{whence}",
+            "validation": f"{len(held):,} rows{origin}",
             "warnings": warnings,
             **({} if merged is None else {"merged_labels": merged.plain(), "merged": said(merged, written)}),
             **vocabulary.facts,
@@ -161,7 +161,7 @@ class ClassificationData(TaskData):
             return f"{len(self.train):,} rows for {len(self.labels)} classes are few"
         needed = pass_seconds(config, self.train.lengths, device_of(self.options.runtime.device))
         if seconds is not None and LEAST_READ * READING * needed < seconds < LEAST_PASSES * needed:
-            return f"{duration(seconds)} are not enough to train on {len(self.train):,} rows"
+            return f"{duration(seconds)} are too short to train on {len(self.train):,} rows"
         return ""
 
     def fit(
@@ -260,10 +260,10 @@ def checked_length(options: TrainOptions, base: Base) -> int:
 def _check_base(base: Base, options: TrainOptions) -> None:
     """Raise InputError unless a classifier can begin from this model, in the way that is asked for."""
     if not isinstance(base.model, Encoder | Decoder):
-        raise InputError(f"{base.path}: is an encoder-decoder; a classifier begins from an encoder or a decoder.")
+        raise InputError(f"{base.path}: is an encoder-decoder; a classifier starts from an encoder or a decoder.")
     for way in ("frozen", "contrastive"):
         if options.value(way) and isinstance(base.model, Decoder):
-            raise InputError(f"{base.path}: is a decoder, and --{way} reads the vectors of an encoder.")
+            raise InputError(f"{base.path}: is a decoder, and --{way} needs an encoder.")
 
 
 def _leak_warning(train: Labelled, held_out: Labelled) -> list[str]:
@@ -271,7 +271,7 @@ def _leak_warning(train: Labelled, held_out: Labelled) -> list[str]:
     if not len(both):
         return []
     share = f"{len(both):,} of {len(held_out):,} validation rows ({len(both) / len(held_out):.0%})"
-    return [f"{share} also occur in training: scores on them will be too high"]
+    return [f"{share} also occur in training: their scores will be too high"]
 
 
 def split_labelled(rows: Labelled, seed: int) -> tuple[Labelled, Labelled]:

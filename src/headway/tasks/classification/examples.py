@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.data.batches import length_batches, pad
+from headway.data.batches.batching import length_batches, pad
 
 MOST_LOOKED_AT = 1000
 """Rows among which they are found."""

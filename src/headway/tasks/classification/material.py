@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from headway.data.label_typing import recorded
-from headway.data.labels import labelled
-from headway.data.table import Table
+from headway.data.records.label_typing import recorded
+from headway.data.records.labels import labelled
+from headway.data.records.table import Table
 from headway.tasks.common.material import LABEL, LONGEST_TEXT, ROWS, TEXT, Material, MaterialInputs, table
 from headway.training.options import TrainOptions
 

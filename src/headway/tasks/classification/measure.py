@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches import length_batches
-from headway.data.feed import row_batches
-from headway.data.label_typing import recorded
-from headway.data.labels import Labelled, labelled
-from headway.data.repeats import shared
-from headway.data.table import Table
+from headway.data.batches.batch_source import row_batches
+from headway.data.batches.batching import length_batches
+from headway.data.records.label_typing import recorded
+from headway.data.records.labels import Labelled, labelled
+from headway.data.records.repeats import shared
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.classification.data import split_labelled
 from headway.tasks.classification.pipeline import Classifier
@@ -44,7 +44,7 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
     strange = sorted(used - set(pipe.labels))
     if strange:
         raise InputError(
-            f"{table.name}: has labels the model does not know: "
+            f"{table.name}: has labels that the model does not know: "
             f"{', '.join(_with_nearest(label, pipe.labels) for label in strange[:5])}; "
             f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}."
         )
@@ -87,6 +87,6 @@ def _warn_of_leaks(known: Labelled, rows: Labelled) -> None:
     """Warn when rows to be measured were trained on."""
     if both := len(shared(known.hashes, rows.hashes)):
         warnings.warn(
-            f"{both:,} of {len(rows):,} rows also occur in the training data: scores on them are too high",
+            f"{both:,} of {len(rows):,} rows also occur in the training data: their scores are too high",
             stacklevel=4,
         )

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.data.batches import Batch, pad
-from headway.data.detected import Detected
+from headway.data.batches.batching import Batch, pad
+from headway.data.open.detected import Detected
 from headway.hub.directory import load_model, model_config
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.heads import ClassificationHead

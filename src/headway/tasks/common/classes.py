@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.nn.random import generator
 from headway.tasks.common.r_drop import divergence, twice
 
@@ -87,7 +87,7 @@ class Classification:
 
 
 def scores(targets: np.ndarray, guesses: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """accuracy, macro_f1, per_class and confusion of predicted classes (N,), beside the true ones (N,).
+    """accuracy, macro_f1, per_class and confusion of predicted classes (N,), given the true ones (N,).
 
     macro_f1 is the mean over the classes that occur or are predicted; confusion (C, C) has the true classes as rows and
     is left out where there are more than MOST_IN_CONFUSION.

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.batches import pad
+from headway.data.batches.batching import pad
 from headway.models.adapt.dropout import set_dropout
 from headway.models.adapt.freeze import freeze
 from headway.models.heads import pool

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.repeats import text_key
+from headway.data.records.repeats import text_key
 from headway.tasks.common.linear import linear_guess
 from headway.training.evaluation import intervals
 

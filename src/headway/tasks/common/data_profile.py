@@ -1,4 +1,4 @@
-"""What is known of a run's data before its first step, by which `training.monitor.health` explains how the run goes.
+"""The profile of a run's data before its first step, by which `training.monitor.health` explains the run.
 
 Everything is found in the ids that a feed gives, whatever the task, in a second or so even for large data.
 """
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.encoded import row_hashes
-from headway.data.feed import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
-from headway.data.image_feed import ImageFeed
-from headway.data.tokens import Tokens
+from headway.data.batches.batch_source import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
+from headway.data.batches.encoded import row_hashes
+from headway.data.batches.tokens import Tokens
+from headway.data.images.batch_source import ImageFeed
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.common.ngram import ngram_baselines
 from headway.text.tokenizer import Tokenizer
@@ -24,7 +24,7 @@ SPAN = 64
 MOST_SPANS, MOST_TOKENS = 512, 1 << 25
 """Spans that are looked for, and training tokens in which they are."""
 MOST_ROWS, MOST_PAIRS = 200_000, 10_000
-"""Training rows whose tokens are counted, and training pairs whose tokens are counted beside each other."""
+"""Training rows whose tokens are counted, and training pairs whose co-occurring tokens are counted."""
 TOLD = 4
 """Known tokens that a row with unknown ones must have to be taken for another one that has the same ids."""
 MOST_COUNTED = 1 << 22
@@ -74,7 +74,7 @@ def _of_text(feed: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> 
     found: dict[str, Any] = {"examples": max(0, len(held_out) - 1), "leaked": repeated(train, held_out)}
     if tokenizer.unknown is not None:
         found["unknown"] = float((np.asarray(train[:MOST_COUNTED]) == tokenizer.unknown).mean())
-    if with_bigrams:  # beside unigrams of the same tokens, all of which count here
+    if with_bigrams:  # compared with unigrams of the same tokens, all of which count here
         found["simple"] = _bigrams(train, held_out, tokenizer.vocab_size)
     return found
 
@@ -174,8 +174,8 @@ def fitting_pairs(
 ) -> float | None:
     """How often a held-out target fits its source better than the next one's target does, ties as a half.
 
-    A target fits by how much more often each of its tokens stands beside a token of the source in training than chance
-    would have it: the best one for each, and their mean.  Where sources and targets have nothing to do with each
+    The score of a target is the mean over its tokens of how much more often than by chance each occurs with a token of
+    the source in training, for the best such token.  Where sources and targets have nothing to do with each
     other, a half is to be expected.  None where no two neighbours differ.
     """
     from scipy.sparse import csr_matrix

@@ -32,7 +32,7 @@ def of_text(
 ) -> Inside:
     """The attention of an encoder or a decoder on a text, whose ids ``ids_of`` gives.
 
-    ``following``: each token is there to foretell the next.  Of models that answer together the first is looked at.
+    ``following``: each token predicts the next.  Of an ensemble, the first model is inspected.
     Raises InputError for a text without tokens or longer than the model reads, for what is no text, and for a target.
     """
     check_no_target(pipe, target)
@@ -56,7 +56,7 @@ def check_text(pipe: Pipeline, text: Any) -> None:
     if not isinstance(text, str):
         raise InputError(f"expected a text; this model is for {pipe.task.replace('_', ' ')}, not for pictures.")
     if isinstance(pipe.model.config, BaselineConfig):
-        raise InputError(f"this is a baseline ({pipe.model.config.kind}): it has no attention heads to be shown.")
+        raise InputError(f"this is a baseline ({pipe.model.config.kind}): it has no attention heads.")
 
 
 def rows(model: torch.nn.Module, *sequences: Sequence[int]) -> list[Tensor]:
@@ -134,9 +134,9 @@ def _plain(values: Tensor) -> np.ndarray:
 def check_length(what: str, ids: Sequence[int], longest: int) -> None:
     """Raise InputError for no tokens and for more than a model reads."""
     if not ids:
-        raise InputError(f"the {what} has no tokens, so nothing attends; give some words.")
+        raise InputError(f"the {what} has no tokens; give some words.")
     if len(ids) > longest:
-        raise InputError(f"the {what} has {len(ids):,} tokens, and the model reads {longest:,}; give less of it.")
+        raise InputError(f"the {what} has {len(ids):,} tokens, and the model reads at most {longest:,}; shorten it.")
 
 
 def _check_memory(model: Any, tokens: dict[str, list[str]]) -> None:
@@ -151,5 +151,5 @@ def _check_memory(model: Any, tokens: dict[str, list[str]]) -> None:
     if pairs > MOST_WEIGHTS:
         raise InputError(
             f"the {axis} has {lengths[0]:,} tokens, whose maps have {pairs:,} weights; at most {MOST_WEIGHTS:,} are "
-            "shown. Give less of it."
+            "shown. Shorten it."
         )

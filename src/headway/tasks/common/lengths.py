@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headway.data.encoded import cut_row, row_lengths
+from headway.data.batches.encoded import cut_row, row_lengths
 from headway.text.tokenizer import Tokenizer
 
 

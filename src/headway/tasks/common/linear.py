@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.text_rows import TextRows
+from headway.data.records.text_rows import TextRows
 from headway.tasks.common.classes import scores
 
 MOST_CHARACTERS = 2_000_000

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.batches import length_batches, pad
+from headway.data.batches.batching import length_batches, pad
 from headway.hub.mean_pooling import shift_of
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer

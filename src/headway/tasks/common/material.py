@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.table import Table
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
 from headway.hub.directory import model_config
 from headway.models.transformer import EncoderDecoder
 from headway.text.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ class Material:
 
     file: Path
     options: dict[str, Any] = field(default_factory=dict)
-    whence: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ def made_up_text(pipe: Any, length: int, folder: Path) -> Material:
     file = folder / "made-up.txt"
     lines = (words.text() for _ in range(1 + WINDOWS * max(length, 16) // Words.MOST * 2))
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return Material(file, whence="made-up text")
+    return Material(file, origin="made-up text")
 
 
-def table(rows: Sequence[dict[str, str]], folder: Path, whence: str = "") -> Material:
+def table(rows: Sequence[dict[str, str]], folder: Path, origin: str = "") -> Material:
     """Rows as a file; its columns are called as the options are that name them."""
-    return Material(json_lines(rows, folder / "rows.jsonl"), {kind: kind for kind in rows[0]}, whence)
+    return Material(json_lines(rows, folder / "rows.jsonl"), {kind: kind for kind in rows[0]}, origin)
 
 
 def json_lines(values: Iterable[Any], file: Path) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.tokens import Tokens
+from headway.data.batches.tokens import Tokens
 
 CHUNK = 1 << 20
 """Tokens counted at a time."""

@@ -6,7 +6,7 @@ Letters: N answers, V classes or vocabulary.
 import torch
 from torch import Tensor
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 
 
 def twice(batch: Batch) -> Batch:

@@ -1,8 +1,8 @@
 """Rows of texts as ids."""
 
-from headway.data.cache import cache_directory, cache_key
-from headway.data.encoded import EncodedRows, encoded_rows
-from headway.data.labels import Labelled
+from headway.data.batches.cache import cache_directory, cache_key
+from headway.data.batches.encoded import EncodedRows, encoded_rows
+from headway.data.records.labels import Labelled
 from headway.text.tokenizer import Tokenizer
 
 

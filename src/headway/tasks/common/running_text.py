@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headway.data.cache import cache_directory, cache_key, tokenised
-from headway.data.corpus import Corpus
-from headway.data.split import HELD_OUT, split_text
-from headway.data.streamed import Streamed
-from headway.data.tokens import TokenFile
+from headway.data.batches.cache import cache_directory, cache_key, tokenised
+from headway.data.batches.tokens import TokenFile
+from headway.data.records.corpus import Corpus
+from headway.data.records.split import HELD_OUT, split_text
+from headway.data.stream.streamed import Streamed
 from headway.text.tokenizer import Tokenizer
 
 
@@ -32,13 +32,13 @@ class Chunks:
 
 def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validation: int) -> dict[str, Any]:
     """What headway.json says of running text, by its numbers of tokens."""
-    whence = " (the last 10 % of the text)" if held_out is None else f" ({', '.join(map(str, held_out.paths))})"
+    origin = " (the last 10 % of the text)" if held_out is None else f" ({', '.join(map(str, held_out.paths))})"
     return {
         "inputs": [str(path) for path in corpus.paths],
         "fingerprint": corpus.fingerprint,
         "documents": corpus.n_documents,
         "train": f"{n_train:,} tokens",
-        "validation": f"{n_validation:,} tokens{whence}",
+        "validation": f"{n_validation:,} tokens{origin}",
         "warnings": [f"{corpus.n_empty} empty documents were left out"] if corpus.n_empty else [],
     }
 

@@ -1,4 +1,4 @@
-"""What a language model writes at each evaluation, to be read beside its loss."""
+"""A sample of a language model's text at each evaluation."""
 
 from collections.abc import Sequence
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from headway.data.corpus import Corpus
-from headway.data.lanes import Reading
-from headway.data.stream_feed import lane_count
-from headway.data.streamed import Streamed
-from headway.data.tokens import TokenFile
+from headway.data.batches.tokens import TokenFile
+from headway.data.records.corpus import Corpus
+from headway.data.stream.batch_source import partition_count
+from headway.data.stream.partitions import Reading
+from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.task import TaskData, TaskInputs
@@ -61,10 +61,10 @@ class Streaming(TaskData):
     def plan(self, seconds: float | None) -> Plan:
         plan = super().plan(seconds)  # type: ignore[safe-super]
         groups = sum(group.rows > held for group, held in zip(self.corpus.groups, self.held, strict=True))
-        lanes = lane_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
-        why = f"of {groups:,} row groups, each lane reads some of its own; as many processes can share them"
-        decision = Decision("lanes", f"{lanes}", why, "--batch-tokens")
-        return plan.but(lanes=lanes, decisions=[*plan.decisions, asdict(decision)])
+        partitions = partition_count(groups, max(1, plan.batch_tokens // plan.length), Ranks.joined().count)
+        why = f"of {groups:,} row groups, each partition reads its own; at most as many processes can share them"
+        decision = Decision("lanes", f"{partitions}", why, "--batch-tokens")
+        return plan.but(lanes=partitions, decisions=[*plan.decisions, asdict(decision)])
 
     def what_is_read(self, plan: Plan, separator: int | None) -> dict[str, Any]:
         """What every feed of a stream is given."""
@@ -73,7 +73,7 @@ class Streaming(TaskData):
             "validation": self.validation,
             "length": plan.length,
             "batch_tokens": plan.batch_tokens,
-            "lanes": plan.lanes,
+            "partitions": plan.lanes,
             "sample": self.train,
             "tokens_per_row": self.tokens_per_row,
         }

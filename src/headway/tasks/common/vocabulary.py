@@ -25,11 +25,11 @@ class Vocabulary:
 def base_vocabulary(
     given: TaskInputs, texts: Iterable[str], *, chat: bool = False, out_of: int | None = None
 ) -> Vocabulary:
-    """The tokenizer for a run: that of a run taken up again, or the base's, with ``--extend-vocab`` new tokens.
+    """The tokenizer for a run: from the resumed run, or the base's with ``--extend-vocab`` new tokens.
 
     ``texts`` are those of the training part, of ``out_of`` characters where they are no list; ``chat`` gives one
     without a chat template the usual one.  The base's model grows with it (``make_room``).  Without a base, the
-    tokenizer is that of the run taken up again, if it is one.  Raises InputError for a tokenizer that cannot be grown.
+    tokenizer is from the resumed run, if there is one.  Raises InputError for a tokenizer that cannot be grown.
     """
     base, wanted = given.base, given.options.fine_tuning.extend_vocab
     if base is None:

@@ -56,9 +56,9 @@ class Embed(Numbers):
     needs = "an encoder without classes"
     does = "Turn TEXT into vectors with the model in RUN; a row of numbers for each, in order."
     options = (
-        Option("similarity", "Give the cosine of every text with every other instead.", bool),
-        Option("nearest", "Rank the texts by their nearness to this one instead.", metavar="TEXT"),
-        Option("k", "With --nearest: how many to name.", int, 5),
+        Option("similarity", "Print the cosine of every text with every other instead.", bool),
+        Option("nearest", "Rank the texts by their similarity to this one instead.", metavar="TEXT"),
+        Option("k", "With --nearest: the number of texts.", int, 5),
     )
     blank_means_nothing = True
 
@@ -74,7 +74,7 @@ class Embed(Numbers):
     @classmethod
     def check(cls, options: dict[str, Any], to: str | None) -> None:
         if options["similarity"] and options["nearest"] is not None:
-            raise InputError("--similarity and --nearest were both given; ask for one of them.")
+            raise InputError("--similarity and --nearest were both given; choose one.")
 
     @classmethod
     def takes(cls, pipe: Any, options: dict[str, Any]) -> Any | None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.columns import number
-from headway.data.detected import Detected
-from headway.data.feed import Feed, PairFeed, pair_lengths
-from headway.data.split import HELD_OUT, split_indices
-from headway.data.table import Table
+from headway.data.batches.batch_source import Feed, PairFeed, pair_lengths
+from headway.data.open.columns import number
+from headway.data.open.detected import Detected
+from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.records.table import Table
 from headway.errors import InputError, shown
 from headway.models.heads import PoolingHead
 from headway.models.initialise import initialise
@@ -69,17 +69,17 @@ class EmbeddingData(TaskData):
             raise TypeError("pairs of texts need a table")
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None and not isinstance(self.base.model, Encoder):
-            raise InputError(f"{self.base.path}: is not an encoder, so it cannot be trained to give vectors.")
+            raise InputError(f"{self.base.path}: is not an encoder, so it cannot be trained for embeddings.")
         pairs = read_pairs(table, given.found, on_bad_row=self.options.data.on_bad_row)
         if isinstance(given.held_out, Table):
             train, held_out = pairs, read_pairs(given.held_out, given.found, on_bad_row=self.options.data.on_bad_row)
-            whence = f" ({given.held_out.name})"
+            origin = f" ({given.held_out.name})"
         else:
             train, held_out = split_pairs(pairs, self.options.run.seed)
-            whence = " (10 %, equal first texts on one side)"
+            origin = " (10 %, equal first texts on one side)"
         self.kind = "pairs" if pairs.scores is None else "scores"
         if self.kind == "pairs" and len(held_out) < 2:
-            raise InputError(f"{table.name}: {len(held_out)} held-out pair; ranking needs two or more. Add rows.")
+            raise InputError(f"{table.name}: {len(held_out)} held-out pair; ranking needs at least two. Add rows.")
         vocabulary = base_vocabulary(given, [*train.first, *train.second])
         self.tokenizer = vocabulary.tokenizer or _tokenizer([*train.first, *train.second], self.options)
         longest = self.options.data.length or LONGEST
@@ -98,7 +98,7 @@ class EmbeddingData(TaskData):
             "second_column": given.found.second_column,
             "label_column": given.found.label_column,
             "train": f"{len(train):,} pairs",
-            "validation": f"{len(held_out):,} pairs{whence}",
+            "validation": f"{len(held_out):,} pairs{origin}",
             "warnings": warnings,
             **vocabulary.facts,
         }

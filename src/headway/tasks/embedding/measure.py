@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.data.feed import pair_batches
+from headway.data.batches.batch_source import pair_batches
 from headway.tasks.embedding.data import read_pairs, split_pairs, token_pairs
 from headway.tasks.embedding.objective import Embedding
 from headway.tasks.embedding.pipeline import Embedder

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.training.evaluation.intervals import spearman
 
 SCALE = 20.0

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.augment import Augmentation
-from headway.data.decode import Decoded, decoded
-from headway.data.image_feed import ImageFeed
-from headway.data.pictures import Pictures
-from headway.data.repeats import leaks
-from headway.data.split import HELD_OUT, split_indices
+from headway.data.images.augment import Augmentation
+from headway.data.images.batch_source import ImageFeed
+from headway.data.images.decode import Decoded, decoded
+from headway.data.images.pictures import Pictures
+from headway.data.records.repeats import leaks
+from headway.data.records.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
@@ -31,8 +31,8 @@ from headway.training.objective import Objective
 from headway.training.plan import Plan
 
 POSITION_STD = 1.0
-"""Of positions and the class token at the start.  A patch's vector has entries of about 1 from the first step on:
-beside them, the usual 0.02 tells nothing of where a patch stands until it has grown."""
+"""Initial standard deviation of positions and the class token.  A patch's vector has entries of about 1 from the first
+step on: compared with them, the usual 0.02 carries no information on the position until it has grown."""
 
 
 class ImageData(TaskData):
@@ -59,11 +59,11 @@ class ImageData(TaskData):
             check_known(other.labels, sorted(set(found.labels)), held_out.name)
             warnings += _leak_warning(found.keys, other.keys)
             train, validation = range(len(found)), range(len(other))
-            whence = f" ({held_out.name})"
+            origin = f" ({held_out.name})"
         else:
             other = found
             train, validation = (part.tolist() for part in split_pictures(found, seed))
-            whence = " (10 %, classes kept, duplicates on one side)"
+            origin = " (10 %, classes kept, duplicates on one side)"
         self.labels = sorted(set(found.labels))
         self.train, self.train_targets = _part(found, train, self.labels)
         self.validation, self.targets = _part(other, validation, self.labels)
@@ -73,7 +73,7 @@ class ImageData(TaskData):
             "fingerprint": source.fingerprint,
             "classes": {label: counts[label] for label in self.labels},
             "train": f"{len(self.train):,} pictures",
-            "validation": f"{len(self.validation):,} pictures{whence}",
+            "validation": f"{len(self.validation):,} pictures{origin}",
             "held_in_memory": size(found.pixels.nbytes + (other is not found) * other.pixels.nbytes),
             "warnings": warnings,
         }
@@ -104,7 +104,7 @@ class ImageData(TaskData):
     def feed(self, plan: Plan) -> ImageFeed:
         if plan.cut.image_size != self.how.size:
             raise InputError(
-                f"{self.source.name}: the run was begun with pictures of another size; begin anew (--out)."
+                f"{self.source.name}: the run has pictures of another size; use another --out to start over."
             )
         size = max(1, plan.batch_tokens // plan.length)
         return ImageFeed(
@@ -134,7 +134,7 @@ def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
     if strange := sorted(set(labels) - set(known)):
         shown = ", ".join(map(repr, strange[:5])) + ", ..." * (len(strange) > 5)
         of_these = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
-        raise InputError(f"{name}: has classes that are not trained on: {shown}; known are {of_these}.")
+        raise InputError(f"{name}: has classes that are not in the training data: {shown}; known: {of_these}.")
 
 
 def _part(found: Decoded, index: Sequence[int], labels: Sequence[str]) -> tuple[np.ndarray, list[int]]:

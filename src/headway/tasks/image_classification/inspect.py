@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.data.images import normalised
+from headway.data.images.preprocessing import normalised
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.inspection import check_no_target, look
 from headway.tasks.image_classification.pipeline import ImageClassifier, Picture

@@ -15,4 +15,4 @@ def made_up(pipe: ImageClassifier, folder: Path) -> Material:
     images = draw.integers(0, 256, (len(labels), *pipe.preprocessor.size, 3), dtype=np.uint8)
     file = folder / "made-up.npz"
     np.savez(file, images=images, labels=np.array(labels))
-    return Material(file, whence="made-up pictures")
+    return Material(file, origin="made-up pictures")

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.decode import Decoded, decoded
-from headway.data.image_feed import image_batches
-from headway.data.pictures import Pictures
+from headway.data.images.batch_source import image_batches
+from headway.data.images.decode import Decoded, decoded
+from headway.data.images.pictures import Pictures
 from headway.errors import InputError
 from headway.tasks.image_classification.data import check_known, split_pictures
 from headway.tasks.image_classification.objective import ImageClassification
@@ -49,5 +49,5 @@ def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationIn
     held_out = () if given.facts.get("validation") else split_pictures(known, split_seed(given.before))[1]
     keys = set(known.keys) - {known.keys[i] for i in held_out}
     if both := sum(key in keys for key in found.keys):
-        said = f"{both:,} of {len(found):,} pictures also occur in the training data: scores on them are too high"
+        said = f"{both:,} of {len(found):,} pictures also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)

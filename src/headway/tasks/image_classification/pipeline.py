@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.data.images import as_bytes, fitted, normalised, read_image
+from headway.data.images.preprocessing import as_bytes, fitted, normalised, read_image
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.transformer import Encoder

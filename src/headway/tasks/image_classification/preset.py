@@ -10,7 +10,7 @@ that size.
 import math
 from dataclasses import asdict
 
-from headway.data.pictures import AUGMENT, Pictures
+from headway.data.images.pictures import AUGMENT, Pictures
 from headway.errors import InputError
 from headway.io.quantities import count as in_short
 from headway.models.config import TransformerConfig
@@ -106,11 +106,13 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
     decisions = [
         Decision("model", f"ViT of {size}", f"{count:,} pictures; dropout {dropout:g}", SIZES),
         Decision("pictures", f"read at {height} × {across} pixels", f"{median} is the median size", "--image-size"),
-        Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "a token each", "--patch-size"),
+        Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "one token each", "--patch-size"),
         *_augmented(options),
     ]
     if options.run.epochs is None and options.run.steps is None:
-        decisions.append(Decision("passes", f"at most {PASSES}", "more seldom helps; it may end before", "--epochs"))
+        decisions.append(
+            Decision("passes", f"at most {PASSES}", "more rarely helps; the run may end earlier", "--epochs")
+        )
     return Plan(
         **as_asked(options),
         model=asdict(config),
@@ -137,7 +139,7 @@ def fine_tune_vit_plan(options: TrainOptions, config: TransformerConfig, patches
     plan = fine_tune_rows_plan(bounded, config, [patches.tokens] * count, patches.tokens)
     decisions = _augmented(options)
     if bounded is not options:
-        why = "a pretrained model needs few; it may end before its time"
+        why = "a pretrained model needs few; the run may end before its time"
         decisions.append(Decision("passes", f"at most {FINE_TUNE_PASSES}", why, "--epochs"))
     return plan.but(
         patches=asdict(patches),
@@ -153,8 +155,8 @@ SIZES = "--preset, --d-model, --layers, --heads, --dropout"
 def _augmented(options: TrainOptions) -> list[Decision]:
     if options.for_tasks.augment is not None:
         return []
-    value = "each picture is moved, turned, sized and lit a little, anew in each pass; none is mirrored"
-    return [Decision("augmentation", value, "labelled pictures are few; a mirrored b is a d", "--augment")]
+    value = "each picture is randomly shifted, rotated, scaled and brightened in each epoch; none is mirrored"
+    return [Decision("augmentation", value, "there are few labelled pictures; a mirrored b is a d", "--augment")]
 
 
 def _batch_tokens(options: TrainOptions, each: int, usual: int) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.data.batches import Batch, ImageBatch
-from headway.data.detected import Detected
-from headway.data.pictures import PICTURE
+from headway.data.batches.batching import Batch, ImageBatch
+from headway.data.images.pictures import PICTURE
+from headway.data.open.detected import Detected
 from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
@@ -44,14 +44,14 @@ class ImageClassificationTask(Task):
         head: Any = getattr(model, "head", None)
         if not isinstance(model, Encoder) or not isinstance(head, ClassificationHead):
             raise InputError(
-                f"{directory}: is a model of images without a classifier, which gives vectors. From Python, "
-                "`headway.load_model` gives it, and `headway.data.images` makes of pictures what it reads; "
+                f"{directory}: is an image model without a classifier, which gives vectors. From Python, "
+                "`headway.load_model` gives it, and `headway.data.images.preprocessing` prepares images for it; "
                 "`headway train FOLDER --from` it makes a classifier."
             )
         labels = labels_of(directory, head.out.out_features)
         if not (directory / PREPROCESSOR).exists():
             raise InputError(
-                f"{directory}: is a model of images without {PREPROCESSOR}, which says how pictures become what it "
+                f"{directory}: is an image model without {PREPROCESSOR}, which says how to prepare pictures that it "
                 "reads. From Python, `headway.load_model` gives the model."
             )
         return ImageClassifier(model, preprocessor_of(model, directory), labels)

@@ -83,7 +83,7 @@ def fit(tokenizer: Tokenizer, messages: list[Message], context: int, room: int) 
                 return ids, kept
             raise InputError(
                 f"the message has {len(ids):,} tokens, with the system message; the model reads {context:,} and needs "
-                "some of them for its reply: say it in fewer words."
+                "some of them for its reply: shorten the message."
             )
         kept = shorter
 

@@ -25,9 +25,9 @@ class Generate(Command):
         "replies go to standard error, and the results are the messages of the conversation."
     )
     options = (
-        Option("chat", "Hold a conversation, in the form that the model's chat template gives it.", bool),
-        Option("system", "With --chat: the system message, what the model is told beforehand.", goes_with="chat"),
-        Option("max_tokens", "Longest continuation in tokens.", int, 200),
+        Option("chat", "Hold a conversation, by the model's chat template.", bool),
+        Option("system", "With --chat: the system message.", goes_with="chat"),
+        Option("max_tokens", "Maximum length of the continuation in tokens.", int, 200),
         Option("temperature", "0 always takes the likeliest token.", float, 0.8),
         Option("top_k", "Choose among the k likeliest tokens (0: all).", int, 0, show_default=False),
         Option("top_p", "Choose among the likeliest tokens of this total probability.", float, 1.0, show_default=False),
@@ -57,7 +57,7 @@ class Generate(Command):
     def notice(self) -> str:
         if self.pipe.tokenizer.chat_template is None:
             return ""
-        return f"this model has learnt to reply: `headway generate {self.inputs.run} --chat` talks with it"
+        return f"this is a chat model: `headway generate {self.inputs.run} --chat` starts a conversation"
 
     def stream(self, value: str) -> Iterator[str]:
         pieces: Iterator[str] = self.pipe.stream(value, **self.ways)

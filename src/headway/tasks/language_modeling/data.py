@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from torch import nn
 
-from headway.data.corpus import Corpus
-from headway.data.feed import Feed, TextFeed
+from headway.data.batches.batch_source import Feed, TextFeed
+from headway.data.records.corpus import Corpus
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import LossAlong, ngram_baselines

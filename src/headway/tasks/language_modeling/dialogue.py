@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from headway.data.batches import IGNORED
-from headway.data.dialogues import REPLY, ROLES, Dialogues, Message, without_oldest_turn
-from headway.data.feed import Feed, RowFeed
-from headway.data.split import HELD_OUT, split_indices
+from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.batches.batching import IGNORED
+from headway.data.records.dialogues import REPLY, ROLES, Dialogues, Message, without_oldest_turn
+from headway.data.records.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.next_token import LanguageModeling
@@ -50,7 +50,7 @@ class DialogueData(LanguageModelData):
     def __init__(self, given: TaskInputs):
         source, held_out = given.source, given.held_out
         if not isinstance(source, Dialogues) or not (held_out is None or isinstance(held_out, Dialogues)):
-            raise TypeError("conversations are needed")
+            raise TypeError("a chat model needs conversations")
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None:
             base_decoder(self.base)
@@ -68,15 +68,15 @@ class DialogueData(LanguageModelData):
         train = _fitted(self.tokenizer, source, index, parts[0], self.longest)
         validation = _fitted(self.tokenizer, other, held, parts[1], self.longest)
         if not train.ids or not validation.ids:
-            raise InputError(f"{source.name}: no reply begins within {self.longest:,} tokens; give more with --length.")
+            raise InputError(f"{source.name}: no reply begins within {self.longest:,} tokens; use a larger --length.")
         self.train_examples, self.validation_examples = train, validation
         self.first = other.conversations[int(held[0])]
-        whence = f" ({held_out.name})" if held_out is not None else " (10 %, duplicates on one side)"
+        origin = f" ({held_out.name})" if held_out is not None else " (10 %, duplicates on one side)"
         self.facts = {
             "inputs": [str(path) for path in source.paths],
             "fingerprint": source.fingerprint,
             "train": f"{len(train.ids):,} conversations with {train.n_targets:,} tokens of replies",
-            "validation": f"{len(validation.ids):,} conversations with {validation.n_targets:,}{whence}",
+            "validation": f"{len(validation.ids):,} conversations with {validation.n_targets:,}{origin}",
             "conversations": len(source) + (0 if held_out is None else len(held_out)),
             "warnings": [*train.warnings(self.longest), *_few_warning(len(validation.ids))],
             **vocabulary.facts,
@@ -228,7 +228,7 @@ def _few_warning(count: int) -> list[str]:
         return []
     held_out = "1 conversation is" if count == 1 else f"{count} conversations are"
     return [
-        f"only {held_out} held out, by which figures are rough: a later step is kept only where it is clearly better "
+        f"only {held_out} held out, so metrics are noisy: a later step is kept only where it is clearly better "
         "(--validation FILE holds out others)"
     ]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headway.data.dialogues import Dialogues
-from headway.data.feed import row_batches, text_batches
+from headway.data.batches.batch_source import row_batches, text_batches
+from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import Chunks, encode_text, held_out_part

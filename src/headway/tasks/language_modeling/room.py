@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.batches import IGNORED, Batch, pad
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.dialogues import KEY, Dialogues
-from headway.data.streamed import Streamed
-from headway.data.table import Table
+from headway.data.batches.batching import IGNORED, Batch, pad
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.dialogues import KEY, Dialogues
+from headway.data.records.table import Table
+from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
 from headway.models.heads import ClassificationHead, TokenHead

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.models.config import TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.size import parameters

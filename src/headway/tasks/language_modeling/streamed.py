@@ -1,7 +1,7 @@
 """A language model on text that is read while it is trained on."""
 
-from headway.data.feed import Feed
-from headway.data.stream_feed import StreamFeed
+from headway.data.batches.batch_source import Feed
+from headway.data.stream.batch_source import StreamFeed
 from headway.tasks.common.running_text import separator_of
 from headway.tasks.common.streaming import Streaming
 from headway.tasks.language_modeling.data import LanguageModelData

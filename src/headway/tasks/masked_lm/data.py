@@ -6,12 +6,12 @@ from dataclasses import asdict
 import numpy as np
 from torch import nn
 
-from headway.data.batches import Batch
-from headway.data.cache import cache_directory, cache_key, tokenised
-from headway.data.corpus import Corpus
-from headway.data.feed import Feed, FramedFeed, framed, text_batches
-from headway.data.split import HELD_OUT
-from headway.data.tokens import TokenFile, Tokens
+from headway.data.batches.batch_source import Feed, FramedFeed, framed, text_batches
+from headway.data.batches.batching import Batch
+from headway.data.batches.cache import cache_directory, cache_key, tokenised
+from headway.data.batches.tokens import TokenFile, Tokens
+from headway.data.records.corpus import Corpus
+from headway.data.records.split import HELD_OUT
 from headway.errors import InputError
 from headway.hub.fine_tune import for_masked_tokens
 from headway.io import quantities
@@ -61,7 +61,7 @@ class MaskedLMData(TaskData):
         if base is not None and (not isinstance(base.model, Encoder) or base.tokenizer.mask is None):
             raise InputError(
                 f"{base.path}: is not an encoder with a [MASK], so it cannot be trained to fill in tokens, which "
-                "--task masked_lm does and --adapt begins with; name one that is with --from, or leave that option out."
+                "--task masked_lm does and --adapt starts with; name another with --from, or leave that option out."
             )
         train_text, validation_text = text_parts(corpus, held_out)
         vocabulary = base_vocabulary(given, (text for text, _ in train_text))
@@ -88,13 +88,13 @@ class MaskedLMData(TaskData):
             plan = _with_encoder(plan, options)
         share = self.share
         what = "whole words" if self.options.for_tasks.whole_words else "tokens"
-        scratch = "a new model learns faster by more" if self.base is None else "as published models were trained"
+        scratch = "a new model learns faster with more" if self.base is None else "as published models were trained"
         why = scratch if self.options.for_tasks.mlm_probability is None else "as asked"
         decision = Decision("hidden", f"{share:.0%} of the {what}", why, "--mlm-probability, --whole-words")
         decisions = [*plan.decisions, asdict(decision)]
         if self.new_head:
             why = f"{self.options.fine_tuning.from_model} has none that was trained"
-            decisions.append(asdict(Decision("head", "a new one, which has to learn first", why, "--from")))
+            decisions.append(asdict(Decision("head", "a new one, which starts untrained", why, "--from")))
         return plan.but(mask_share=share, whole_words=self.options.for_tasks.whole_words, decisions=decisions)
 
     def build(self, plan: Plan) -> nn.Module:
@@ -139,10 +139,10 @@ def task_of(tokenizer: Tokenizer, share: float, *, whole_words: bool) -> MaskedL
     """The task with this tokenizer's tokens.  Raises InputError where they do not tell where words begin."""
     starts = word_starts(tokenizer) if whole_words else None
     if whole_words and starts is None:
-        raise InputError("--whole-words: the tokens of this tokenizer do not tell where a word begins; leave it out.")
+        raise InputError("--whole-words: the tokens of this tokenizer do not show where a word begins; leave it out.")
     mask = tokenizer.mask
     if mask is None:
-        raise InputError("the tokenizer has no [MASK], so nothing can be hidden.")
+        raise InputError("the tokenizer has no [MASK], so no token can be masked.")
     return MaskedLM(mask, tokenizer.special_ids, tokenizer.vocab_size, share=share, starts_word=starts)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.nn.kernels.dispatch import cross_entropy
 from headway.nn.random import generator
 from headway.tasks.common.ngram import mean_loss, unigrams
@@ -32,8 +32,8 @@ class MaskedLM:
     words are hidden or left (``word_starts`` makes it).  Tokens in ``special`` are never hidden and never put in; a
     sequence with any other token has at least one to be predicted.
 
-    What is hidden in training is drawn anew each time, from torch's generator on the CPU, so that a run that is taken
-    up again draws what it would have drawn.  What is hidden in evaluation depends on the sequence alone: not on the
+    Training draws new masked tokens each time, from torch's generator on the CPU, so that a resumed run draws the
+    same ones as an uninterrupted one.  The tokens masked in evaluation depend only on the sequence: not on the
     batch it comes in, nor on what was evaluated before.
     """
 
@@ -60,7 +60,7 @@ class MaskedLM:
         self.ordinary = (~self.is_special).nonzero()[:, 0]
         self.starts_word = starts_word
         if not len(self.ordinary):
-            raise ValueError(f"all {vocab_size} tokens are special: there is none to predict")
+            raise ValueError(f"all {vocab_size} tokens are special: none can be predicted")
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         """The sum of -ln p over the hidden tokens, in nats, and their number.
@@ -93,7 +93,7 @@ class MaskedLM:
         return metrics["val_loss"]
 
     def hide(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(ids with tokens hidden (B, T), which are to be predicted, bool (B, T)), drawn anew; on the CPU."""
+        """(ids with tokens hidden (B, T), which to predict, bool (B, T)), newly drawn; on the CPU."""
         ids, mask = _on_cpu(batch)
         return self._hide(ids, mask, torch.rand(3, *ids.shape, generator=generator()))
 

@@ -18,7 +18,7 @@ from headway.text.tokenizer import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")
 """What stands for an open place, whatever the model's own token is called."""
-NOTHING_OPEN = "nothing is left open; write [MASK] where a word is to be filled in."
+NOTHING_OPEN = "the text has no [MASK]; write [MASK] where a word is missing."
 SPACES = ("Ġ", "▁")
 """How tokens that carry the space before a word begin."""
 
@@ -30,7 +30,7 @@ class MaskFiller:
 
     def __init__(self, model: Encoder, tokenizer: Tokenizer):
         if tokenizer.mask is None:
-            raise InputError("the tokenizer of this model has no [MASK], so nothing can be left open for it.")
+            raise InputError("the tokenizer of this model has no [MASK], so it cannot fill in words.")
         self.model, self.tokenizer, self.runtime = model, tokenizer, Runtime(model)
         self.mask: int = tokenizer.mask
         spellings = dict.fromkeys((*SPELLINGS, tokenizer.tokens[self.mask]))

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.batches import Batch, pad
-from headway.data.streamed import Streamed
+from headway.data.batches.batching import Batch, pad
+from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder

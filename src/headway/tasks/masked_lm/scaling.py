@@ -2,7 +2,7 @@
 
 import torch
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.models.config import TransformerConfig
 from headway.models.size import Head, parameters
 from headway.tasks.masked_lm.data import MASK_SHARE_FROM_SCRATCH, encoder_config, new_model

@@ -1,7 +1,7 @@
 """A masked language model on text that is read while it is trained on."""
 
-from headway.data.feed import Feed
-from headway.data.stream_feed import FramedStreamFeed
+from headway.data.batches.batch_source import Feed
+from headway.data.stream.batch_source import FramedStreamFeed
 from headway.tasks.common.streaming import Streaming
 from headway.tasks.masked_lm.data import MaskedLMData, frame_of
 from headway.training.plan import Plan

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.corpus import Corpus
-from headway.data.feed import Feed, RowFeed
-from headway.data.repeats import leaks
-from headway.data.split import HELD_OUT, split_indices
-from headway.data.table import Table
+from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.records.corpus import Corpus
+from headway.data.records.repeats import leaks
+from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_token_classification
 from headway.models.heads import TokenClassificationHead
@@ -48,7 +48,7 @@ class TokenClassificationData(TaskData):
     def __init__(self, given: TaskInputs):
         self.options, self.base = given.options, given.base
         if self.base is not None and not isinstance(self.base.model, Encoder):
-            raise InputError(f"{self.base.path}: is not an encoder; tags are learnt by an encoder such as BERT.")
+            raise InputError(f"{self.base.path}: is not an encoder; name one such as BERT.")
         tagged = read_tagged(given.source, given.found, self.options.data.on_bad_row)
         whole = tagged.whole
         tagged = tagged.in_iob2(whole=whole)
@@ -78,7 +78,7 @@ class TokenClassificationData(TaskData):
             for part, found in zip((train, held_out), places, strict=True)
         )
         if not self.train.words or not self.held_out.words:
-            raise InputError(f"{given.source.name}: the tokenizer keeps nothing of these texts.")
+            raise InputError(f"{given.source.name}: the tokenizer drops all characters of these texts.")
         warnings += _encoding_warnings(self.train, self.longest)
         counted = _counts(tagged.sentences, whole=whole)
         source, where = given.source, "10 %, classes kept, duplicates on one side"
@@ -105,7 +105,7 @@ class TokenClassificationData(TaskData):
                 return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
             plan = fine_tune_rows_plan(self.options.but(epochs=1), self.base.config, lengths, self.longest)
             passes = min(MOST_PASSES, max(LEAST_PASSES, math.ceil(STEPS * plan.batch_tokens / sum(lengths))))
-            why = f"about {STEPS} steps, and {LEAST_PASSES} passes at least; it may end before its time"
+            why = f"about {STEPS} steps, and at least {LEAST_PASSES} epochs; the run may end before its time"
             decision = asdict(Decision("passes", f"at most {passes}", why, "--epochs"))
             return plan.but(epochs=passes, decisions=[*plan.decisions, decision])
         return encoder_plan(self.options, self.tokenizer.vocab_size, lengths, len(self.labels), self.longest)
@@ -202,7 +202,7 @@ def _leak_warning(train: list[Sentence], held_out: list[Sentence]) -> list[str]:
     if not both:
         return []
     share = f"{len(both):,} of {len(held_out):,} validation sentences ({len(both) / len(held_out):.0%})"
-    return [f"{share} also occur in training: scores on them will be too high"]
+    return [f"{share} also occur in training: their scores will be too high"]
 
 
 def _encoding_warnings(rows: Rows, longest: int) -> list[str]:
@@ -210,5 +210,5 @@ def _encoding_warnings(rows: Rows, longest: int) -> list[str]:
     if rows.cut:
         found.append(f"{rows.cut:,} sentences exceed {longest} tokens and are read in parts (--length to change)")
     if rows.lost:
-        found.append(f"the tokenizer keeps nothing of {rows.lost:,} words; they count nothing")
+        found.append(f"the tokenizer drops all of {rows.lost:,} words; they are not counted")
     return found

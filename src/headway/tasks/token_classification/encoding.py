@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.data.batches import IGNORED
+from headway.data.batches.batching import IGNORED
 from headway.runtime.windows import frame
 from headway.tasks.token_classification.objective import Counts
 from headway.tasks.token_classification.sentences import Sentence

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.table import Table
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
 from headway.tasks.common.material import (
     LABEL,
     LONGEST_TEXT,
@@ -43,6 +43,6 @@ def _row(sentence: Sentence) -> tuple[list[str], list[str]]:
     return [sentence.text[start:end] for start, end in sentence.words], sentence.tags
 
 
-def _written(rows: Sequence[tuple[list[str], list[str]]], given: MaterialInputs, whence: str = "") -> Material:
+def _written(rows: Sequence[tuple[list[str], list[str]]], given: MaterialInputs, origin: str = "") -> Material:
     file = json_lines(({TEXT: words, LABEL: tags} for words, tags in rows), given.folder / "rows.jsonl")
-    return Material(file, {TEXT: TEXT, LABEL: LABEL}, whence)
+    return Material(file, {TEXT: TEXT, LABEL: LABEL}, origin)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches import length_batches
-from headway.data.detected import Detected
-from headway.data.feed import row_batches
-from headway.data.repeats import leaks
+from headway.data.batches.batch_source import row_batches
+from headway.data.batches.batching import length_batches
+from headway.data.open.detected import Detected
+from headway.data.records.repeats import leaks
 from headway.errors import InputError
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.token_classification.data import split
@@ -30,7 +30,7 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
     longest = given.length(pipe.model.config.max_length)
     rows = _rows(pipe, sentences, longest)
     if not rows.words:
-        raise InputError(f"{given.source.name}: the tokenizer keeps nothing of these texts.")
+        raise InputError(f"{given.source.name}: the tokenizer drops all characters of these texts.")
     most = pipe.runtime.tokens
     each: list[np.ndarray] = []
     batches = pipe.runtime.batches(row_batches(rows.ids, rows.targets, most))
@@ -54,7 +54,7 @@ def _measure_baseline(
     learnt = known.sentences if given.facts.get("validation") else split(known, split_seed(given.before))[0]
     if both := leaks([one.text for one in learnt], [one.text for one in sentences]):
         said = f"{len(both):,} of {len(sentences):,} sentences also occur in the training data"
-        warnings.warn(f"{said}: scores on them are too high", stacklevel=4)
+        warnings.warn(f"{said}: their scores are too high", stacklevel=4)
     line, units = WordTags(_rows(pipe, learnt, longest)).measured(rows, pipe.labels)
     given.baselines.append(line)
     given.of_baselines[str(line["name"])] = np.array(units, dtype=np.float64)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.batches import IGNORED, Batch
+from headway.data.batches.batching import IGNORED, Batch
 from headway.nn.random import generator
 from headway.tasks.token_classification.schemes import OUTSIDE, entities
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.data.batches import IGNORED, Batch, pad
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.table import Table
+from headway.data.batches.batching import IGNORED, Batch, pad
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
 from headway.hub.directory import model_config
 from headway.models.heads import TokenClassificationHead
 from headway.models.transformer import Encoder

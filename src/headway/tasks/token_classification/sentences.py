@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from headway.data.corpus import Corpus, Source
-from headway.data.detected import Detected
-from headway.data.rows import SKIP, BadRows, check_skipped, counted, shorten
-from headway.data.table import Table
-from headway.data.tags import LOOKED_AT, Layout, is_comment, layout, listed, spans_of, usual_layout
+from headway.data.formats.tags import LOOKED_AT, Layout, is_comment, layout, listed, spans_of, usual_layout
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus, Source
+from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.tasks.token_classification.schemes import OUTSIDE, iob2, names_words
 from headway.tasks.token_classification.words import Place, split_words

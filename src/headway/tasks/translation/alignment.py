@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches import sent
+from headway.data.batches.batching import sent
 from headway.models.analysis.maps import attention_maps
 from headway.models.device import model_device
 from headway.models.transformer import EncoderDecoder

@@ -9,7 +9,7 @@ from headway.training.evaluation import intervals
 
 MISSING = "BLEU and chrF need sacrebleu: pip install 'headway[metrics]'"
 
-WITHOUT_SPACES = "most targets have no spaces: BLEU counts each of them as one word; go by chrF"
+WITHOUT_SPACES = "most targets have no spaces: BLEU counts each of them as one word; use chrF"
 LONG = 30
 """Characters: shorter texts may well be one word."""
 

@@ -19,19 +19,19 @@ class Translate(Command):
 
     spec = SPEC
     needs = "an encoder-decoder"
-    does = "Translate TEXT with the model in RUN, or do whatever else it was trained to make of a text."
+    does = "Translate TEXT with the model in RUN, or rewrite it as the model was trained to."
     notes = (
         "Lines keep their order, and empty ones stay empty.  With --n-best the translations of several texts begin "
         "with the number of the text and their rank."
     )
     options = (
-        Option("beam", "How many hypotheses to follow; 1 is greedy.", int, 5),
-        Option("n_best", "How many translations of each text to give.", int, 1),
-        Option("length_penalty", "Above 0 favours longer ones.", float, 1.0),
-        Option("scores", "Show scores: ln p by the length to the power of the penalty.", bool),
+        Option("beam", "Beam width; 1 is greedy.", int, 5),
+        Option("n_best", "Number of translations of each text.", int, 1),
+        Option("length_penalty", "Above 0 favours longer translations.", float, 1.0),
+        Option("scores", "Show scores: ln p divided by the length to the power of the penalty.", bool),
         Option("source_language", "Language of the texts, for a model of many (M2M-100)."),
         Option("target_language", "Language to write, for a model of many (M2M-100, some of Marian)."),
-        Option("alignment", "Show from which word of the text each word was written.", bool),
+        Option("alignment", "Show the source word of each translated word.", bool),
     )
     keeps_columns = True
     taken = ("number", "rank", "text", "translation", "score", "alignment")
@@ -51,7 +51,7 @@ class Translate(Command):
     @classmethod
     def check(cls, options: dict[str, Any], to: str | None) -> None:
         if to is not None and options["alignment"] and not to.endswith(".jsonl"):
-            raise InputError(f"--to {to}: has no place for alignments; name a .jsonl file.")
+            raise InputError(f"--to {to}: cannot hold alignments; name a .jsonl file.")
         if to is not None and to.endswith(".txt") and (options["n_best"] > 1 or options["scores"]):
             raise InputError(
                 f"--to {to}: has one line for each text; for --n-best and --scores name a .csv or .jsonl file."

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.detect import detect
-from headway.data.detected import Detected
-from headway.data.feed import Feed, TargetFeed
-from headway.data.repeats import leaks
-from headway.data.split import HELD_OUT, split_indices
-from headway.data.table import Table
-from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
+from headway.data.batches.batch_source import Feed, TargetFeed
+from headway.data.open.detect import detect
+from headway.data.open.detected import Detected
+from headway.data.records.repeats import leaks
+from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.records.table import Table
+from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.hub.generation_config import TargetRules, target_rules
 from headway.models.heads import TokenHead
@@ -77,10 +77,10 @@ class TranslationData(TaskData):
         pairs = columns_of(table, given.found)
         if isinstance(other, Table):
             train, held_out = pairs, columns_of(other, given.found)
-            whence = f" ({other.name})"
+            origin = f" ({other.name})"
         else:
             train, held_out = split_text_pairs(pairs, self.options.seed_of_split)
-            whence = " (10 %, 2,000 at most, equal sources on one side)"
+            origin = " (10 %, 2,000 at most, equal sources on one side)"
         vocabulary = base_vocabulary(given, train.texts)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
         self.rules = _rules(self.base, self.tokenizer)
@@ -95,14 +95,14 @@ class TranslationData(TaskData):
         if isinstance(other, Table):
             warnings += [f"{other.name}: {warning}" for warning in held_out.warnings]
             if exchanged_sides(train, held_out):
-                warnings.append(f"{other.name}: source and target seem to be exchanged there, by their words")
+                warnings.append(f"{other.name}: source and target seem to be swapped there, by their words")
         self.facts = {
             "inputs": table.inputs,
             "fingerprint": table.fingerprint,
             "text_column": given.found.text_column,
             "second_column": given.found.second_column,
             "train": f"{len(self.train):,} pairs",
-            "validation": f"{len(self.validation):,} pairs{whence}",
+            "validation": f"{len(self.validation):,} pairs{origin}",
             "warnings": warnings,
             **vocabulary.facts,
         }
@@ -150,7 +150,7 @@ class TranslationData(TaskData):
         return TargetFeed(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
 
     def _recut(self, share: float, seed: int) -> Callable[[int], IdPairs]:
-        """The pairs as an epoch reads them: both sides cut anew; a text that grows too long by it stays as it is."""
+        """The pairs of an epoch with BPE dropout on both sides; a text that becomes too long keeps its usual tokens."""
         sides = [
             BPEDropout(tokenizer, texts, share, seed + side)
             for side, (tokenizer, texts) in enumerate(
@@ -263,7 +263,9 @@ def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) ->
         )
     if both := leaks(train.sources, held_out.sources):
         share = len(both) / len(held_out)
-        found.append(f"held-out sources that also occur in training: {len(both):,}, {share:.1%}; scores are too high")
+        found.append(
+            f"held-out sources that also occur in training: {len(both):,}, {share:.1%}; scores will be too high"
+        )
     return found
 
 
@@ -271,7 +273,7 @@ def _between(base: Base, options: TrainOptions) -> Base:
     """A base that writes texts for texts, between the languages that are asked for.  Raises InputError for another."""
     if not isinstance(base.model, EncoderDecoder) or not isinstance(base.model.head, TokenHead):
         raise InputError(
-            f"{base.path}: is no encoder-decoder that writes text; name one (T5, BART, Marian, M2M-100) with --from."
+            f"{base.path}: is not an encoder-decoder of text; name one (T5, BART, Marian, M2M-100) with --from."
         )
     tokenizer = base.tokenizer
     if options.for_tasks.source_language is not None or options.for_tasks.target_language is not None:
@@ -279,7 +281,7 @@ def _between(base: Base, options: TrainOptions) -> Base:
             source=options.for_tasks.source_language, target=options.for_tasks.target_language
         )
     if tokenizer.lacks_target_language:
-        raise InputError(f"{base.path}: writes many languages; say which targets are in with --target-language.")
+        raise InputError(f"{base.path}: writes many languages; choose one with --target-language.")
     return replace(base, processor=tokenizer)
 
 

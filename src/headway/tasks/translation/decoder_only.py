@@ -2,8 +2,8 @@
 
 from dataclasses import asdict
 
-from headway.data.batches import IGNORED
-from headway.data.feed import Feed, RowFeed
+from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.batches.batching import IGNORED
 from headway.errors import InputError
 from headway.hub.generation_config import TargetRules
 from headway.io import quantities
@@ -27,11 +27,11 @@ class DecoderOnlyData(TranslationData):
 
     def __init__(self, given: TaskInputs):
         if given.base is not None:
-            raise InputError("--model decoder begins from scratch; leave out --from, or leave out --model.")
+            raise InputError("--model decoder is trained from scratch; leave out --from or --model.")
         for name in NOT_HERE:
             if given.options.value(name):
                 raise InputError(
-                    f"--{name.replace('_', '-')} is for encoder-decoders; leave it or --model decoder out."
+                    f"--{name.replace('_', '-')} is for encoder-decoders; leave out this option or --model decoder."
                 )
         super().__init__(given)
         self.rules = TargetRules(start=(), end=self.rules.end)

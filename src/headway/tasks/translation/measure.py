@@ -3,10 +3,10 @@
 import warnings
 from typing import Any
 
-from headway.data.feed import row_batches, target_batches
-from headway.data.repeats import leaks
-from headway.data.table import Table
-from headway.data.text_pairs import TextPairs, exchanged_sides, read_text_pairs
+from headway.data.batches.batch_source import row_batches, target_batches
+from headway.data.records.repeats import leaks
+from headway.data.records.table import Table
+from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.task import EvaluationInputs
@@ -32,9 +32,9 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     rows, fit = fitting(pairs, id_pairs(pairs, pipe.tokenizer), longest)
     if len(fit) < len(pairs):
         left_out = f"{len(pairs) - len(fit):,} of {len(pairs):,} pairs"
-        warnings.warn(f"{left_out} are longer than {longest:,} tokens and not measured", stacklevel=3)
+        warnings.warn(f"{left_out} are longer than {longest:,} tokens and were left out", stacklevel=3)
     if not rows:
-        raise InputError(f"{table.name}: no pair has at most {longest:,} tokens on each side, which is what is read.")
+        raise InputError(f"{table.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
     if isinstance(pipe.model, EncoderDecoder):
         sources, targets = [source for source, _ in rows], [target for _, target in rows]
         batches = pipe.runtime.batches(target_batches(sources, targets, pipe.runtime.tokens))
@@ -55,7 +55,7 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None:
-    """Warn of what looks wrong with pairs to be measured, by themselves and beside those that were trained on."""
+    """Warn of pairs that look wrong, and of pairs that were trained on."""
     for warning in pairs.warnings:
         warnings.warn(f"{name}: {warning}", stacklevel=4)
     trained = given.trained_on()
@@ -66,9 +66,7 @@ def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None
     if not given.facts.get("validation"):
         known = split_text_pairs(known, split_seed(given.before))[0]
     if exchanged_sides(known, pairs):
-        warnings.warn(
-            f"{name}: source and target seem to be exchanged, by the words of the training data", stacklevel=4
-        )
+        warnings.warn(f"{name}: source and target seem to be swapped, by the words of the training data", stacklevel=4)
     if both := leaks(known.sources, pairs.sources):
-        said = f"{len(both):,} of {len(pairs):,} sources also occur in the training data: scores on them are too high"
+        said = f"{len(both):,} of {len(pairs):,} sources also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import IGNORED, Batch
+from headway.data.batches.batching import IGNORED, Batch
 from headway.nn.kernels.dispatch import cross_entropy
 from headway.tasks.common.r_drop import divergence, twice
 from headway.tasks.common.row_losses import row_losses

@@ -1,4 +1,4 @@
-"""Texts into other texts: translation, summaries, and whatever else an encoder-decoder was trained for."""
+"""Texts into other texts: translation, summaries, and other tasks of an encoder-decoder."""
 
 import re
 import warnings
@@ -83,19 +83,19 @@ class Translator:
         With ``alignment`` each has one, as ``Alignment`` or None for a blank text.
         """
         if self.tokenizer.lacks_target_language and len(self.rules.start) < 2:
-            raise InputError(f"the model writes many languages; say which: --target-language {self._some_languages()}.")
+            raise InputError(
+                f"the model writes many languages; choose one: --target-language {self._some_languages()}."
+            )
         if alignment and isinstance(self.model, RecurrentEncoderDecoder):
-            raise InputError("words are aligned by a Transformer's attention, and this model is a recurrent one.")
+            raise InputError("alignments need a Transformer's attention, and this model is recurrent.")
         if alignment and not isinstance(self.model, EncoderDecoder):
-            raise InputError("this model is a decoder alone: it has no attention from targets to sources to align by.")
+            raise InputError("this model is a decoder: it has no cross-attention to align words by.")
         parts = [self.sources_of(text, n_best) for text in texts]
         sources = [source for each in parts for source in each]
         found = self.runtime.search(sources, self.rules, beam=beam, n_best=n_best, length_penalty=length_penalty)
         if cut := sum(each[0].cut for each in found):
             are = "1 translation is" if cut == 1 else f"{cut:,} translations are"
-            warnings.warn(
-                f"{are} broken off, being as long as the model writes ({self.longest_target:,})", stacklevel=2
-            )
+            warnings.warn(f"{are} cut off at the model's maximum length ({self.longest_target:,} tokens)", stacklevel=2)
         at, results = 0, []
         for text, each in zip(texts, parts, strict=True):
             answers = found[at : at + len(each)]
@@ -127,7 +127,7 @@ class Translator:
         return [{"text": together, "score": score}]
 
     def _aligned(self, sources: list[list[int]], answers: list[Hypothesis]) -> Alignment | None:
-        """The words of an answer beside those of its text; of a text in parts, one part after the other."""
+        """The alignment of an answer with its text; for a text in parts, one part after the other."""
         model: Any = self.model
         pairs = zip(sources, answers, strict=True)
         found = [align(model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
@@ -146,7 +146,7 @@ class Translator:
         if n_best > 1:
             raise InputError(
                 f"{_shown(text)} has {len(whole):,} tokens, and the model reads {self.longest_source:,}: it would be "
-                "cut, and several translations of the parts cannot be put together; ask for one."
+                "split, and several translations of the parts cannot be joined; use --n-best 1."
             )
         parts: list[list[int]] = []
         held = ""
@@ -158,7 +158,7 @@ class Translator:
             if len(ids) > self.longest_source:
                 raise InputError(
                     f"the sentence {_shown(sentence.strip())} has {len(ids):,} tokens, and the model reads "
-                    f"{self.longest_source:,}; divide it."
+                    f"{self.longest_source:,}; split it."
                 )
             held += sentence
         return [*parts, self.tokenizer.encode(held.strip(), special=True)]

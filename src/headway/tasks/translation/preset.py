@@ -50,11 +50,11 @@ LEAST_PASSES = 8.0
 DROPOUTS = ((8.0, 0.1), (25.0, 0.2), (float("inf"), 0.3))
 """Up to so many passes over the pairs, the dropout."""
 MOST_PASSES, LEAST_STEPS = 100, 1000
-"""More passes seldom help; of few pairs there are more of them, until so many steps are taken."""
+"""Maximum number of epochs, as more rarely help; few pairs have more epochs, up to so many steps."""
 SHORTEST_STEP = 0.02
-"""Seconds that a step takes however little is read in it, so that passes over few pairs are not foretold wrong."""
+"""Seconds that any step takes, however small, so that the number of epochs over few pairs is predicted correctly."""
 MUON_RATE = 5 / 3
-"""Muon's rate over Adam's, 0.01 beside 0.006: token vectors that are input and output bear more, matrices less."""
+"""Muon's rate over Adam's, 0.01 and 0.006: tied token vectors tolerate a higher rate, matrices a lower one."""
 M2M100: dict[str, Any] = {
     "positions": asdict(Positions("sinusoidal", start=2, sinusoids="tensor2tensor")),
     "norm": "layernorm",
@@ -65,7 +65,7 @@ M2M100: dict[str, Any] = {
     "tied": True,
     "embedding_scale": True,
 }
-"""The fields that make both sides those of M2M-100, beside their sizes."""
+"""The fields of M2M-100's layout, except the sizes."""
 
 
 def by_pairs(n_pairs: int) -> Row:
@@ -83,9 +83,7 @@ def translator_plan(
     flops /= 2 if options.optimisation.r_drop else 1  # every batch is read twice
     while len(rows) > 1 and 0 < flops < LEAST_PASSES * _pass_flops(rows[-1].width, rows[-1].layers, vocab_size, tokens):
         rows.pop()
-        why = (
-            f"{n_pairs:,} pairs, as many as can be gone through here {LEAST_PASSES:g} times in {duration(seconds or 0)}"
-        )
+        why = f"{n_pairs:,} pairs, as many as fit {LEAST_PASSES:g} epochs in {duration(seconds or 0)} here"
     width, layers = rows[-1].width, rows[-1].layers
     if options.architecture.preset:
         (width, layers), why = PRESETS[options.architecture.preset], f"--preset {options.architecture.preset}"
@@ -121,7 +119,7 @@ def translator_plan(
         Decision("dropout", f"{dropout:g}", f"about {passes:.0f} passes over the pairs", "--dropout"),
     ]
     if options.run.epochs is None and options.run.steps is None:
-        why_passes = "more seldom helps; it may end before its time"
+        why_passes = "more rarely helps; the run may end before its time"
         decisions.append(Decision("passes", f"at most {most_passes:,}", why_passes, "--epochs"))
     return Plan(
         **as_asked(options),

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.batches import IGNORED, Batch, TargetBatch, pad
+from headway.data.batches.batching import IGNORED, Batch, TargetBatch, pad
 from headway.hub.directory import model_config
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.heads import TokenHead

@@ -1,8 +1,8 @@
-"""How a run would be laid out over processes, computed and not tried: memory, micro-batches, steps, time.
+"""The layout of a run over processes, computed and not tried: memory, micro-batches, steps, time.
 
 A process is one GPU, or this machine's processor.  Weights, gradients and the optimiser's states are in float32,
 products in the precision of the run.  With DDP every process holds all of them; with FSDP (Rajbhandari et al. 2020,
-ZeRO stage 3) each holds its part, and gathers a block's weights when it comes to it.  All sizes are in bytes.
+ZeRO stage 3) each holds its shard, and gathers a block's weights when it needs them.  All sizes are in bytes.
 """
 
 import math
@@ -31,12 +31,12 @@ GPU_LINK = 400e9
 """Bytes a second: eight network cards of 400 Gb/s in each machine; inside, NVLink gives 450 (NVIDIA DGX H100, data
 sheet)."""
 MOST_PROCESSES = 1 << 14
-"""How many processes are tried when so many as were given are too few."""
+"""Numbers of processes that are tried when the given number is too small."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What there is to train on."""
+    """The processes to train on."""
 
     processes: int
     memory: float
@@ -44,19 +44,19 @@ class Hardware:
     flops: float
     """FLOP/s of each process at its peak"""
     share: float
-    """the part of the peak that training reaches"""
+    """the share of the peak that training reaches"""
     link: float = math.inf
-    """bytes a second that go round between processes: those of the slowest link of the ring"""
+    """bytes a second between processes, over the slowest link of the ring"""
     cpu: bool = False
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be trained, and how."""
+    """The model to train, and how."""
 
     config: TransformerConfig
     tokens: float
-    """to be trained on, in all"""
+    """number of tokens of the whole run"""
     length: int
     step_tokens: int
     """tokens of a whole step, over all processes and all batches that are accumulated"""
@@ -67,11 +67,11 @@ class Work:
     average: bool = False
     """whether a running average of the weights is kept"""
     shares: int = 1
-    """in how many threads a batch is computed, each with a gradient of its own"""
+    """the number of threads that compute a batch, each with its own gradient"""
     readings: int = 1
     """how often each batch is read (R-Drop: twice)"""
     logits: float = 1.0
-    """the share of positions that go through the vocabulary"""
+    """the share of positions with logits"""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class Memory:
     best: int
     """the best weights so far, and the average of the weights"""
     copies: int
-    """weights in the precision of the products, or those gathered from other processes"""
+    """weights in the precision of the products, or weights gathered from other processes"""
     activations: int
     passing: int
-    """what the passes need for a moment"""
+    """temporary tensors of the forward and backward pass"""
 
     @property
     def total(self) -> int:
@@ -96,13 +96,13 @@ class Memory:
 
 @dataclass(frozen=True)
 class Layout:
-    """A run that fits.  Times follow from the share of the peak that was assumed or measured."""
+    """A layout that fits.  Times follow from the assumed or measured share of the peak."""
 
     parameters: int
     sharded: bool
     """FSDP; otherwise every process holds everything"""
     checkpointed: bool
-    """whether the activations of a block are made again in the backward pass instead of being kept"""
+    """whether activations are recomputed in the backward pass instead of being kept"""
     micro_batch: int
     """sequences that a process computes at a time"""
     accumulate: int
@@ -111,9 +111,9 @@ class Layout:
     steps: int
     memory: Memory
     flops: float
-    """of the whole run: 6 for each parameter and token, and attention"""
+    """FLOPs of the whole run: 6 for each parameter and token, and attention"""
     step_seconds: float
-    """of computing, or of what is exchanged beside it, if that takes longer"""
+    """seconds of a step: of computing, or of the simultaneous communication if that takes longer"""
     tokens_per_second: float
     seconds: float
     exchanged: int
@@ -130,7 +130,7 @@ def memory(
     matrices = min(trained, block_matrices(work.config, **wiring))
     parts = hardware.processes if sharded else 1
     at_once = work.shares + 1 if work.shares > 1 and more else work.shares
-    if sharded:  # two blocks at a time, and what is outside the blocks throughout, each with its gradient
+    if sharded:  # two blocks at a time, and everything outside the blocks throughout, each with its gradient
         outside = total - found["attention"] - found["cross"] - found["feedforward"]
         copies = (2 * found["block"] + outside) * (c + 4)
     else:
@@ -161,10 +161,10 @@ def memory(
 def lay_out(
     work: Work, hardware: Hardware, *, sharded: bool | None = None, checkpointed: bool | None = None, **wiring: Any
 ) -> Layout:
-    """The fastest layout that fits, of two as fast the simpler; its micro-batch is the largest that divides the step.
+    """The fastest layout that fits, or the simpler of two equally fast ones, with the largest possible micro-batch.
 
     DDP and FSDP are tried, each with all activations kept and with checkpoints; ``sharded`` and ``checkpointed`` leave
-    only one of the two.  ``wiring`` are the words by which ``models.size`` is told what the model is.  Raises
+    only one of the two.  ``wiring`` are the keywords that tell ``models.size`` the kind of model.  Raises
     InputError when a step has fewer sequences than there are processes, and when nothing fits.
     """
     rows = max(1, work.step_tokens // work.length)
@@ -172,7 +172,7 @@ def lay_out(
         least = hardware.processes * work.length
         raise InputError(
             f"a step of {work.step_tokens:,} tokens is {rows:,} sequences of {work.length:,}, fewer than the "
-            f"{hardware.processes:,} processes; --batch-tokens {least} or more gives each one."
+            f"{hardware.processes:,} processes; --batch-tokens {least} or more is enough."
         )
     own = -(-rows // hardware.processes)
     ways = [
@@ -204,7 +204,7 @@ def _largest(
     computed = each * 4 / 3 if checkpointed else each  # one more forward pass
     computing = computed * work.step_tokens / (hardware.processes * hardware.flops * hardware.share)
     c = 4 if work.precision == "float32" else 2
-    # a ring: with DDP gradients are added and spread once; with FSDP weights go round twice, gradients once, each time
+    # a ring: with DDP gradients are reduced and sent once; with FSDP weights are sent twice, gradients once, each time
     sent = total * (hardware.processes - 1) / hardware.processes * ((2 * c + 4) * accumulate if sharded else 8)
     seconds = max(computing, sent / hardware.link)
     return Layout(
@@ -226,7 +226,7 @@ def _largest(
 def _nothing_fits(
     work: Work, hardware: Hardware, sharded: bool | None, checkpointed: bool | None, wiring: dict[str, Any]
 ) -> str:
-    """What is said when not even one sequence at a time fits."""
+    """The message when not even one sequence at a time fits."""
 
     def least(processes: int) -> Memory:
         there = Hardware(processes, hardware.memory, hardware.flops, hardware.share, cpu=hardware.cpu)
@@ -243,13 +243,13 @@ def _nothing_fits(
         f"{parameters(work.config, **wiring)['total']:,} parameters cannot be trained here: with one sequence of "
         f"{work.length:,} tokens at a time each process needs {size(needed.total)}, of which "
         f"{size(needed.total - needed.activations - needed.passing)} whatever its length, and may fill "
-        f"{size(room)} of {size(hardware.memory)}. {enough}Otherwise it takes more memory (--gpu-memory), "
+        f"{size(room)} of {size(hardware.memory)}. {enough}Otherwise use more memory (--gpu-memory), "
         "a shorter --length or a smaller model."
     )
 
 
 def _encoder(work: Work, wiring: dict[str, Any]) -> TransformerConfig | None:
-    """The encoder's configuration, where there is one beside the decoder's."""
+    """The encoder's configuration, where the model has an encoder and a decoder."""
     return (wiring.get("encoder") or work.config) if wiring.get("wiring") == "encoder-decoder" else None
 
 

@@ -1,8 +1,8 @@
-"""Several processes that train one model together, as ``torchrun`` starts them; or one, which asks nobody.
+"""Several processes that train one model together, as ``torchrun`` starts them; or a single one.
 
-Every rank reads the same batches and takes its share of their rows; of a stream it reads its own alone
+Every rank reads the same batches and takes its share of their rows; of a stream it reads only its own rows
 (``training.distributed.rank_slices``).  The sums of losses, targets and gradients are added up over all ranks and
-divided once, so that what is learnt does not depend on how many there are.
+divided once, so that the result does not depend on the number of ranks.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.errors import InputError, RunFailed
 
 TIMEOUT = timedelta(minutes=5)
 """How long a rank waits for the others in training; then it ends, and ``torchrun`` ends the rest."""
 PREPARING = timedelta(days=7)
-"""How long it waits for the first rank to read and tokenise the data."""
+"""How long a rank waits for the first one to read and tokenise the data."""
 LOST = (
     "gloo",
     "ncclremoteerror",
@@ -31,23 +31,23 @@ LOST = (
     "connection closed by peer",
     "timed out waiting",
 )
-"""By one of which torch's errors say that a rank cannot be reached any more."""
+"""Parts of torch's error messages when a rank cannot be reached any more."""
 BUCKET = 1 << 23
 """Numbers that are added up at a time."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among ``count``; ``rank`` 0 decides, writes and speaks for all."""
+    """This process among ``count``; ``rank`` 0 decides, writes files and shows messages for all."""
 
     rank: int = 0
     count: int = 1
 
     @classmethod
     def joined(cls, device: torch.device | None = None) -> "Ranks":
-        """The ranks that ``torchrun`` started, each with its ``device``; one by itself otherwise.
+        """The ranks that ``torchrun`` started, each with its ``device``; otherwise a single one.
 
-        Processors exchange by gloo, GPUs by NCCL.  Raises InputError when the others cannot be reached.
+        CPUs communicate by gloo, GPUs by NCCL.  Raises InputError when the others cannot be reached.
         """
         gpu = device is not None and device.type == "cuda"
         if gpu:
@@ -64,29 +64,29 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the rank that decides, writes and speaks."""
+        """Whether this is rank 0, which decides, writes files and shows messages."""
         return self.rank == 0
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Turn what torch says where another rank is lost, or silent for TIMEOUT, into RunFailed."""
+        """Turn torch's errors where another rank is lost, or silent for TIMEOUT, into RunFailed."""
         try:
             yield
         except RuntimeError as error:
             if self.count == 1 or not any(sign in str(error).lower() for sign in LOST):
                 raise
             raise RunFailed(
-                f"another of the {self.count} processes was lost, so this one ends too. The checkpoints are as they "
-                "were: the same command goes on with the run."
+                f"another of the {self.count} processes was lost, so this one ends too. The checkpoints are "
+                "unchanged: run the same command again to resume."
             ) from None
 
     def signal(self, what: str) -> None:
-        """Tell those that ``wait_for`` something that it is done."""
+        """Signal to the ranks that ``wait_for`` something that it is done."""
         if self.count > 1:
             _store().set(what, "done")
 
     def wait(self, what: str) -> None:
-        """Wait until the first rank says that something is done."""
+        """Wait until the first rank signals that something is done."""
         if self.count > 1 and not self.first:
             _store().wait([what], PREPARING)
 
@@ -96,7 +96,7 @@ class Ranks:
             dist.barrier()
 
     def all_reduce_max(self, *values: float) -> list[float]:
-        """Of each value the largest that any rank has."""
+        """The maximum of each value over all ranks."""
         if self.count == 1:
             return list(values)
         gathered = torch.tensor(values, dtype=torch.float64)
@@ -104,7 +104,7 @@ class Ranks:
         return gathered.tolist()
 
     def all_reduce_sum(self, *values: float) -> list[float]:
-        """Of each value the sum over all ranks."""
+        """The sum of each value over all ranks."""
         if self.count == 1:
             return list(values)
         gathered = torch.tensor(values, dtype=torch.float64)
@@ -112,7 +112,7 @@ class Ranks:
         return gathered.tolist()
 
     def gathered(self, value: Any) -> list[Any]:
-        """What each rank has, in the order of the ranks."""
+        """The value of each rank, in the order of the ranks."""
         if self.count == 1:
             return [value]
         found: list[Any] = [None] * self.count
@@ -127,7 +127,7 @@ class Ranks:
         return batch.rows(index) if len(index) else None
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Give every ``grad`` the sum over all ranks; one that only others have counts as zero here."""
+        """Set every ``grad`` to the sum over all ranks; a missing one counts as zero."""
         if self.count == 1:
             return
         learning = list(parameters)
@@ -149,7 +149,7 @@ class Ranks:
 
 
 def is_first() -> bool:
-    """Whether this process speaks for all, as ``torchrun`` says."""
+    """Whether this process shows messages for all, by the environment of ``torchrun``."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

@@ -1,7 +1,7 @@
-"""Weights that are spread over the ranks (FSDP2): each rank keeps a part, and puts a block together where it is used.
+"""Weights that are sharded over the ranks (FSDP2): each rank keeps a shard, and gathers a block where it is used.
 
-Optimisers and averages work on the parts.  Checkpoints are written by all ranks together, as safetensors with the place
-of each part in its header (torch.distributed.checkpoint), and are read by any number of ranks.
+Optimisers and averages work on the shards.  All ranks write a checkpoint together, as safetensors with the offsets
+of each shard in its header (torch.distributed.checkpoint), and are read by any number of ranks.
 """
 
 import warnings
@@ -22,7 +22,7 @@ from headway.training.distributed.ranks import Ranks
 
 
 def shard(model: nn.Module, ranks: Ranks, precision: str) -> None:
-    """Spread a model's weights over the ranks, block by block; from then on its parameters are DTensors.
+    """Shard a model's weights over the ranks, block by block; from then on its parameters are DTensors.
 
     Gradients are averaged over ranks: multiply by their number for the sum.  In bfloat16, weights are sent and used in
     it, and gradients are added up in float32.
@@ -34,23 +34,25 @@ def shard(model: nn.Module, ranks: Ranks, precision: str) -> None:
     }
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     for part in (*(block for stack in stacks for block in stack.blocks), model):
-        fully_shard(part, reshard_after_forward=True, **given)  # the last one too: else it has two kinds of parameters
+        fully_shard(
+            part, reshard_after_forward=True, **given
+        )  # the last block too: otherwise it would have two kinds of parameters
 
 
 def recompute_activations(model: nn.Module) -> None:
-    """Let every block be computed again for its gradient, instead of keeping what is between."""
+    """Turn on activation checkpointing: every block is recomputed in the backward pass."""
     for module in model.modules():
         if isinstance(module, Stack):
             module.recompute = True
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The whole of a tensor that is spread over the ranks; all of them take part.  Others are as they are."""
+    """The full tensor of a sharded one; all ranks take part.  Other tensors are returned unchanged."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def like(place: Tensor, value: Tensor) -> Tensor:
-    """A whole value spread as ``place`` is; where that is whole itself, or the value is spread, it is as it is."""
+    """A full value, sharded like ``place``; unchanged where ``place`` is not sharded, or the value already is."""
     if not isinstance(place, DTensor) or isinstance(value, DTensor):
         return value
     return distribute_tensor(value, place.device_mesh, place.placements, src_data_rank=None)
@@ -58,7 +60,7 @@ def like(place: Tensor, value: Tensor) -> Tensor:
 
 @torch.no_grad()
 def put_together(model: nn.Module, twin: nn.Module) -> nn.Module:
-    """``twin``, which is not spread, with the weights that ``model`` has now; all ranks take part."""
+    """``twin``, which is not sharded, with the present weights of ``model``; all ranks take part."""
     if twin is not model:
         for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
             theirs.copy_(whole(mine))
@@ -68,23 +70,23 @@ def put_together(model: nn.Module, twin: nn.Module) -> nn.Module:
 
 
 def save_parts(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors, each rank its parts; all ranks take part."""
+    """Write tensors, each rank its shards; all ranks take part."""
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
     dcp.save(dict(tensors), storage_writer=writer)
 
 
 def load_parts(folder: Path, model: nn.Module | None = None) -> dict[str, Tensor]:
-    """What ``save_parts`` wrote: what belongs to a parameter of ``model`` spread as that is, all else whole."""
+    """What ``save_parts`` wrote: the tensors of ``model``'s parameters sharded like these, all others in full."""
     reader = HuggingFaceStorageReader(str(folder))
     known = dict(model.named_parameters()) if model is not None else {}
     places: dict[str, Tensor] = {}
     for name, facts in reader.read_metadata().state_dict_metadata.items():
         if not isinstance(facts, TensorStorageMetadata):
-            raise ValueError(f"{folder}: {name} is no tensor")
+            raise ValueError(f"{folder}: {name} is not a tensor")
         p = next((p for own, p in known.items() if f".{own}." in f".{name}." and p.shape == facts.size), None)
         spread = isinstance(p, DTensor)
         places[name] = torch.empty_like(p) if spread else torch.empty(facts.size, dtype=facts.properties.dtype)  # type: ignore[arg-type]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is one process is no news
+        warnings.simplefilter("ignore")  # torch warns of a single process
         dcp.load(places, storage_reader=reader)
     return places

@@ -1,1 +1,1 @@
-"""What an evaluation tells: intervals of metrics, and whether a model is better than a baseline."""
+"""Evaluating metrics: their intervals, and whether a model is better than a baseline."""

@@ -1,12 +1,12 @@
-"""Is the model better than the simple thing, as far as its held-out part can tell?  Decided here, for every verb.
+"""Whether a model is better than its baselines on the held-out data, decided in one place for all commands.
 
-Models that were measured on the same held-out units are compared unit by unit, since what is hard for one is hard for
-the other: accuracies by the paired intervals of ``intervals.of_paired_shares``, losses by the mean difference over the
+Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard
+for both: accuracies by the paired intervals of ``intervals.of_paired_shares``, losses by the mean difference over the
 units (``intervals.of_mean``), rank correlations, macro F1, F1 of entities and chrF by the paired bootstrap.  Where it
 is not known how the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A
 difference counts only where zero is outside its interval of 95 %.
 
-Units are what ``Objective.evaluate`` gives of each: arrays (N, 2).
+Units are the results that ``Objective.evaluate`` passes to ``each``: arrays (N, 2).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +18,11 @@ from headway.training.evaluation import intervals
 
 LOWER_IS_BETTER = frozenset({"val_loss", "bits_per_byte", "perplexity", "loss"})
 BEFORE = "the model before training"
-"""The name of the baseline that a run has which begins from a model of its own task."""
+"""The name of the baseline of a run that starts from a model of its own task."""
 QUOTIENTS = frozenset({"entity_f1"})
 """Metrics that are Σ one number / Σ another over the held-out units: F1 is 2 × found rightly over found + wanted."""
 FEW, FEW_UNITS = 30, 5
-"""Held-out examples for an accuracy, a correlation or chrF, and held-out units for a loss: of fewer nothing is said."""
+"""The fewest held-out examples (accuracy, correlation, chrF) and held-out units (loss) for a verdict."""
 
 Figures = Mapping[str, Any]
 
@@ -69,15 +69,15 @@ def judged(
 
 
 def gain(before: np.ndarray, after: np.ndarray, key: str) -> list[float] | None:
-    """By how much a model became better from one evaluation to another of the same units: the interval of that."""
+    """The interval of a model's improvement between two evaluations of the same units."""
     return _paired(_kind(key), after, before)
 
 
 def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
-    """Whether the loss of the same units has fallen by more than the standard error of how far it fell.
+    """Whether the loss on the same units has fallen by more than the standard error of the difference.
 
-    The one-standard-error rule (Breiman et al. 1984, *Classification and Regression Trees*, 3.4.3): of what so few
-    units cannot tell apart, the simpler one is taken, which in training is the earlier one.
+    The one-standard-error rule (Breiman et al. 1984, *Classification and Regression Trees*, 3.4.3): of models that so
+    few units cannot tell apart, it takes the simplest, which in training is the earliest.
     """
     if len(after) != len(before) or len(after) < 2:
         return True
@@ -93,7 +93,7 @@ def best_baseline(baselines: Iterable[Figures], key: str) -> Figures | None:
 
 
 def _kind(key: str) -> str:
-    """What the units of a metric hold: class (or rank), cosine, loss or quotient; or text, of which there are none."""
+    """The kind of a metric's units: class (or rank), cosine, loss or quotient; or text, which has no units."""
     if key in QUOTIENTS:
         return "quotient"
     if key == "val_loss":
@@ -108,7 +108,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _count(key: str, metrics: Figures, units: np.ndarray | None) -> int | None:
-    """How many units a metric was measured on, as far as that is known."""
+    """The number of units of a metric, where it is known."""
     if key in ("chrf", "bleu"):
         written = metrics.get("written")
         return int(written) if _is_number(written) else None  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def _count(key: str, metrics: Figures, units: np.ndarray | None) -> int | None:
 
 
 def examples_of(metrics: Figures) -> int | None:
-    """How many examples the confusion matrix or the table of the classes counts; None where neither is there."""
+    """The number of examples in the confusion matrix or the table of classes; None where there is neither."""
     rows = metrics.get("confusion")
     if isinstance(rows, list):
         cells = [cell for row in rows if isinstance(row, list) for cell in row if _is_number(cell)]
@@ -131,12 +131,12 @@ def examples_of(metrics: Figures) -> int | None:
 
 
 def _right(kind: str, units: np.ndarray) -> np.ndarray:
-    """Which units are right: of a predicted and a true class, or of a rank and 1."""
+    """Which units are correct, by predicted and true class, or by a rank and 1."""
     return units[:, 0] == units[:, 1]
 
 
 def _own_interval(kind: str, key: str, metrics: Figures, units: np.ndarray | None, n: int | None) -> list[float] | None:
-    """The interval of the model's own figure."""
+    """The interval of the model's own metric."""
     if kind == "class" and n and 0 <= float(metrics[key]) <= 1:
         return list(intervals.wilson(float(metrics[key]) * n, n))
     if kind == "loss" and units is not None and len(units) > 1:
@@ -160,7 +160,7 @@ def _difference(
     """The interval of how much better the model is than a baseline, and whether the two are paired."""
     if kind == "text":
         return _texts(metrics, key).get("difference_interval"), True
-    if units is not None and theirs is None and kind == "loss":  # the same for every target, as evenly guessed
+    if units is not None and theirs is None and kind == "loss":  # the same for every target: uniform guessing
         theirs = np.stack([other * units[:, 1], units[:, 1]], axis=1)
     if units is not None and theirs is not None and len(units) == len(theirs) > 1:
         return _paired(kind, units, theirs), True
@@ -171,7 +171,7 @@ def _difference(
 
 
 def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | None:
-    """The interval of how much better ``units`` are than ``theirs``, which are of the same held-out part."""
+    """The interval of how much better ``units`` are than ``theirs``, on the same held-out data."""
     if len(units) != len(theirs) or len(units) < 2:
         return None
     if kind == "class":
@@ -186,13 +186,13 @@ def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | N
 
 
 def _texts(metrics: Figures, key: str) -> dict[str, Any]:
-    """What ``bleu.chrf_intervals`` found, of the metric that it is about."""
+    """The interval from ``bleu.chrf_intervals``, for its metric."""
     found = metrics.get("intervals")
     return found if isinstance(found, dict) and key == "chrf" else {}
 
 
 def _quotient(units: np.ndarray) -> float:
-    """Σ of the first numbers / Σ of the second; 0 where that is nothing."""
+    """Σ of the first numbers / Σ of the second; 0 where the second is 0."""
     one, other = units.sum(axis=0)
     return float(one / other) if other else 0.0
 
@@ -204,7 +204,7 @@ def _spearman(units: np.ndarray) -> float:
 def _macro_f1(
     metrics: Figures, baselines: Iterable[Figures], units: np.ndarray | None, of_baselines: Mapping[str, np.ndarray]
 ) -> dict[str, Any] | None:
-    """The baseline that is better by macro F1, which weighs rare classes like common ones, where that is no chance."""
+    """A baseline with significantly better macro F1, which weighs rare classes like common ones."""
     ours, best = metrics.get("macro_f1"), best_baseline(baselines, "macro_f1")
     theirs = None if best is None else of_baselines.get(str(best.get("name")))
     if not _is_number(ours) or best is None or units is None or theirs is None or len(units) != len(theirs):
@@ -230,7 +230,7 @@ def mean_f1(predicted: np.ndarray, true: np.ndarray, n_classes: int) -> float:
 
 
 def in_order(each: Sequence[np.ndarray], order: np.ndarray | None) -> np.ndarray:
-    """The units of all batches in their own order, (N, 2), where ``order`` has the number of each."""
+    """The units of all batches in their original order, (N, 2); ``order`` has the number of each."""
     found = np.concatenate(each)
     if order is None:
         return found

@@ -1,4 +1,4 @@
-"""Intervals of 95 %: how far a figure, or the difference of two, can be trusted.
+"""95 % confidence intervals of metrics and of their differences.
 
 Letters: N held-out units (rows, windows of a text, conversations), R resamples.
 """
@@ -25,7 +25,7 @@ def wilson(right: float, n: int) -> Interval:
 
 
 def of_shares(one: float, n_one: int, other: float, n_other: int) -> Interval:
-    """The difference of two shares on examples of which it is not known how they pair (Newcombe 1998, method 10)."""
+    """The difference of two independent shares (Newcombe 1998, method 10)."""
     (low, high), (below, above) = wilson(one * n_one, n_one), wilson(other * n_other, n_other)
     gap = one - other
     return gap - math.hypot(one - low, above - other), gap + math.hypot(high - one, other - below)
@@ -75,7 +75,7 @@ def of_mean(sums: np.ndarray, counts: np.ndarray) -> Interval:
 
 
 def student(n: int) -> float:
-    """Student's t of n values that only one in forty exceeds: half an interval of 95 %, in standard errors."""
+    """The 97.5 % point of Student's t for n values: half a 95 % interval, in standard errors."""
     from scipy.special import stdtrit  # scipy.stats takes four times as long to import
 
     return float(stdtrit(n - 1, 0.975))

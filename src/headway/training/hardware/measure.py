@@ -1,4 +1,4 @@
-"""What of a plan is measured on this machine: precision, threads, pace, and how many evaluations fit into the time."""
+"""What a plan measures on this machine: precision, threads, speed, and how many evaluations fit into the time."""
 
 import math
 import time
@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from torch import nn
 
-from headway.data.feed import Feed, HeldOutText
-from headway.data.windows import Position
+from headway.data.batches.batch_source import Feed, HeldOutText
+from headway.data.batches.windows import Position
 from headway.io.quantities import figure
 from headway.training.hardware.precision import faster_precision
 from headway.training.hardware.probe import gradient_seconds
@@ -19,16 +19,16 @@ from headway.training.plan import Decision, Plan
 LONGEST_EVALUATION = 0.08
 """One evaluation may take this share of the time; of a longer held-out text, a part is measured."""
 SAVED_IN_A_SECOND = 3e8
-"""Bytes of weights that are written and flushed to disk, by a modest estimate."""
+"""Bytes of weights written and flushed to disk per second, a low estimate."""
 EVALUATION_SHARE = 0.05
 """Evaluations may take this share of the time."""
 PROBE_SHARE = 0.02
-"""Timing the first batches may take this share of the time, and what was begun then."""
+"""Timing the first batches may take this share of the time, and then finishes the batch it is in."""
 STEP_OVER_GRADIENT = 1.15
 """What a step takes, with its share of the evaluations, over its gradient: decoders of 0.6 M to 2.2 M, on a CPU."""
 
 Settle = Callable[[Plan, float], Plan]
-"""A plan made final by how many tokens a second training goes through."""
+"""Completes a plan from the tokens that training reads per second."""
 
 
 def measured(
@@ -40,7 +40,7 @@ def measured(
     limit: float | None,
     settle: Settle | None = None,
 ) -> Plan:
-    """The plan with what is measured here: precision, shares, what ``settle`` decides, and the evaluations."""
+    """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations."""
     decisions = list(plan.decisions)
     if plan.precision == "auto":
         precision, rates = faster_precision(plan.config.d_model, next(model.parameters()).device)
@@ -56,7 +56,7 @@ def measured(
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))
         plan = plan.but(validation_every=every)
         feed.every, cost = every, cost / every
-        why = "measuring all of the held-out text would take too much of the time"
+        why = "evaluating all of the held-out text would take too much time"
         value = f"one of every {every} windows of the held-out text"
         decisions.append(asdict(Decision("validation", value, why, "--time, --validation")))
     if limit is not None and plan.evaluating.evaluations == 0:
@@ -73,8 +73,8 @@ def _timed(
 ) -> Plan:
     """The plan with the faster number of shares, and settled.
 
-    A run by ``--steps`` is not timed: two runs of one command must be the same.  What is decided is recorded, so a run
-    that is continued does not time it again.
+    A run by ``--steps`` is not timed: two runs of one command must be the same.  The decision is recorded, so a
+    continued run does not time it again.
     """
     places = feed.next(Position())[0].places
     usual, most = share_count(model, objective, places), most_shares(model, objective, places)
@@ -86,8 +86,10 @@ def _timed(
     best = min(times, key=lambda count: times[count][0])
     decisions = list(plan.decisions)
     if len(times) > 1:
-        value = "each with some rows of a batch" if best > 1 else "together in each operation"
-        why = ", ".join(f"{seconds:.3g} s {'together' if n == 1 else 'apart'}" for n, (seconds, _) in times.items())
+        value = "each computes some rows of a batch" if best > 1 else "all in each operation"
+        why = ", ".join(
+            f"{seconds:.3g} s {'in each operation' if n == 1 else 'by rows'}" for n, (seconds, _) in times.items()
+        )
         decisions.append(asdict(Decision("threads", value, f"seconds for a gradient: {why}", "--threads")))
     plan = plan.but(shares=best, decisions=decisions)
     seconds, places_each = times[best]
@@ -95,7 +97,7 @@ def _timed(
 
 
 def evaluation_seconds(model: nn.Module, feed: Feed, objective: Objective, sample: Callable[[], str] | None) -> float:
-    """How long one evaluation will take, from its first batch, with the sample that is drawn and the model saved."""
+    """How long one evaluation will take, estimated from its first batch, with the sample and saving the model."""
     model.eval()
     batch = next(iter(feed.validation())).to(next(model.parameters()).device)
     objective.evaluate(model, [batch])
@@ -117,5 +119,5 @@ def _seconds_of(sample: Callable[[], str] | None) -> float:
 
 
 def _how_many(share: float, limit: float, each: float) -> int:
-    """How many evaluations take this share of the time, from 1 to 20."""
+    """The number of evaluations that take this share of the time, from 1 to 20."""
     return int(min(20, max(1, share * limit / max(each, 1e-3))))

@@ -1,6 +1,6 @@
-"""Memory: the longest batch is tried before the first step, and running out is one message that says what would help.
+"""Memory: the longest batch is tried before the first step, and out of memory is one message that says what helps.
 
-Nothing is tried again with another batch: how much a step learns from is for the user to decide.
+Training never retries with a smaller batch: the batch size is the user's decision.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from headway.data.feed import Feed
+from headway.data.batches.batch_source import Feed
 from headway.errors import RunFailed
 from headway.io.memory import check_fits
 from headway.io.quantities import size
@@ -22,13 +22,13 @@ from headway.training.objective import Objective
 from headway.training.plan import Plan
 
 LATER = 2
-"""How often the weights are held again, at least, once a step was taken: by the optimiser, and as the best so far."""
+"""Further copies of the weights after a step, at least: the optimiser's state, and the best weights so far."""
 SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc", "failed to allocate")
-"""By one of which torch's errors on a CPU say what they are; on a GPU they have a class of their own."""
+"""Parts of torch's out-of-memory errors on a CPU; on a GPU they have their own class."""
 
 
 class OutOfMemory(RunFailed):
-    """There is not enough memory for what was begun; what is saved is as it was."""
+    """There is not enough memory; saved files are unchanged."""
 
     def __init__(self, where: str, wanted: int | None = None, plan: Plan | None = None):
         super().__init__(where)
@@ -37,23 +37,23 @@ class OutOfMemory(RunFailed):
     def __str__(self) -> str:
         asked = f" ({size(self.wanted)} more were asked for)" if self.wanted else ""
         return (
-            f"out of memory {self.where}{asked}. Nothing was changed to go on, and every checkpoint is as it was. "
-            f"What needs less, with what else it changes: {', '.join(_knobs(self.plan))}. A run that has begun takes "
-            "other batches or another precision up with --allow-changes."
+            f"out of memory {self.where}{asked}. The run was not changed, and every checkpoint is intact. "
+            f"To use less memory (and what that changes): {', '.join(_knobs(self.plan))}. A run that has started "
+            "accepts other batches or another precision with --allow-changes."
         )
 
 
 def _knobs(plan: Plan | None) -> list[str]:
-    """The options that decide how much memory training needs, with what they are now and what they may be."""
-    batch = "a smaller --batch-tokens with so much more --accumulate (as much in each step)"
-    length, precision = "a smaller --length (less of each text)", "--precision bfloat16 (fewer digits)"
+    """The options that reduce memory, with their present values and what they change."""
+    batch = "a smaller --batch-tokens with a larger --accumulate (the same tokens per step)"
+    length, precision = "a smaller --length (less of each text)", "--precision bfloat16 (lower precision)"
     model = "a smaller --preset, --d-model or --layers (another model)"
     if plan is None:
         return [batch, length, precision, model]
     name, size = ("size", plan.max_examples) if plan.max_examples else ("tokens", plan.batch_tokens)
     if size > 1:
         half = f"--batch-{name} {size // 2} --accumulate {2 * plan.accumulate}"
-        batch = f"{half} (now {size} and {plan.accumulate}: as much in each step)"
+        batch = f"{half} (now {size} and {plan.accumulate}; the same tokens per step)"
     length = f"--length below {plan.length} (less of each text)"
     if plan.objective.patches:
         length = f"a larger --patch-size or a smaller --image-size (now {plan.length} tokens of a picture)"
@@ -63,10 +63,10 @@ def _knobs(plan: Plan | None) -> list[str]:
 
 @contextlib.contextmanager
 def out_of_memory(where: str | Callable[[], str], plan: Plan | None = None) -> Iterator[None]:
-    """Turn every error that means too little memory into OutOfMemory, which says where it was."""
+    """Turn every out-of-memory error into OutOfMemory, which says where it occurred."""
     try:
         yield
-    except OutOfMemory as error:  # from within, where more is known
+    except OutOfMemory as error:  # raised by an inner context, which knows more
         error.plan = error.plan or plan
         raise
     except (MemoryError, RuntimeError) as error:
@@ -80,9 +80,9 @@ def out_of_memory(where: str | Callable[[], str], plan: Plan | None = None) -> I
 
 
 def check_room(plan: Plan) -> None:
-    """Raise InputError for a model whose weights alone, or a batch whose vectors alone, no memory here holds.
+    """Raise InputError where the weights of the model, or the vectors of a batch, exceed this machine's memory.
 
-    It is a lower bound, so that nothing is refused that could be trained; the rest is tried (``try_longest``).
+    It is a lower bound, so that nothing is refused that could be trained; ``try_longest`` tries the rest.
     """
     config = plan.config
     width, layers = int(config.d_model), int(getattr(config, "n_layers", 1))
@@ -94,9 +94,9 @@ def check_room(plan: Plan) -> None:
 
 
 def try_longest(model: nn.Module, objective: Objective, feed: Feed, plan: Plan, ranks: Ranks) -> None:
-    """One gradient of the longest batch, and one evaluation of the longest: raises OutOfMemory where they do not fit.
+    """Compute a gradient and an evaluation of the longest batch: raises OutOfMemory where they do not fit.
 
-    Weights, random state and mode are as before, and there is no gradient.  Of several ranks, each tries its own part.
+    Weights, random state and mode are restored, and gradients are cleared.  Of several ranks, each tries its own part.
     """
     device = next(model.parameters()).device
     parameters = [p for p in model.parameters() if p.requires_grad]

@@ -1,4 +1,4 @@
-"""bfloat16 or float32: measured on this machine, not assumed; and memory that is kept instead of given back."""
+"""bfloat16 or float32: measured on this machine, not assumed; and an allocator that keeps freed memory."""
 
 import contextlib
 import ctypes
@@ -11,14 +11,14 @@ import torch
 from headway.models.device import PROCESSOR, wait_for
 
 GAIN = 1.5
-"""Products in bfloat16 must be this much faster to be taken."""
+"""Products in bfloat16 must be this much faster to be chosen."""
 LEAST_PRODUCTS = 5
-"""The first product of a process sets the library up, and a busy machine may delay any one."""
+"""More than one, as the first product initialises the library, and a busy machine may delay any of them."""
 REACHED = {"float32": 0.5, "bfloat16": 0.15}
 """The share of the rate of products that training reaches on a processor.  Where products in bfloat16 are fast, what
 lies between them takes most of the time: decoders of widths from 64 to 256 were seen to reach 0.06 to 0.17."""
 LEAST_WIDTH = 64
-"""Below this width converting costs more than faster products gain."""
+"""Below this width, conversion costs more than faster products save."""
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager:
@@ -29,10 +29,10 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
 
 
 def faster_precision(width: int, device: torch.device = PROCESSOR) -> tuple[str, dict[str, float]]:
-    """The precision to train a model of that width in, and the rates of products, in FLOP/s, that decide it.
+    """The precision for training a model of that width, and the rates of products, in FLOP/s, that decide it.
 
     The products measured are of one fixed size, where devices that compute in bfloat16 are two or more times as fast
-    and others many times as slow: so noise does not tip the choice, and two runs here choose alike.
+    and others many times as slow: so noise does not change the choice, and two runs on a machine agree.
     """
     rates = {kind: product_rate(getattr(torch, kind), device) for kind in ("float32", "bfloat16")}
     faster = width >= LEAST_WIDTH and rates["bfloat16"] > GAIN * rates["float32"]
@@ -40,7 +40,7 @@ def faster_precision(width: int, device: torch.device = PROCESSOR) -> tuple[str,
 
 
 def training_rate(device: torch.device = PROCESSOR, precision: str | None = None) -> float:
-    """FLOP/s that training reaches, about, in a precision or in the better of the two."""
+    """Approximate FLOP/s of training, in a precision or in the better of the two."""
     kinds = REACHED if precision is None else [precision]
     shares = REACHED if device.type == "cpu" else dict.fromkeys(REACHED, REACHED["float32"])
     return max(shares[kind] * product_rate(getattr(torch, kind), device) for kind in kinds)

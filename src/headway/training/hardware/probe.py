@@ -1,4 +1,4 @@
-"""How long gradients of the first real batches take here, before anything is trained."""
+"""Timing gradients of the first real batches on this machine, before training."""
 
 import statistics
 import time
@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 from torch import nn
 
-from headway.data.feed import Feed
-from headway.data.windows import Position
+from headway.data.batches.batch_source import Feed
+from headway.data.batches.windows import Position
 from headway.models.device import wait_for
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.randomness import random_state, set_random_state
@@ -17,7 +17,7 @@ from headway.training.objective import Objective
 from headway.training.plan import Plan
 
 ROUNDS = 3
-"""Batches that are timed for each way, after one that is not."""
+"""Batches that are timed for each number of shares, after one that is not."""
 
 
 def gradient_seconds(
@@ -25,9 +25,9 @@ def gradient_seconds(
 ) -> dict[int, tuple[float, float]]:
     """For each number of shares, the median seconds of a batch's gradient, and the places for tokens in a batch.
 
-    All ways read the same batches in turn, so that a slow spell hits all alike.  No more batches are begun once
-    ``most`` seconds are over; empty where the first, which is not timed, took as long.  Weights, random state and mode
-    stay as they were, and there is no gradient.
+    All read the same batches in turn, so that a slow moment affects all alike.  No batch is started after ``most``
+    seconds; empty where the first, which is not timed, took as long.  Weights, random state and mode are restored, and
+    gradients are cleared.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device, training = next(model.parameters()).device, model.training

@@ -1,10 +1,10 @@
-"""How much of a run is done: by steps, or by the clock of the whole command."""
+"""The progress of a run: by steps, or by the wall-clock time of the whole command."""
 
 import time
 
 
 class StepBudget:
-    """A run of so many steps, or so many after step ``since``."""
+    """A run of ``steps`` steps, or of so many after step ``since``."""
 
     def __init__(self, steps: int, since: int = 0):
         self.steps, self.since = steps, since
@@ -18,7 +18,7 @@ class StepBudget:
 
 
 class TimeBudget:
-    """A run that ends, saving included, ``seconds`` after ``started`` (by time.monotonic), less what is already spent.
+    """A run that ends, saving included, ``seconds`` after ``started`` (by time.monotonic), less the time already spent.
 
     ``keep`` says how many seconds the end of the run will need; training itself ends before them.
     """
@@ -38,7 +38,7 @@ class TimeBudget:
         return 1.0 if whole <= 0 else min(1.0, (time.monotonic() - self.began) / whole)
 
     def keep(self, seconds: float) -> None:
-        """Keep ``seconds`` for what comes after training."""
+        """Reserve ``seconds`` for what comes after training."""
         self.kept = seconds
 
 

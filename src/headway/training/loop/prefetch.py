@@ -1,4 +1,4 @@
-"""Batches made ready by other processes, while training computes."""
+"""Batches prepared by worker processes while training computes."""
 
 import os
 import signal
@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from headway.data.batches import Batch
-from headway.data.feed import Feed
-from headway.data.stream_feed import StreamFeed
-from headway.data.windows import Position
+from headway.data.batches.batch_source import Feed
+from headway.data.batches.batching import Batch
+from headway.data.batches.windows import Position
+from headway.data.stream.batch_source import StreamFeed
 from headway.errors import InputError, RunFailed
 from headway.training.distributed.rank_slices import own_part
 from headway.training.distributed.ranks import Ranks
 
 PATIENCE = 300.0
-"""Seconds after which a worker that gives no batch is given up."""
+"""Seconds without a batch after which a worker counts as lost."""
 EACH = 2
 """Batches that each worker has ready."""
 
@@ -36,7 +36,7 @@ class Prefetch:
 
     def __init__(self, feed: Feed, ranks: Ranks | None = None, workers: int = 0):
         self.feed, self.ranks = feed, ranks or Ranks()
-        self.workers = min(workers, 1) if isinstance(feed, StreamFeed) else workers  # which is read in its order
+        self.workers = min(workers, 1) if isinstance(feed, StreamFeed) else workers  # a stream is read in order
         self._made: Iterator[Made | str] | None = None
         self._at: tuple[int, int] | None = None
         self._asked = Position()
@@ -50,16 +50,16 @@ class Prefetch:
             raise self._lost(self._asked, _said(error)) from None
 
     def next(self, position: Position) -> Made:
-        """This rank's part of the batch at a position, and what ``own_part`` says of it.
+        """This rank's part of the batch at a position, as ``own_part`` returns it.
 
-        Raises InputError for data that have changed meanwhile, and ReadFailed where a worker was lost or is silent.
+        Raises InputError for data that changed in the meantime, and ReadFailed where a worker died or does not answer.
         """
         if not self.workers:
             return own_part(self.feed, position, self.ranks)
         self._asked = position
         if self._made is None or self._at != (position.epoch, position.consumed):
             self._made = self._begin(position)
-        self._at, problem = None, ""  # where this ends by an error, they begin anew
+        self._at, problem = None, ""  # after an error the workers start over
         try:
             found = next(self._made)
         except RuntimeError as error:
@@ -84,15 +84,15 @@ class Prefetch:
                 prefetch_factor=EACH,
                 timeout=PATIENCE,
                 worker_init_fn=_begin_worker,
-                generator=torch.Generator(),  # of its own: none of the run's random numbers is used up
+                generator=torch.Generator(),  # separate, so that the run's random numbers are not used up
             )
             return iter(loader)
 
     def _lost(self, position: Position, said: str) -> "ReadFailed":
         return ReadFailed(
-            f"a worker that makes batches ready (--workers {self.workers}) gives none for {self._examples(position)}: "
-            f"{said}. The checkpoints are as they were: the same command goes on with the run; --workers 0 does "
-            "without workers."
+            f"a worker (--workers {self.workers}) returned no batch for {self._examples(position)}: "
+            f"{said}. The checkpoints are unchanged: run the same command again to resume; --workers 0 uses "
+            "no workers."
         )
 
     def _examples(self, position: Position) -> str:
@@ -102,7 +102,7 @@ class Prefetch:
 
 
 class ReadFailed(RunFailed):
-    """The next batch cannot be had; what is saved is as it was."""
+    """The next batch could not be read; what is saved is unchanged."""
 
 
 class _Making(IterableDataset[Made | str]):
@@ -128,7 +128,7 @@ class _Making(IterableDataset[Made | str]):
 
 
 def _said(error: RuntimeError) -> str:
-    """What torch says of a worker that was lost.  Raises the error again where it is a mistake in our code."""
+    """Torch's message about a lost worker.  Raises the error again where it is a mistake in our code."""
     if "DataLoader" not in str(error).split("\n")[0] or str(error).startswith("Caught"):
         raise error
     return str(error).split("\n")[0].split(". ")[0].rstrip(".")
@@ -153,7 +153,7 @@ def _as_it_is(made: Any) -> Any:
 
 
 def _begin_worker(number: int) -> None:
-    """Ctrl-C and the like, which a shell sends to all, are for the process that trains; SIGTERM ends a worker."""
+    """Ignore Ctrl-C and the like, which a shell sends to all processes; SIGTERM ends a worker."""
     for name in ("SIGINT", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

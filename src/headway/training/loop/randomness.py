@@ -1,4 +1,4 @@
-"""The state of the random numbers that training draws, as tensors."""
+"""The states of the random number generators of training, as tensors."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ CPU, GPU = "random", "random.gpu"
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """By name, the state of torch's generator, and of the device's own where it has one."""
+    """The state of torch's generator, and of the device's where it has one, by name."""
     found = {CPU: torch.get_rng_state()}
     if device.type == "cuda":
         found[GPU] = torch.cuda.get_rng_state(device)
@@ -17,7 +17,7 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
-    """``random_state`` of every rank: of the first by its names, of rank n with its number behind them."""
+    """``random_state`` of every rank: the first rank's by its names, those of rank n with n appended."""
     found: dict[str, Tensor] = {}
     for rank, state in enumerate(ranks.gathered(random_state(device))):
         found |= {_of_rank(name, rank): value for name, value in state.items()}
@@ -25,9 +25,9 @@ def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
 
 
 def set_random_states(device: torch.device, tensors: dict[str, Tensor], ranks: Ranks) -> bool:
-    """Put back this rank's part of what ``random_states`` gave among other tensors; whether it was there.
+    """Restore this rank's part of what ``random_states`` returned; returns whether it was there.
 
-    It is not where the run was on fewer ranks before: then the state is left as it is.
+    It is missing where the run had fewer ranks before: then the state is not changed.
     """
     state = {name: tensors[_of_rank(name, ranks.rank)] for name in (CPU, GPU) if _of_rank(name, ranks.rank) in tensors}
     if CPU in state:
@@ -40,7 +40,7 @@ def _of_rank(name: str, rank: int) -> str:
 
 
 def set_random_state(device: torch.device, state: dict[str, Tensor]) -> None:
-    """Put back what ``random_state`` gave.  What another kind of device left is ignored."""
+    """Restore what ``random_state`` returned.  The state of another kind of device is ignored."""
     torch.set_rng_state(state[CPU])
     if device.type == "cuda" and GPU in state:
         torch.cuda.set_rng_state(state[GPU], device)

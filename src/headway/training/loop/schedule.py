@@ -1,13 +1,13 @@
-"""How the learning rate goes: a factor from 0 to 1 as a function of the share of the run that is done.
+"""Learning rate schedules: a factor from 0 to 1 as a function of the progress of the run, from 0 to 1.
 
-ThreadParallel, not steps, so that one rule serves a run bounded by steps and one bounded by time.
+Progress, not steps, so that one rule serves a run bounded by steps and one bounded by time.
 """
 
 import math
 
 SCHEDULES = ("cosine", "linear", "inverse_sqrt", "constant_then_decay")
 FLOOR = 0.05
-"""The last factor of the schedules that end (nanoGPT ends at a tenth, nanochat at a twentieth)."""
+"""The final factor of the schedules that decay (nanoGPT ends at a tenth, nanochat at a twentieth)."""
 DECAY = 0.6
 """constant_then_decay: the share of the run in which the rate falls, linearly (0.45 to 0.7 is published)."""
 

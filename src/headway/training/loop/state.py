@@ -1,4 +1,4 @@
-"""All that an exact resume needs: what is counted, and the tensors that a checkpoint holds."""
+"""All that an exact resume needs: the counters, and the tensors that a checkpoint holds."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from headway.data.lanes import position_of
-from headway.data.windows import Position
+from headway.data.batches.windows import Position
+from headway.data.stream.partitions import position_of
 from headway.errors import InputError
 from headway.training.distributed.ranks import Ranks
 from headway.training.evaluation.comparison import clearly_lower
@@ -22,7 +22,7 @@ from headway.training.store.checkpoint import kept, optimizer_tensors, put_back,
 
 @dataclass
 class State:
-    """What is counted in the course of a run."""
+    """The counters of a run."""
 
     step: int = 0
     position: Position = field(default_factory=Position)
@@ -34,25 +34,25 @@ class State:
     best_metrics: dict[str, Any] = field(default_factory=dict)
     """step, cost and metrics of the weights that are kept"""
     lowest: float = math.inf
-    """the lowest cost of any evaluation: other than ``best_loss`` where the last weights are kept"""
+    """the lowest cost of any evaluation; differs from ``best_loss`` where the last weights are kept"""
     start: dict[str, Any] = field(default_factory=dict)
-    """metrics of the model that the run began from, before its first step, where it was measured"""
+    """metrics of the base model before the first step, where they were measured"""
     before: dict[str, Any] = field(default_factory=dict)
-    """step, cost and val_loss of the trained weights that the run went on from last; nothing where it had none"""
+    """step, cost and val_loss of the trained weights from which the run was last continued; empty where it was not"""
     cycle: int = 0
     """how often the run was continued"""
     since: int = 0
-    """the step at which it was continued last, and the seconds it had taken until then"""
+    """the step at which it was last continued, and the seconds it had taken until then"""
     since_seconds: float = 0.0
     measure_first: bool = False
-    """whether the weights are to be evaluated before the next step"""
+    """whether to evaluate the weights before the next step"""
     stale: int = 0
     bad_steps: int = 0
     train_loss: float = math.nan
     recent: list[float] = field(default_factory=list)
-    """losses of the latest steps, among which the next one may stand out"""
+    """losses of the latest steps, by which a spike is recognised"""
     signs: RunStatistics = field(default_factory=RunStatistics)
-    """what tells how the run is doing"""
+    """the statistics by which the run is judged"""
 
     def examined(self, metrics: dict[str, Any], share: float, passes: float, known: DataProfile) -> Health:
         """How the run is doing after an evaluation with these metrics."""
@@ -60,7 +60,7 @@ class State:
         return judge(self.signs, known)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The state as plain JSON values."""
         values = asdict(self)
         return {**values, **{k: str(v) for k, v in values.items() if isinstance(v, float) and not math.isfinite(v)}}
 
@@ -78,7 +78,7 @@ class State:
 
 @dataclass
 class Training:
-    """What changes in the course of a run: the model, what changes it, and what is counted."""
+    """What changes in the course of a run: the model, its optimisers, and the counters."""
 
     model: nn.Module
     optimizers: list[Optimizer]
@@ -93,7 +93,7 @@ class Training:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The model's device."""
         return next(self.model.parameters()).device
 
     def saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -109,13 +109,13 @@ class Training:
         return tensors, {**self.state.plain(), "average_steps": self.average.steps if self.average is not None else 0}
 
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
-        """Put everything back as it was when it was saved.  Raises InputError where other parameters were trained."""
+        """Restore everything as it was saved.  Raises InputError where other parameters were trained."""
         plain, learning = dict(plain), trained(self.model)
         other = {name.removeprefix("model.") for name in tensors if name.startswith("model.")} ^ set(learning)
         if other:
             raise InputError(
-                f"the checkpoint is of a model of another shape ({min(other)} is in one of them alone): an earlier "
-                "version began this run. What it saved can be used; start over with another --out."
+                f"the checkpoint has a model of another shape (only one of the two has {min(other)}): an earlier "
+                "version started this run. Its saved model can be used; use another --out to start over."
             )
         for name, p in learning.items():
             put_back(p, tensors[f"model.{name}"])
@@ -133,7 +133,7 @@ class Training:
         self.state = State.of(plain)
 
     def restart(self, cycle: int) -> None:
-        """Go on from the weights that are kept, with optimisers and an average that remember nothing."""
+        """Continue from the kept weights, with fresh optimisers and a fresh average."""
         for name, p in trained(self.model).items() if self.best else ():
             put_back(p, self.best[name])
         for optimizer in self.optimizers:
@@ -145,10 +145,10 @@ class Training:
         state.evaluations, state.stale, state.recent, state.measure_first = 0, 0, [], True
 
     def note(self, cost: float, metrics: dict[str, Any], units: Tensor, *, last: bool, careful: bool = False) -> bool:
-        """Note an evaluation, and keep its weights if they are the best so far or the ``last``; whether that is so.
+        """Record an evaluation, and keep its weights if they are the best so far or the ``last``; whether they were.
 
-        ``careful`` asks for more than the lowest loss: for one that is clearly lower than that of the kept weights
-        (``comparison.clearly_lower``).  A loss that is no number is never kept.
+        ``careful`` asks for more than the lowest loss: it must be clearly lower than the loss of the kept weights
+        (``comparison.clearly_lower``).  Weights with a loss that is not finite are never kept.
         """
         state = self.state
         improved, known = cost < state.lowest, bool(self.best)
@@ -165,7 +165,9 @@ class Training:
             better = clearly_lower(units.numpy(), self.units["best"].numpy())
         if not (better or (last and math.isfinite(cost))):
             return False
-        if not (state.measure_first and state.cycle and known):  # else they are those of the step that is kept already
+        if not (
+            state.measure_first and state.cycle and known
+        ):  # else these are the units of the step that is already kept
             state.best_step = state.step
         state.best_loss, state.best_metrics, self.units["best"] = cost, metrics, units
         self.keep_best()

@@ -1,4 +1,4 @@
-"""Signals only ask; what they ask is answered where nothing is lost by it."""
+"""Signals only request a stop; the run stops where nothing is lost."""
 
 import contextlib
 import signal
@@ -17,15 +17,15 @@ SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name)
 
 
 GRACE = 5.0
-"""Seconds that a step of several batches may still take, before it is given up."""
+"""Seconds that a step of several batches may still take, before it is abandoned."""
 
 
 class StopRequested(Exception):
-    """Someone asked to stop; what was begun is given up, to be begun again later."""
+    """A stop was requested; unfinished work is abandoned, and repeated when the run resumes."""
 
 
 class Stop:
-    """While it is entered, the first of SIGNALS only asks to stop; the second ends the program at once."""
+    """While this context is active, the first of SIGNALS requests a stop; the second ends the program at once."""
 
     def __init__(self, ranks: Ranks | None = None) -> None:
         self.ranks = ranks or Ranks()
@@ -45,7 +45,7 @@ class Stop:
             signal.signal(number, handler)
 
     def poll(self, grace: float = 0.0) -> None:
-        """Raise StopRequested if someone asked any rank ``grace`` seconds ago or earlier; all ranks call it together."""
+        """Raise StopRequested if any rank was asked at least ``grace`` seconds ago; all ranks call it together."""
         if self.ranks.all_reduce_max(self.asked and time.monotonic() - self._since >= grace)[0]:
             raise StopRequested
 
@@ -57,9 +57,9 @@ class Stop:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """While it is entered, who asks is answered at once, by StopRequested; and before, who asked GRACE seconds ago.
+        """While this context is active, a request raises StopRequested at once; so does one GRACE seconds before it.
 
-        Of several ranks none leaves the others waiting: they answer with the next step.
+        With several ranks a request waits for the next step, so that no rank leaves the others waiting.
         """
         self.poll(GRACE)
         self._waiting = self.ranks.count == 1

@@ -5,48 +5,50 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.nn.random import drawing_from
 from headway.nn.threads import Threads
 from headway.training.hardware.precision import autocast
 from headway.training.objective import Objective
 
 MOST_SHARES = 4
-"""More would each hold another copy of the gradient; beyond, each share has several threads."""
+"""Maximum number of shares, as each holds a copy of the gradient; with more threads, each share has several."""
 
 LEAST_WORK = 1e10
-"""FLOPs of a step from which shares gain: below, Python itself, of which one thread runs at a time, is what limits."""
+"""FLOPs of a step from which shares are faster: below, Python's global lock limits the speed."""
 
 
 TRIED_WORK = 1e9
-"""FLOPs of a step from which a run by time tries whether shares gain."""
+"""FLOPs of a step from which a run by time measures whether shares are faster."""
 
 MOST_GRADIENT = 200_000
-"""Bytes of gradient for each token of a batch up to which shares gain: every share writes a gradient of its own, and
+"""Bytes of gradient for each token of a batch up to which shares are faster: every share writes its own gradient, and
 all are added.
 
-Fine-tuning 22 M parameters on 512 tokens (180,000) was measured with a gain from two shares; a step of 124 M on 1,024
+Fine-tuning 22 M parameters on 512 tokens (180,000) was measured to be faster in two shares; a step of 124 M on 1,024
 tokens (480,000) took 2.28 s in two shares and 1.74 s in one.
 """
 
 
 def share_count(model: nn.Module, objective: Objective, tokens: int) -> int:
-    """Into how many shares batches of so many tokens are divided where nothing is timed, as under ``--steps``.
+    """The number of shares for batches of so many tokens where nothing is timed, as under ``--steps``.
 
-    It follows from the model, the batch and the number of threads alone, so that the same command gives the same run.
+    It depends only on the model, the batch and the number of threads, so that the same command gives the same run.
     """
     gradient = 4 * sum(p.numel() for p in model.parameters() if p.requires_grad)
     return most_shares(model, objective, tokens, LEAST_WORK) if gradient <= MOST_GRADIENT * tokens else 1
 
 
 def most_shares(model: nn.Module, objective: Objective, tokens: int, least: float | None = None) -> int:
-    """One share for each of torch's threads where rows are apart and a step has ``least`` FLOPs, else one in all.
+    """One share for each of torch's threads where rows are independent and a step has ``least`` FLOPs, else one share.
 
     Without ``least``, TRIED_WORK counts.
     """
     least = TRIED_WORK if least is None else least
     weights = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    pays = objective.by_rows and 6 * weights * tokens >= least  # 2 FLOPs for each weight and token, thrice
+    pays = (
+        objective.by_rows and 6 * weights * tokens >= least
+    )  # 2 FLOPs for each weight and token, forward once and backward twice
     on_cpu = next(model.parameters()).device.type == "cpu"
     return min(MOST_SHARES, torch.get_num_threads()) if pays and on_cpu else 1
 
@@ -54,7 +56,7 @@ def most_shares(model: nn.Module, objective: Objective, tokens: int, least: floa
 class ThreadParallel:
     """Computes gradients in ``count`` threads; with one, in the caller's.
 
-    What comes out depends on ``count``, since each share draws its own random numbers, but not on which thread is ready
+    The result depends on ``count``, since each share draws its own random numbers, but not on which thread finishes
     first.
     """
 
@@ -71,7 +73,7 @@ class ThreadParallel:
     def add_gradient(
         self, model: nn.Module, objective: Objective, batch: Batch, precision: str, parameters: Sequence[nn.Parameter]
     ) -> tuple[Tensor, int]:
-        """Add to every ``grad`` that of the batch's loss; the loss, a sum in nats, and its number of targets."""
+        """Add the batch's gradient to every ``grad``; returns the loss, a sum in nats, and its number of targets."""
         if self.count == 1 or len(batch.ids) < 2:
             with autocast(batch.ids.device, precision):
                 loss, count = objective.loss(model, batch)
@@ -105,9 +107,9 @@ def add_to_grads(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor 
 
 
 def equal_shares(batch: Batch, count: int) -> list[Tensor]:
-    """The numbers of a batch's rows in at most ``count`` parts, so that the part with the most tokens has few.
+    """The numbers of a batch's rows in at most ``count`` parts whose largest has as few tokens as possible.
 
-    Rows of similar length stand together, since each part is padded to its own longest row.
+    Rows of similar length are in one part, since each part is padded to its own longest row.
     """
     lengths = batch.lengths
     order = lengths.argsort(stable=True)

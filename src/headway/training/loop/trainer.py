@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from headway.data.batches import on_device
-from headway.data.feed import Feed
-from headway.data.windows import Position
+from headway.data.batches.batch_source import Feed
+from headway.data.batches.batching import on_device
+from headway.data.batches.windows import Position
 from headway.io.quantities import metric
 from headway.training.distributed.rank_slices import together
 from headway.training.distributed.ranks import Ranks
@@ -47,7 +47,7 @@ Saved = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class Interrupted(Exception):
-    """Stopped by the user, and saved."""
+    """The user stopped the run, and it was saved."""
 
 
 @dataclass
@@ -62,24 +62,24 @@ class Job:
     keep_best: Callable[[], None]
     """saves the model as it is now"""
     snapshot: Callable[[int], None] | None = None
-    """saves the model of an evaluation beside, by its step"""
+    """saves a snapshot of an evaluation's model, by its step"""
     sample: Callable[[], str] | None = None
-    """shows what the model can do now"""
+    """shows a sample of the model's output"""
     ranks: Ranks = field(default_factory=Ranks)
     """the processes that train it together"""
     workers: int = 0
-    """processes that make batches ready"""
+    """processes that prepare batches"""
     save_every: float = 60.0
     """seconds between checkpoints"""
     on_save_error: str = "continue"
     keep: str = "best"
     """which weights the run ends with: those of its "best" evaluation, or the "last" ones"""
     careful_below: int = 0
-    """with fewer held-out units, weights are kept only where they are clearly better than those that are kept"""
+    """with fewer held-out units, weights are kept only where they are clearly better than the kept ones"""
     cycle: int = 0
-    """how often the run was continued: the budget is that of the last time; 0 for a run as it began"""
+    """how often the run was continued: the budget is the latest one; 0 for a run that never was"""
     known: DataProfile = field(default_factory=DataProfile)
-    """what explains how the run is doing"""
+    """the data profile by which the run is judged"""
 
 
 def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> Training:
@@ -123,7 +123,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
                     _evaluate(job, now, share, stop, progress)
                     state.evaluations = due
                 except StopRequested:
-                    stopping = True  # the evaluation is begun again when the run is taken up
+                    stopping = True  # the evaluation is repeated when the run resumes
             state.seconds = time.monotonic() - began
             over = not stopping and (share >= 1.0 or _gains_nothing(job, state))
             if over or stopping or save_due:
@@ -154,7 +154,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
                         part = part.to(device)
                         loss, n = shares.add_gradient(job.model, job.objective, part, plan.precision, parameters)
                         total, count = total + loss, count + n
-            except StopRequested:  # a step that is not whole is no step
+            except StopRequested:  # an incomplete step does not count
                 state.position, state.tokens = before
                 set_random_state(device, random)
                 continue
@@ -191,15 +191,15 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
     saver.wait()
     _note_checkpoints(job, saver)
     if ranks.first and saver.latest != state.step:
-        last = "there is none" if saver.latest is None else f"the newest is that of step {saver.latest:,}"
-        progress.warn(f"the last checkpoint could not be saved; {last}, from which more --steps would go on")
+        last = "there is none" if saver.latest is None else f"the newest is from step {saver.latest:,}"
+        progress.warn(f"the last checkpoint could not be saved; {last}, and more --steps would resume from it")
     if not now.best:
-        raise Diverged(f"the validation loss was never a finite number, last at step {state.step}. {ADVICE}")
+        raise Diverged(f"the validation loss was never finite, last at step {state.step}. {ADVICE}")
     return now
 
 
 def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.Optimizer]:
-    """The optimisers that the plan wants; the large tables of a pretrained model are trained row by row."""
+    """The optimisers of the plan; the large tables of a pretrained model are trained row by row."""
     return optimizers(
         model,
         plan.optimizer,
@@ -216,7 +216,7 @@ def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.
 
 
 def _share(job: Job, budget: Budget, state: State) -> float:
-    """The part of the run that is done: of its time or steps, or of its passes over the data if that is more."""
+    """The progress of the run: by its time or steps, or by its epochs if that is more."""
     share = budget.share(state.step)
     if job.cycle or not job.plan.epochs:
         return share
@@ -224,7 +224,7 @@ def _share(job: Job, budget: Budget, state: State) -> float:
 
 
 def _gains_nothing(job: Job, state: State) -> bool:
-    """Whether evaluations, two at least, have brought nothing for as long as the plan waits."""
+    """Whether at least two evaluations, over the plan's patience, have brought no improvement."""
     plan = job.plan
     if plan.evaluating.patience and state.stale >= plan.evaluating.patience:
         return True
@@ -260,7 +260,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     first, state.measure_first = state.measure_first, False
     health = Health()
-    if not first:  # nothing has been learnt yet by which the run could be judged
+    if not first:  # before training there is nothing to judge
         health = state.examined(metrics, share, job.feed.epochs(state.position), job.known)
     job.run.log(
         "evaluation",
@@ -282,7 +282,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
 
 
 def _shows(plan: Plan, share: float) -> bool:
-    """Whether the evaluation at this share of the run shows a sample: all do, or some where samples are slow."""
+    """Whether the evaluation at this progress shows a sample: all do, or some where samples are slow."""
     number, samples = (
         int(share * plan.evaluating.evaluations + 1e-9),
         plan.evaluating.samples or plan.evaluating.evaluations,
@@ -294,7 +294,7 @@ def _shows(plan: Plan, share: float) -> bool:
 
 
 def _tell(health: Health, signs: RunStatistics, progress: Progress) -> None:
-    """Say how the run is doing, once when that changes."""
+    """Show the verdict on the run when it changes."""
     said = f"{health.word}: {health.cause}" if health.cause else health.word
     if said != signs.said:
         signs.said = said
@@ -302,23 +302,23 @@ def _tell(health: Health, signs: RunStatistics, progress: Progress) -> None:
 
 
 def _note_checkpoints(job: Job, saver: Saver | SharedSaver) -> None:
-    """Keep in mind that there are checkpoints: where they are lost, the run does not begin again by itself."""
+    """Record that there are checkpoints: if they are lost, the run must not start over by itself."""
     if saver.latest is not None and not job.run.facts.get("checkpoints"):
         job.run.update(checkpoints=True)
 
 
 def _saved(job: Job, save: Callable[[], None], progress: Progress) -> None:
-    """Save the model.  Where that fails and training is to go on, the best weights are still in the checkpoints."""
+    """Save the model.  Where that fails and training continues, the best weights are still in the checkpoints."""
     try:
         save()
     except SaveFailed as error:
         if job.on_save_error == "stop":
             raise
-        progress.warn(f"{error}. Training goes on (--on-save-error)")
+        progress.warn(f"{error}. Training continues (--on-save-error)")
 
 
 def divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float) -> float:
-    """Divide the summed gradient by the number of targets, once, and shorten it to ``longest``; returns its length."""
+    """Divide the summed gradient by the number of targets, once, and clip its norm to ``longest``; returns the norm."""
     gradients = [_numbers(p) for p in parameters if p.grad is not None]
     norm = whole(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))).item() / count
     scale = 1.0 / count
@@ -329,7 +329,7 @@ def divide_and_clip(parameters: list[nn.Parameter], count: float, longest: float
 
 
 def _numbers(p: nn.Parameter) -> Tensor:
-    """A gradient's entries; of a sparse one, those that it holds."""
+    """A gradient's entries; of a sparse one, the stored values."""
     if p.grad is None or not p.grad.is_sparse:
         return p.grad  # type: ignore[return-value]
     p.grad = p.grad.coalesce()

@@ -4,8 +4,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from headway.data.feed import Feed
-from headway.data.windows import Position
+from headway.data.batches.batch_source import Feed
+from headway.data.batches.windows import Position
 from headway.errors import RunFailed
 from headway.training.loop.state import State
 from headway.training.monitor.progress import Progress
@@ -14,16 +14,16 @@ from headway.training.store.run_directory import RunDirectory
 MOST_BAD_STEPS = 3
 """Steps in a row with a loss or a gradient that is not finite, before training stops."""
 RECENT, LEAST = 128, 32
-"""Losses that a new one is compared with: the latest, and how many there must be."""
+"""How many recent losses a new one is compared with, and the fewest that are needed for it."""
 DEVIATIONS = 6.0
 """A loss that is this many standard deviations above the mean of the recent ones is a spike (OLMo 2: 6)."""
 LEAST_DEVIATION = 0.02
-"""Of the mean: a loss that hardly changes has no spikes for small differences."""
+"""Least height of a spike, relative to the mean: small changes of a nearly constant loss are not spikes."""
 SAID = 3
-"""Spikes that are said; the others are in the log alone."""
+"""Spikes that are reported; later ones are only in the log."""
 NAMED = 64
-"""Examples that a line of the log names at most."""
-ADVICE = "Try a smaller --learning-rate or --precision float32, in another directory (--out)."
+"""Maximum number of examples that a line of the log names."""
+ADVICE = "Try a smaller --learning-rate or --precision float32, with another --out."
 
 
 class Diverged(RunFailed):
@@ -38,7 +38,7 @@ class LossGuard:
         self._said = 0
 
     def allows(self, loss: float, norm: float, positions: Sequence[Position]) -> bool:
-        """Whether the weights may be changed by a step with this loss, length of the gradient, and these batches.
+        """Whether to apply a step with this loss, gradient norm and these batches.
 
         Raises Diverged when too many steps in a row were not finite.
         """
@@ -54,20 +54,21 @@ class LossGuard:
         self._note("spike", loss, norm, positions)
         if self._said < SAID:
             self._said += 1
-            what = "left out" if self.skip else "trained on all the same (--on-spike skip to leave such steps out)"
+            what = "skipped" if self.skip else "kept (--on-spike skip leaves such steps out)"
             self.progress.warn(
-                f"step {self.state.step + 1:,}: loss {loss:.4g}, where {limit:.4g} was to be expected at most: {what}"
+                f"step {self.state.step + 1:,}: loss {loss:.4g} is a spike (expected at most {limit:.4g}); "
+                f"the step was {what}"
             )
         return not self.skip
 
     def _count_bad(self, loss: float, norm: float, positions: Sequence[Position]) -> None:
-        """Note a step that changes no weight; too many in a row end the run."""
+        """Record a step that changes no weight; too many in a row end the run."""
         self.state.bad_steps += 1
         self._note("bad step", loss, norm, positions)
         if self.state.bad_steps >= MOST_BAD_STEPS:
             raise Diverged(
-                f"loss or gradient were not finite {MOST_BAD_STEPS} times in a row, at step {self.state.step + 1} "
-                f"(loss {loss}, gradient {norm}); the best weights so far are kept. {ADVICE}"
+                f"the loss or the gradient was not finite {MOST_BAD_STEPS} times in a row, at step "
+                f"{self.state.step + 1} (loss {loss}, gradient {norm}); the best weights so far are saved. {ADVICE}"
             )
 
     def _note(self, event: str, loss: float, norm: float, positions: Sequence[Position]) -> None:
@@ -76,7 +77,7 @@ class LossGuard:
 
 
 def spike_limit(recent: Sequence[float]) -> float:
-    """The loss above which a step stands out among the recent ones; infinity while there are few."""
+    """The loss above which a step is a spike; infinity while there are few recent losses."""
     if len(recent) < LEAST:
         return math.inf
     mean = statistics.fmean(recent)

@@ -1,4 +1,4 @@
-"""What a person sees while it works: on a terminal one moving bar, elsewhere a line now and then; all on stderr."""
+"""Progress on stderr: a bar on a terminal, elsewhere a line now and then."""
 
 import contextlib
 import sys
@@ -19,25 +19,25 @@ EVERY = 30.0
 
 
 class Progress:
-    """How a person is told what happens; every method may do nothing."""
+    """How the user is told what happens; every method may do nothing."""
 
     def say(self, text: str) -> None:
         """A line that stays."""
 
     def warn(self, text: str) -> None:
-        """A line about what looks wrong."""
+        """Show a warning."""
         self.say(f"warning: {text}")
 
     def phase(self, text: str) -> None:
-        """What is being done now, before the bar has begun."""
+        """What is being done now, before the bar is shown."""
 
     def step(self, share: float, step: int, loss: float, seconds_left: float | None, tokens_per_second: float) -> None:
         """Where training is."""
 
     def evaluated(self, share: float, cost: float) -> None:
-        """An evaluation is done, at this share of the run; ``cost`` is what evaluations are compared by.
+        """An evaluation is done, at this share of the run; evaluations are compared by ``cost``.
 
-        What it raises ends the run, which is left as a kill would leave it: with its best model, and not finished.
+        An error that it raises ends the run as a kill would: with its best model saved, but not finished.
         """
 
     def close(self) -> None:
@@ -49,14 +49,14 @@ class NoProgress(Progress):
 
 
 class Quiet(Progress):
-    """Shows what looks wrong, and nothing else."""
+    """Shows warnings only."""
 
     def warn(self, text: str) -> None:
         _to_stderr(f"warning: {text}")
 
 
 class Lines(Progress):
-    """For logs and pipes: every message, and a progress line each half minute."""
+    """For logs and pipes: every message, and a progress line every half minute."""
 
     def __init__(self) -> None:
         self.shown = time.monotonic()
@@ -112,7 +112,7 @@ class Bar(Progress):
 
 
 def shown_to(quiet: bool) -> Progress:
-    """The way to show progress to whoever started this."""
+    """The kind of progress that suits this terminal or pipe."""
     if quiet:
         return Quiet()
     return Bar() if sys.stderr is not None and sys.stderr.isatty() else Lines()

@@ -1,6 +1,6 @@
-"""What a verdict on a run is made from: what was known of it before its first step, and what it has shown since.
+"""What a verdict on a run is based on: the profile of its data, and the statistics of its steps and evaluations.
 
-Losses are nats per target; a share is the part of the run that is done, 0 to 1; passes are those over the data.
+Losses are nats per target; a share is the progress of the run, 0 to 1; passes are epochs over the data.
 """
 
 import math
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 START, SMOOTH, WINDOW, KEPT = 8, 4, 8, 40
-"""Steps that make the start; losses of which a mean is taken for the peak; the least steps of whose losses there is a
-mean at an evaluation; evaluations that are remembered."""
+"""Steps averaged for the start; losses averaged for the peak; the fewest steps averaged at an evaluation; evaluations
+that are remembered."""
 HUGE = 1e9
-"""Stands for a loss that is not a finite number."""
+"""Used in place of a loss that is not finite."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class DataProfile:
     pretrained: bool = False
     """whether the run begins from a model that already does its task"""
     uniform: float | None = None
-    """loss of guessing evenly among all tokens"""
+    """loss of guessing uniformly among all tokens"""
     chance: float | None = None
-    """held-out loss of guessing by how often each target occurs in training, without a look at the input"""
+    """held-out loss of guessing by how often each target occurs in training, whatever the input"""
     simple: float | None = None
-    """held-out loss of bigrams; for pairs of texts, those of the targets alone"""
+    """held-out loss of bigrams; for pairs of texts, bigrams of the targets only"""
     majority: float | None = None
     """held-out accuracy, and below macro F1, of the most frequent label"""
     majority_f1: float | None = None
     linear: float | None = None
     """held-out accuracy of a linear model"""
     paired: float | None = None
-    """how often a held-out target fits its own source better than the next one's does; a half where nothing fits"""
+    """how often a held-out target fits its source better than the next one's does; a half where nothing fits"""
     examples: int = 0
     """held-out examples"""
     leaked: float = 0.0
@@ -45,7 +45,7 @@ class DataProfile:
     one_target: float = 0.0
     """share of the training targets that are the most frequent one"""
     unknown: float = 0.0
-    """share of the training tokens that stand for what the tokenizer does not know"""
+    """share of the training tokens that are the unknown token"""
 
     @property
     def error(self) -> float:
@@ -64,19 +64,19 @@ class RunStatistics:
     since: int = 0
     """steps since the last evaluation"""
     norm: float = 0.0
-    """length of the latest gradient"""
+    """norm of the latest gradient"""
     evaluations: list[dict[str, float]] = field(default_factory=list)
     """the first and the latest: step, share, passes, loss, train (mean loss of the later half of the steps since
     the one before), error (the standard error of that), and where they are measured accuracy and macro_f1"""
     best: dict[str, float] = field(default_factory=dict)
-    """the one of them all with the lowest loss"""
+    """the evaluation with the lowest loss"""
     worse: int = 0
     """evaluations since the best"""
     said: str = "learning"
-    """the verdict that was told last; that it learns need not be said at first"""
+    """the verdict that was shown last; "learning" is not shown at first"""
 
     def step(self, loss: float, norm: float, recent: Sequence[float]) -> None:
-        """Take in a step with finite numbers; ``recent`` are the losses of the latest steps, this one the last."""
+        """Add a step with finite numbers; ``recent`` are the losses of the latest steps, this one last."""
         if len(self.first) < START:
             self.first.append(loss)
         self.since, self.norm = self.since + 1, norm
@@ -85,7 +85,7 @@ class RunStatistics:
     def evaluated(
         self, metrics: dict[str, Any], *, step: int, share: float, passes: float, recent: Sequence[float]
     ) -> None:
-        """Take in an evaluation; ``recent`` are the losses of the latest steps."""
+        """Add an evaluation; ``recent`` are the losses of the latest steps."""
         window = list(recent[-max(WINDOW, self.since // 2) :])
         loss, train = float(metrics.get("val_loss", HUGE)), statistics.fmean(window) if window else HUGE
         error = statistics.pstdev(window) / math.sqrt(len(window)) if window else 0.0

@@ -1,4 +1,4 @@
-"""Optimisers: Adam, AdamW (torch's, fused) and Muon, and which parameters each is given."""
+"""Optimisers: Adam, AdamW (torch's, fused) and Muon, and which parameters each trains."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Muon(torch.optim.Optimizer):
 
     Matrices of one shape are orthogonalised together, by the five-step quintic Newton-Schulz iteration in bfloat16 or
     float32 (``dtype``), and scaled by √max(1, rows / columns).  A parameter with an attribute ``stacked`` = n is n
-    matrices on top of each other (queries, keys and values; a gate and what it gates), each orthogonalised by itself.
+    matrices on top of each other (queries, keys and values; a gate and its values), each orthogonalised separately.
     ``weight_decay`` is per unit of learning rate.
     """
 
@@ -88,10 +88,10 @@ def _newton_schulz_of_long(x: Tensor) -> Tensor:
 
 
 class RowAdam(torch.optim.Optimizer):
-    """Adam for a table of which each step reads few rows: only those are changed, and only their moments decay.
+    """Adam for a table of which each step reads few rows: it changes only those, and only their moments decay.
 
-    The table's gradient must be sparse (``nn.Embedding.sparse``).  Adam on all rows would move the others too, by what
-    is left of their old moments; that rows which were not read stay as they are is what "lazy Adam" is known for.
+    The table's gradient must be sparse (``nn.Embedding.sparse``).  Adam on all rows would also move the others, by
+    their old moments; leaving unread rows unchanged is known as "lazy Adam".
     """
 
     def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float] = ADAM_BETAS, eps: float = 1e-8):
@@ -117,7 +117,7 @@ class RowAdam(torch.optim.Optimizer):
 
 
 LARGE_TABLE = 4096
-"""Rows from which a token embedding that is not tied is trained row by row."""
+"""Rows from which an untied token embedding is trained row by row."""
 
 
 def optimizers(
@@ -138,8 +138,8 @@ def optimizers(
 
     The matrices inside the blocks decay, and are Muon's when ``kind`` is "muon"; embeddings, heads, norms and biases
     do not decay and are always Adam's.  ``lr`` is Adam's rate.  Muon has ``muon_rate`` times that, and ``momentum``;
-    beside it, token embeddings that serve nothing else have ``embedding_rate`` times that, and
-    Adam has ``betas``.
+    with Muon, untied token embeddings have ``embedding_rate`` times Adam's rate, and Adam has
+    ``betas``.
 
     With ``layer_decay`` below 1 the last block and the head have the full rate, each block before ``layer_decay`` times
     that of the next, and the embeddings the least (Howard and Ruder 2018; Sun et al. 2019).  ``by_rows`` gives large
@@ -157,7 +157,9 @@ def optimizers(
     tables = _large_tables(model) if by_rows else set()
     embeddings = _untied(model) if kind == "muon" and embedding_rate != 1.0 else set()
     hidden = {id(p) for stack in _stacks(model) for p in stack.blocks.parameters() if p.dim() == 2}
-    depth = _depths(model) if layer_decay < 1 else {}  # else one group: Muon takes matrices of all blocks together
+    depth = (
+        _depths(model) if layer_decay < 1 else {}
+    )  # otherwise one group: Muon updates matrices of all blocks together
     groups: dict[tuple[str, int], list[nn.Parameter]] = {}
     for p in (p for p in model.parameters() if p.requires_grad):
         what = "table" if id(p) in tables else "matrix" if id(p) in hidden else "other"
@@ -186,7 +188,7 @@ def optimizers(
 
 
 def set_rate(chosen: list[torch.optim.Optimizer], factor: float) -> None:
-    """Set every group's rate to ``factor`` of its highest."""
+    """Set every group's rate to ``factor`` times its peak."""
     for optimizer in chosen:
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * factor
@@ -197,7 +199,7 @@ def _stacks(model: nn.Module) -> list[Any]:
 
 
 def _large_tables(model: nn.Module) -> set[int]:
-    """The token embeddings that are large and serve nothing else; from now on their gradients are sparse."""
+    """The large untied token embeddings; from now on their gradients are sparse."""
     alone, tables = _untied(model), set()
     for table in [stack.embedding.tokens for stack in _stacks(model)]:
         if table.num_embeddings >= LARGE_TABLE and id(table.weight) in alone and table.weight.requires_grad:
@@ -207,14 +209,14 @@ def _large_tables(model: nn.Module) -> set[int]:
 
 
 def _untied(model: nn.Module) -> set[int]:
-    """The token embeddings that serve nothing else, such as the head."""
+    """The token embeddings that are not tied, for example to the head."""
     owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
     weights = [id(stack.embedding.tokens.weight) for stack in _stacks(model)]
     return {weight for weight in weights if owners[weight] == 1}
 
 
 def _depths(model: nn.Module) -> dict[int, int]:
-    """How many steps below the top each parameter of a stack is: the last trained block 0, the embeddings the most."""
+    """The depth of each parameter below the top of a stack: 0 for the last trained block, highest for embeddings."""
     depths: dict[int, int] = {}
     for stack in _stacks(model):
         trained = [i for i, block in enumerate(stack.blocks) if any(p.requires_grad for p in block.parameters())]

@@ -1,4 +1,4 @@
-"""What kind of model a plan is for: the preset's Transformer, one with other parts, or a baseline.
+"""The kind of model of a plan: the preset's Transformer, a variant of it, or a baseline.
 
 ``--config-overrides positions=alibi,norm_order=post`` changes fields of ``TransformerConfig``.  Everything else stays:
 the data, the tokenizer, the batches, how long it is trained and how that is measured.
@@ -54,11 +54,11 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "logit_softcap": _or_none(_finite),
     "bias": _biases,
 }
-"""What may be changed, and how its value is read; sizes that have an option of their own are not among them."""
+"""The fields that may be changed, and the parser of each; sizes that have their own option are excluded."""
 
 
 def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
-    """The plan of a preset with the model that was asked for.  Raises InputError for one that cannot be."""
+    """The plan of a preset with the requested model.  Raises InputError for an impossible one."""
     if baseline_kind(options) is not None:
         if options.architecture.config_overrides is not None:
             raise InputError(
@@ -66,7 +66,7 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
             )
         return as_baseline(plan, options, wiring, n_classes)
     if options.architecture.match_parameters is not None:
-        raise InputError("--match-parameters is for baselines; of a Transformer choose --d-model and --layers.")
+        raise InputError("--match-parameters is for baselines; for a Transformer choose --d-model and --layers.")
     if options.architecture.config_overrides is None:
         return plan
     before: TransformerConfig = plan.config
@@ -86,13 +86,13 @@ def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: i
     )
     decisions = [asdict(decision)]
     if not readable:
-        why = "no Hugging Face class is like it: Headway alone reads it"
+        why = "no Hugging Face class matches: only Headway reads it"
         decisions.append(asdict(Decision("format", "headway-transformer", why, "--config-overrides")))
     return plan.but(model=asdict(config), decisions=[*plan.decisions, *decisions])
 
 
 def read_overrides(text: str) -> dict[str, Any]:
-    """Fields and values of "positions=alibi,norm_order=post".  Raises InputError for what is not of that form."""
+    """Fields and values of "positions=alibi,norm_order=post".  Raises InputError for any other form."""
     found: dict[str, Any] = {}
     for part in text.split(","):
         name, _, value = (side.strip() for side in part.partition("="))
@@ -109,10 +109,10 @@ def read_overrides(text: str) -> dict[str, Any]:
 
 
 def _following(before: TransformerConfig, changes: dict[str, Any], token_std: float) -> dict[str, Any]:
-    """What goes with the changes, unless it is among them.
+    """Changes that the given changes imply, unless they set these fields themselves.
 
     A gate is a third matrix, so the hidden width is 2/3 of what it is without (Shazeer 2020): the parameters stay.
-    Sinusoids are as large as they are, so token embeddings that begin small are brought to their size (Vaswani et al.
+    Sinusoids have a fixed scale, so small initial token embeddings are scaled up to it (Vaswani et al.
     2017).
     Post-norm has all its norms.
     """
@@ -138,7 +138,7 @@ def built(plan: Plan, wiring: Wiring, n_classes: int | None = None) -> nn.Module
 
 
 def _token_std(plan: Plan, wiring: Wiring) -> float:
-    """The standard deviation with which token embeddings are drawn; learned positions are as large in the sum."""
+    """The initial standard deviation of token embeddings; learned positions have the same in the sum."""
     config = plan.config
     if isinstance(config, BaselineConfig):
         return 1.0 if wiring == "decoder" and not config.tied else 0.1  # cells of untied tables want large inputs

@@ -1,7 +1,7 @@
-"""``--model lstm`` and the like: the plan of a Transformer for the task, with a baseline of its size in its place.
+"""``--model lstm`` and the like: the plan of a Transformer for the task, with a baseline of the same size instead.
 
 Everything else stays: the data, the tokenizer, the batches, how long it is trained and how that is measured.  The width
-is the even one by which the baseline has as nearly as possible the Transformer's number of parameters.
+is the even number for which the baseline's number of parameters is nearest to the Transformer's.
 """
 
 from dataclasses import asdict
@@ -19,18 +19,18 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 
 RATES = {"rnn": 1e-3, "lstm": 4e-3, "gru": 3e-3, "cnn": 1e-3, "bow": 5e-3}
-"""Learning rates (Adam's), unless one is asked for."""
+"""Default learning rates (of Adam)."""
 OF_DECODERS = {"rnn": 4e-3, "lstm": 1e-2, "gru": 1e-2}
-"""Those of language models: the best, about, of 1e-3 to 2e-2 in 150 steps on source code."""
+"""Default learning rates of language models: about the best of 1e-3 to 2e-2 in 150 steps on source code."""
 LAYERS = {"decoder": 2, "encoder": 1, "encoder-decoder": 1}
 """Recurrent layers by the wiring."""
 WIDEST = 4096
 OFF = 0.1
-"""How far the number of parameters may be from that which was asked for."""
+"""How far the number of parameters may be from the requested one."""
 
 
 def baseline_kind(options: TrainOptions) -> str | None:
-    """The baseline that was asked for, or None for a Transformer."""
+    """The requested baseline, or None for a Transformer."""
     return (
         None
         if options.architecture.model in (None, "transformer", "encoder-decoder", "decoder")
@@ -39,12 +39,12 @@ def baseline_kind(options: TrainOptions) -> str | None:
 
 
 def reference(options: TrainOptions) -> TrainOptions:
-    """The options of the Transformer that a baseline is to be like; for a Transformer itself, its own."""
+    """The options of the Transformer that a baseline is sized by; for a Transformer, its own."""
     return options if baseline_kind(options) is None else options.but(d_model=None, layers=None)
 
 
 def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
-    """The plan with the baseline that was asked for, if one was.  Raises InputError for options that it lacks."""
+    """The plan with the requested baseline, if any.  Raises InputError for options that it lacks."""
     kind = baseline_kind(options)
     if kind is None:
         return plan
@@ -53,9 +53,9 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     if options.architecture.preset is not None:
         raise InputError(f"--preset is for Transformers; with --model {kind} give --d-model and --layers.")
     if options.architecture.layers is not None and kind not in CELLS:
-        raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has none to choose.")
+        raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has a fixed depth.")
     if options.architecture.match_parameters is not None and options.architecture.d_model is not None:
-        raise InputError("--match-parameters and --d-model both choose the width; leave one of them out.")
+        raise InputError("--match-parameters and --d-model both set the width; leave one out.")
     before = plan.config
     wanted, why = options.architecture.match_parameters, f"--match-parameters {options.architecture.match_parameters}"
     if wanted is None:
@@ -81,8 +81,8 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
         and abs(count / options.architecture.match_parameters - 1) > OFF
     ):
         raise InputError(
-            f"--match-parameters {options.architecture.match_parameters:,}: the nearest that --model {kind} has on "
-            f"these data is {count:,}; choose a number nearer to that."
+            f"--match-parameters {options.architecture.match_parameters:,}: the nearest size of --model {kind} on "
+            f"these data is {count:,}; choose a number closer to it."
         )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
     size = f"{quantities.count(count)} parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
@@ -91,11 +91,11 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     decisions = [
         asdict(Decision("model", size, why, change)),
         asdict(
-            Decision("format", f"headway-{kind}", "no Hugging Face class is like it: Headway alone reads it", "--model")
+            Decision("format", f"headway-{kind}", "no Hugging Face class matches: only Headway reads it", "--model")
         ),
     ]
     optimizer, decay = options.optimisation.optimizer or "adamw", plan.weight_decay
-    if wiring == "decoder" and optimizer != "muon":  # the decay that follows the passes is Muon's
+    if wiring == "decoder" and optimizer != "muon":  # the weight decay by the number of epochs is for Muon
         decay = options.optimisation.weight_decay or 0.0
     kept = [one for one in plan.decisions if one["what"] != "model" and (one["what"] != "decay" or decay > 0)]
     return plan.but(
@@ -122,6 +122,6 @@ def matched(config: BaselineConfig, wiring: Wiring, wanted: int, n_classes: int 
 
 
 def count_baseline(config: BaselineConfig, wiring: Wiring, n_classes: int | None = None) -> int:
-    """How many numbers it learns."""
+    """The number of trained parameters."""
     with torch.device("meta"):
         return count_parameters(wired(config, wiring, n_classes))[0]

@@ -1,14 +1,14 @@
-"""What a run will be, decided from the data, the time and the machine, by rules that are written here.
+"""The rules that decide a plan from the data, the time and the machine.
 
 Language model. A decoder in nanochat's layout: rotary, ReLU², norms without weights, normalised queries and keys.  With
 R the rate in FLOP/s that training reaches here, by the measured rate of products, and S the seconds for training,
 C = R S FLOPs can be spent, and N parameters trained on D tokens cost 6 N D.  Small models are best here at about four
 tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one layer
-for every 40 of width.  A text that is short for its time is gone through TEXT_EPOCHS times at most.
+for every 40 of width.  A text that is short for its time is read for TEXT_EPOCHS epochs at most.
 
-Classifier. An encoder in ModernBERT's layout, small and strongly regularised: texts with labels are few.
+Classifier. An encoder in ModernBERT's layout, small and strongly regularised: labelled texts are few.
 
-From a pretrained model (``--from``): its own sizes, a small rate that is smaller still in the lower blocks, few passes.
+From a pretrained model (``--from``): its own sizes, a small rate that is smaller still in the lower blocks, few epochs.
 """
 
 import math
@@ -43,15 +43,15 @@ MODERNBERT: dict[str, Any] = {
     "embedding_norm": True,
     "first_norm": False,
 }
-"""The fields that make an encoder one in ModernBERT's layout, beside its sizes."""
+"""The fields of ModernBERT's layout, except the sizes."""
 
 TOKENS_PER_PARAMETER = 4.0
 TEXT_EPOCHS = 30
-"""A language model trained for a time ends after so many passes over its text: more would only learn it by heart."""
+"""Maximum number of epochs of a language model trained for a time: more would only memorise the text."""
 FREE_OF_DECAY, DECAY_PASSES, MOST_DECAY = 3.0, 57.0, 0.1
-"""Passes below which a text is learnt without weight decay, further passes for each unit of it, and its bound."""
+"""Epochs below which there is no weight decay, further epochs for each unit of it, and its maximum."""
 FREE_PASSES, DROPOUT_PASSES, MOST_DROPOUT = 8.0, 190.0, 0.2
-"""Passes below which a text is learnt without dropout, and further passes for each unit of it.
+"""Epochs below which there is no dropout, and further epochs for each unit of it.
 
 With 1.4 parameters for each token of text, the loss on new text was, after 8.7 passes, 1.534 with nothing, 1.519 with a
 weight decay of 0.1 and 1.548 with a dropout of 0.05; after 17.5 passes 1.547 with a decay of 0.1, 1.531 with 0.3, 1.538
@@ -62,32 +62,32 @@ MOMENTUM, EMBEDDING_RATE = 0.9, 30.0
 (nanochat: 0.2 over 0.004).  0.6 M parameters after 2.7 passes over Tiny Shakespeare, one seed: 1.512 with 0.95 and 1,
 1.509 with 0.9 and 1, 1.509 with 0.95 and 10; with 0.9, 1.496 with 10, 1.488 with 30 and 1.487 with 100."""
 BETAS = (0.8, 0.95)
-"""Adam's beside Muon, for a language model (nanochat's): 0.6 M parameters after 3.2 passes over Tiny Shakespeare, two
+"""Adam's betas with Muon for language models (nanochat's): 0.6 M parameters after 3.2 passes over Tiny Shakespeare, two
 seeds: 1.483 and 1.483, where 0.9 and 0.99 gave 1.487 and 1.493, and 0.7 and 0.95 gave 1.486 for the first."""
 SMALLEST_BATCH, STEPS_WANTED = 2048, 1000
-"""Short runs have smaller batches, so that they have about so many steps by the estimated number of tokens: 0.6 M
+"""Short runs have smaller batches, for about so many steps by the estimated number of tokens: 0.6 M
 parameters on Tiny Shakespeare for 110 s reached 1.478 in batches of 2,048, where 4,096 were known to reach 1.483."""
 SMALLEST = 3e5
-"""Parameters: however short its text, a language model is not made smaller than this where time allows more."""
+"""Minimum number of parameters of a language model, however short its text, where the time allows more."""
 LORA_RATE = 10.0
 """The learning rate of low-rank updates over that of whole weights, and without layer decay: full fine-tuning is best
 at 1e-5 to 5e-5, LoRA at 1e-4 to 5e-4 (Hu et al. 2021, appendix D; Biderman et al. 2024)."""
 MOST_LOGITS = 1 << 27
 """Tokens of a batch times the size of the vocabulary, which a pretrained model brings: 512 MiB of logits."""
 FINE_TUNE_EPOCHS = 4
-"""A pretrained model is trained for so many passes over its rows or text."""
+"""Epochs of a pretrained model over its rows or text."""
 READINGS = 12_000
-"""A classifier is fine-tuned until it has read so many rows, each two to eight times; more learns them by heart."""
+"""A classifier is fine-tuned on so many rows in all, each two to eight times; more would memorise them."""
 STEADY_ROWS = 20_000
-"""Fewer rows than these are learnt with R-Drop, which reads each batch twice."""
+"""Classifiers of fewer rows are fine-tuned with R-Drop, which reads each batch twice."""
 R_DROP = 4.0
 """Its weight."""
 AVERAGE = 0.995
 """The decay of the running average of a fine-tuned classifier's weights."""
 ROW_EPOCHS, ROW_PATIENCE = 20, 4.0
-"""A classifier trained for a time ends after so many passes over its rows, and after so many without a lower validation
-loss.  What is kept is the model of the lowest: customer reviews, TREC and SST-2 had it after 2 or 3 passes and not
-again in 20, so they keep the same model (`benchmarks/row_passes.py`)."""
+"""Maximum number of epochs of a classifier trained for a time, and its patience in epochs without a lower validation
+loss.  The best model is kept: on customer reviews, TREC and SST-2 the loss was lowest after 2 or 3 epochs and not again
+in 20, so they keep the same model (`benchmarks/row_passes.py`)."""
 
 
 def decoder_shape(wanted: float) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def decoder_shape(wanted: float) -> tuple[int, int]:
 
 
 def decoder_layers(width: int) -> int:
-    """How many layers suit a decoder of that width: one for every 40."""
+    """The number of layers of a decoder of that width: one for every 40."""
     return max(2, round(width / 40))
 
 
@@ -163,7 +163,7 @@ def decoder_plan(
     epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
     config = config.but(dropout=options.optimisation.dropout or 0.0)
     if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
-        why_passes = "more would learn the text by heart; it may end before its time"
+        why_passes = "more would memorise the text; the run may end before its time"
         decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
     size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
     decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
@@ -189,19 +189,19 @@ def decoder_plan(
 
 
 def text_dropout(passes: float) -> float:
-    """The dropout of a language model that goes through its text so often (DROPOUT_PASSES says why)."""
+    """The dropout of a language model for so many epochs (see DROPOUT_PASSES)."""
     return round(min(MOST_DROPOUT, max(0.0, passes - FREE_PASSES) / DROPOUT_PASSES), 2)
 
 
 def text_decay(passes: float) -> float:
-    """The weight decay of a language model that goes through its text so often (DROPOUT_PASSES says why)."""
+    """The weight decay of a language model for so many epochs (see DROPOUT_PASSES)."""
     return round(min(MOST_DECAY, max(0.0, passes - FREE_OF_DECAY) / DECAY_PASSES), 3)
 
 
 def regularised(plan: Plan, options: TrainOptions, passes: float, why: str) -> Plan:
-    """The plan of a language model with what keeps it from learning its text by heart in so many passes.
+    """The plan of a language model with the regularisation that keeps it from memorising its text in so many epochs.
 
-    That is weight decay, and for many passes dropout too.  What the options name stays as it is.
+    That is weight decay, and for many epochs dropout too.  Values from the options are kept.
     """
     decisions = {line["what"]: line for line in plan.decisions}
     model, decay = plan.model, plan.weight_decay
@@ -243,7 +243,7 @@ def encoder_plan(
     bounded = options.run.epochs is not None or options.run.steps is not None
     if not bounded:
         value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
-        decisions.append(Decision("passes", value, "more seldom helps; it may end before its time", "--epochs"))
+        decisions.append(Decision("passes", value, "more rarely helps; the run may end before its time", "--epochs"))
     return Plan(
         **as_asked(options),
         model=asdict(config),
@@ -264,7 +264,7 @@ def encoder_plan(
 
 
 def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
-    """Tokens of a batch of rows; with a number of rows alone, as many as they can have."""
+    """Tokens of a batch of rows; with only a number of rows, the most that these can have."""
     return options.optimisation.batch_tokens or (
         usual if options.optimisation.batch_size is None else options.optimisation.batch_size * longest
     )
@@ -273,9 +273,9 @@ def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
 def fine_tune_rows_plan(
     options: TrainOptions, config: TransformerConfig, lengths: Sequence[int] | np.ndarray, longest: int
 ) -> Plan:
-    """The plan of a classifier that begins from a pretrained encoder, on texts with these ``lengths`` in tokens."""
+    """The plan of a classifier that starts from a pretrained encoder, on texts with these ``lengths`` in tokens."""
     epochs = FINE_TUNE_EPOCHS if len(lengths) < 20_000 else 2
-    why_passes = "a pretrained model needs few; it may end before its time"
+    why_passes = "a pretrained model needs few; the run may end before its time"
     decision = Decision("passes", f"at most {options.run.epochs or epochs}", why_passes, "--epochs")
     return _fine_tuned(options, config, [] if options.run.epochs or options.run.steps else [decision]).but(
         length=longest,
@@ -294,7 +294,7 @@ def fine_tune_classifier_plan(
     longest: int,
     seconds: float | None,
 ) -> Plan:
-    """The plan of a classifier that begins from a pretrained model: few passes, averaged weights.
+    """The plan of a classifier that starts from a pretrained model: few epochs, averaged weights.
 
     Batches of few rows are read twice (R-Drop), where the time is enough for it.
     """
@@ -304,13 +304,13 @@ def fine_tune_classifier_plan(
     plan = fine_tune_rows_plan(bounded, config, lengths, longest)
     decisions = list(plan.decisions)
     if options.run.epochs is None and options.run.steps is None:
-        why_passes = "a pretrained model needs few; it may end before its time"
+        why_passes = "a pretrained model needs few; the run may end before its time"
         decisions.append(asdict(Decision("passes", f"at most {passes}", why_passes, "--epochs")))
     r_drop = options.optimisation.r_drop or 0.0
     if few and options.optimisation.r_drop is None and options.run.steps is None:
         needed = 2 * passes * pass_seconds(config, lengths, device_of(options.runtime.device))
         if seconds is None or needed < seconds:
-            value = "each batch is read twice, and the two answers may not part"
+            value = "each batch is read twice, and differences of the two answers are penalised"
             decisions.append(asdict(Decision("R-Drop", value, f"{len(lengths):,} rows are few", "--r-drop")))
             r_drop = R_DROP
     average = AVERAGE if options.optimisation.average is None else options.optimisation.average
@@ -318,7 +318,7 @@ def fine_tune_classifier_plan(
 
 
 def pass_seconds(config: TransformerConfig, lengths: Sequence[int] | np.ndarray, device: torch.device) -> float:
-    """How long one pass of training over texts of these lengths takes on a device here, about."""
+    """The approximate seconds of one training epoch over texts of these lengths on this machine's device."""
     total = int(np.sum(lengths))
     mean = max(1, total // max(1, len(lengths)))
     return 3 * flops_per_token(config, mean, wiring="encoder") * total / training_rate(device)
@@ -329,7 +329,7 @@ def frozen_plan(
 ) -> Plan:
     """The plan of a linear classifier on the first ``n_layers`` blocks of a pretrained encoder."""
     window = config.window[:n_layers] if isinstance(config.window, tuple) else config.window
-    how = "which are first brought into order by pairs of rows" if contrastive else "which stay as they are"
+    how = "which are first tuned on pairs of rows" if contrastive else "which are frozen"
     value = f"a linear classifier on the vectors after block {n_layers} of {config.n_layers}, {how}"
     decision = Decision("way", value, why, "--frozen, --contrastive, --epochs")
     plan = _fine_tuned(options, config.but(n_layers=n_layers, window=window), [decision])
@@ -337,7 +337,7 @@ def frozen_plan(
 
 
 def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_tokens: int, seconds: float | None) -> Plan:
-    """The plan of a language model that begins from a pretrained decoder, on a text of ``n_tokens`` tokens.
+    """The plan of a language model that starts from a pretrained decoder, on a text of ``n_tokens`` tokens.
 
     Raises InputError for sequences longer than the model reads.
     """
@@ -358,14 +358,14 @@ def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_toke
 
 
 def with_lora(plan: Plan, options: TrainOptions) -> Plan:
-    """The plan of a pretrained model for training low-rank updates instead of its weights, where that was asked for."""
+    """The plan of a pretrained model with low-rank updates instead of its weights, with ``--lora``."""
     if options.fine_tuning.lora is None:
         return plan
     rate = plan.learning_rate if options.optimisation.learning_rate is not None else LORA_RATE * plan.learning_rate
     decision = Decision(
         "trained",
         f"updates of rank {options.fine_tuning.lora} of every matrix in the blocks, at a learning rate of {rate:g}",
-        f"the rest stays as it is; updates count {SCALE:g} times (alpha is {SCALE:g} times the rank)",
+        f"the rest is frozen; alpha is {SCALE:g} times the rank",
         "--lora, --learning-rate",
     )
     return plan.but(

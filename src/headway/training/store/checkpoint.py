@@ -1,10 +1,10 @@
-"""Checkpoints: everything an exact resume needs, committed as a whole, without pickle.
+"""Checkpoints: everything an exact resume needs, committed atomically, without pickle.
 
 A checkpoint is a directory ``step-N``: tensors in ``model.safetensors``, ``best.safetensors``, ``average.safetensors``
 and, all others, ``tensors.safetensors``; all else in ``state.json``, and last a ``MANIFEST.json`` with the size and
-SHA-256 of each file.  It is written beside its place, flushed to disk and renamed, so a directory of that name is
-whole; the newest one is computed by checking, never pointed to.  What the saved model of a finished run holds too is
-not kept a second time (``training.store.kept_once``).
+SHA-256 of each file.  It is written under a temporary name, flushed to disk and renamed, so a directory of that name
+is complete; the newest one is found by checking, never by a pointer.  Weights that the saved model of a finished run
+also holds are not stored a second time (``training.store.kept_once``).
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from headway.training.store.kept_once import ELSEWHERE, from_saved_model, proble
 
 FORMAT = 1
 KEPT = 2
-"""How many checkpoints stay: the newest, and one in case it is lost."""
+"""How many checkpoints are kept: the newest, and one in case it is lost."""
 WEIGHTS = ("model", "best", "average")
 """The kinds of tensors that have a file of their own, each as large as the model."""
 
@@ -41,7 +41,7 @@ class SaveFailed(RunFailed):
 
 @contextlib.contextmanager
 def saving(place: Path, needed: int = 0) -> Iterator[None]:
-    """Raise SaveFailed, with the room that is ``needed`` in bytes and that there is, where writing ``place`` fails."""
+    """Raise SaveFailed, with the space that is ``needed`` and free in bytes, where writing ``place`` fails."""
     try:
         yield
     except (OSError, SafetensorError, InputError) as error:
@@ -52,28 +52,28 @@ def saving(place: Path, needed: int = 0) -> Iterator[None]:
 
 
 def copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors as they are now, in memory of their own, whatever is done with them later."""
+    """Copies of the tensors, which later changes do not affect."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
 def save_checkpoint(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> list[Path]:
     """Commit one checkpoint and remove the oldest beyond ``KEPT``; returns those that could not be removed.
 
-    ``tensors`` are ``copied``.  Raises SaveFailed with the reason, and leaves nothing of it behind.
+    ``tensors`` are ``copied``.  Raises SaveFailed with the reason, and then leaves no partial files.
     """
-    beside, place = directory / f".step-{step}.{os.getpid()}.tmp", directory / f"step-{step}"
+    temporary, place = directory / f".step-{step}.{os.getpid()}.tmp", directory / f"step-{step}"
     try:
         with saving(place, size_of(tensors)):
             directory.mkdir(parents=True, exist_ok=True)
             remove_leftovers(directory)
-            beside.mkdir()
+            temporary.mkdir()
             for name, part in _files(tensors).items():
-                save_file(part, beside / name)
-                (beside / name).chmod(new_mode())
-                flush(beside / name)
-            _commit(beside, place, step, state)
+                save_file(part, temporary / name)
+                (temporary / name).chmod(new_mode())
+                flush(temporary / name)
+            _commit(temporary, place, step, state)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
     remove_leftovers(directory)
     return remove_older(directory, KEPT)
@@ -94,17 +94,17 @@ def _files(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def size_of(tensors: dict[str, Tensor]) -> int:
-    """Bytes of a checkpoint, nearly."""
+    """Bytes of a checkpoint, approximately."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _aside(place: Path) -> Path:
-    """Another name for a checkpoint, by which it is one no more."""
+    """The name that a checkpoint gets while it is being removed."""
     return place.with_name(f".{place.name}.{os.getpid()}.old.tmp")
 
 
 def remove_checkpoint(old: Path) -> bool:
-    """Remove a checkpoint, which is one to the last or not any more; whether that was possible."""
+    """Remove a checkpoint, renaming it first so that it is never half a checkpoint; whether that was possible."""
     try:
         aside = _aside(old)
         old.rename(aside)
@@ -115,42 +115,42 @@ def remove_checkpoint(old: Path) -> bool:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove what a command that was killed had not committed yet."""
+    """Remove the uncommitted files of a command that was killed."""
     for left in directory.glob(".step-*.tmp"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def save_shared(directory: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any], ranks: Ranks) -> None:
-    """Commit one checkpoint that all ranks write together, each its parts (``shard.save_parts``); the first commits."""
+    """Commit one checkpoint that all ranks write together, each its parts (``save_parts``); the first rank commits."""
     from headway.training.distributed.sharding import save_parts
 
-    beside = directory / f".step-{step}.tmp"
+    temporary = directory / f".step-{step}.tmp"
     with saving(directory / f"step-{step}"):
         if ranks.first:
             directory.mkdir(parents=True, exist_ok=True)
             remove_leftovers(directory)
-            beside.mkdir()
+            temporary.mkdir()
         ranks.barrier()
-        save_parts(beside, tensors)
+        save_parts(temporary, tensors)
         ranks.barrier()
         if ranks.first:
-            for path in beside.iterdir():
+            for path in temporary.iterdir():
                 path.chmod(new_mode())
                 flush(path)
-            _commit(beside, directory / f"step-{step}", step, state)
+            _commit(temporary, directory / f"step-{step}", step, state)
             remove_older(directory, KEPT)
         ranks.barrier()
 
 
-def _commit(beside: Path, place: Path, step: int, state: dict[str, Any]) -> None:
-    """Write the state and the manifest beside the tensors, which are on the disk, and give all of it its name."""
-    write_json(beside / "state.json", state)
-    files = {path.name: _facts(path) for path in sorted(beside.iterdir())}
-    write_json(beside / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
-    flush(beside)
+def _commit(temporary: Path, place: Path, step: int, state: dict[str, Any]) -> None:
+    """Add the state and the manifest to the tensors, which are on the disk, and rename the directory to its name."""
+    write_json(temporary / "state.json", state)
+    files = {path.name: _facts(path) for path in sorted(temporary.iterdir())}
+    write_json(temporary / "MANIFEST.json", {"format": FORMAT, "step": step, "files": files})
+    flush(temporary)
     if place.exists():
         place.rename(_aside(place))
-    beside.rename(place)
+    temporary.rename(place)
     flush(place.parent)
 
 
@@ -159,7 +159,7 @@ def newest_checkpoint(
 ) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]:
     """Tensors and state of the newest checkpoint that is whole, or None; and what is wrong with each newer one.
 
-    Where the parameters of ``model`` are spread over ranks, what was written so is read so.
+    Where the parameters of ``model`` are sharded over ranks, checkpoints that were written sharded are read sharded.
     """
     problems: list[str] = []
     for _, path in _found(directory):
@@ -182,21 +182,21 @@ def damaged(directory: Path) -> dict[Path, str | None]:
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that are trained, by name: a checkpoint holds no others."""
+    """The trained parameters by name: a checkpoint holds no others."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def kept(p: Tensor, value: Tensor) -> Tensor:
-    """What a checkpoint keeps of a tensor that belongs to a parameter: of one with ``trained_rows``, those."""
+    """What a checkpoint keeps of a parameter's tensor: only the ``trained_rows``, where it has them."""
     rows = getattr(p, "trained_rows", None)
     return value if rows is None or value.shape != p.shape else value.detach()[rows]
 
 
 @torch.no_grad()
 def put_back(p: Tensor, value: Tensor, place: Tensor | None = None) -> None:
-    """Give a parameter, or another tensor that belongs to it, what ``kept`` kept of it."""
+    """Restore a parameter, or another tensor that belongs to it, from what ``kept`` returned."""
     rows, place = getattr(p, "trained_rows", None), p if place is None else place
-    if hasattr(place, "device_mesh"):  # spread over ranks
+    if hasattr(place, "device_mesh"):  # sharded over ranks
         from headway.training.distributed.sharding import like
 
         value = like(place, value)
@@ -218,14 +218,14 @@ def optimizer_tensors(model: nn.Module, chosen: list[Optimizer]) -> dict[str, Te
 
 
 def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[str, Tensor]) -> None:
-    """Put back what ``optimizer_tensors`` gave.  Raises KeyError when a parameter is not known."""
+    """Restore what ``optimizer_tensors`` returned.  Raises KeyError when a parameter is not known."""
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         if key.startswith("optimizer."):
             n, rest = key.removeprefix("optimizer.").split(".", 1)
             name, what = rest.rsplit(".", 1)
             p = parameters[name]
-            if value.dim():  # of a table with some trained rows, the moments of the others are zero
+            if value.dim():  # where only some rows of a table are trained, the moments of the others are zero
                 whole = torch.zeros_like(p, dtype=value.dtype)
                 put_back(p, value, whole)
                 value = whole
@@ -258,19 +258,19 @@ def _facts(path: Path) -> dict[str, Any]:
 def _problem(path: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     for file in path.iterdir():
-        if not file.is_file():  # a pipe would be waited for, a device never ends
-            return f"{file.name} is no regular file"
+        if not file.is_file():  # reading a pipe would block, reading a device never ends
+            return f"{file.name} is not a regular file"
     try:
         manifest = json.loads((path / "MANIFEST.json").read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             return f"format {manifest['format']}, expected {FORMAT}"
         if path.name != f"step-{manifest['step']}":
-            return f"its manifest is that of step {manifest['step']}"
+            return f"its manifest belongs to step {manifest['step']}"
         if "state.json" not in manifest["files"] or len(manifest["files"]) < 2:
-            return "its manifest does not name what belongs to it"
+            return "its manifest does not list its files"
         for name, facts in manifest["files"].items():
             if _facts(path / name) != facts:
-                return f"{name} is not as its manifest says"
+                return f"{name} differs from its manifest"
         if problem := problem_elsewhere(path, manifest.get(ELSEWHERE, {})):
             return problem
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What a run keeps on disk: how much, what is needed to use it or to go on with it, and removing the rest."""
+"""Disk use of a run: how much, what is needed to use or to resume it, and removing the rest."""
 
 import contextlib
 import os
@@ -15,21 +15,21 @@ from headway.training.store.kept_once import bring_back, leave_out
 from headway.training.store.run_directory import SNAPSHOTS, RunDirectory
 
 ADAPTED = "adapted"
-"""The run in a run that learns the texts before their labels (``--adapt``)."""
+"""The run inside a run that first trains on the texts without their labels (``--adapt``)."""
 MEMBER = re.compile(r"seed-\d+")
-"""The runs in a run with several seeds."""
+"""The runs inside a run with several seeds."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of a run on disk, by what they are needed for."""
+    """Bytes of a run on disk, by purpose."""
 
     use: int
     """the model and the records of the run"""
     resume: int
-    """the newest checkpoint, and the model that it begins from where that is kept too"""
+    """the newest checkpoint, and the model that the run starts from where that is kept too"""
     snapshots: int
-    """models of evaluations, which were asked for"""
+    """models of evaluations (``--snapshots``)"""
 
     @property
     def total(self) -> int:
@@ -38,7 +38,7 @@ class Sizes:
 
 
 def sizes(path: Path) -> Sizes:
-    """How much a run takes on disk."""
+    """How much disk space a run uses."""
     found = {"use": 0, "resume": 0, "snapshots": 0}
     parts = {"checkpoints": "resume", ADAPTED: "resume", SNAPSHOTS: "snapshots"}
     for file, size in _files(path):
@@ -55,7 +55,7 @@ def _files(path: Path) -> Iterator[tuple[Path, int]]:
     for folder, _, names in os.walk(path):
         for name in names:
             file = Path(folder, name)
-            with contextlib.suppress(OSError):  # it may be gone by now
+            with contextlib.suppress(OSError):  # it may have been removed by now
                 status = file.lstat()
                 if not file.is_symlink() and (status.st_dev, status.st_ino) not in seen:
                     seen.add((status.st_dev, status.st_ino))
@@ -63,32 +63,34 @@ def _files(path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def keep_once(run: RunDirectory, progress: Progress) -> None:
-    """Of a run that is finished, keep the newest checkpoint alone, and in it no weights that the saved model has."""
+    """Keep only the newest checkpoint of a finished run, without the weights that the saved model has."""
     try:
         if (last := newest(run.checkpoints)) is not None:
             leave_out(last)
             remove_older(run.checkpoints)
     except (OSError, InputError) as error:
-        progress.warn(f"{run.checkpoints}: more is kept than is needed ({error}); `headway clean {run.path}` frees it")
+        progress.warn(
+            f"{run.checkpoints}: unneeded files remain ({error}); run `headway clean {run.path}` to remove them"
+        )
 
 
 def complete(checkpoints: Path, step: int) -> None:
-    """Before a run goes on from a checkpoint: all its weights are in it again.  Raises SaveFailed."""
+    """Put all weights back into the checkpoint before the run resumes from it.  Raises SaveFailed."""
     place = checkpoints / f"step-{step}"
     with saving(place):
         bring_back(place)
 
 
 def clean(path: Path, *, checkpoints: bool = False, snapshots: bool = False) -> int:
-    """Remove what is not needed to use a run or to go on with it; the bytes that this frees.
+    """Remove what is not needed to use or to resume a run; returns the bytes that this frees.
 
-    With ``checkpoints`` also what is needed only to go on, with ``snapshots`` also the models of evaluations.  Links
-    are neither followed nor removed.  Raises InputError for what is not a run, or is being trained.
+    ``checkpoints`` also removes what only resuming needs, ``snapshots`` also the models of evaluations.  Links are
+    neither followed nor removed.  Raises InputError where ``path`` is not a run, or is being trained.
     """
     if path.is_symlink():
         raise InputError(f"{path}: is a link; name the directory itself.")
     if not path.is_dir():
-        raise InputError(f"{path}: there is no such run directory.")
+        raise InputError(f"{path}: no such run directory.")
     if RunDirectory(path).read() is None:
         raise InputError(f"{path}: holds no headway.json, so it is not a run; name the directory of a run.")
     runs = [path, *(one for one in sorted(path.iterdir()) if _inner(one))]
@@ -97,7 +99,7 @@ def clean(path: Path, *, checkpoints: bool = False, snapshots: bool = False) -> 
         for one in runs:
             stack.enter_context(RunDirectory(one).locked(clear=False, advice="try again when it has ended"))
         if checkpoints and not all((one / "config.json").is_file() for one in runs):
-            raise InputError(f"{path}: no model has been saved there yet, so its checkpoints are all that there is.")
+            raise InputError(f"{path}: no model is saved there yet; without its checkpoints the run would be lost.")
         try:
             for one in runs:
                 _clean(one, checkpoints=checkpoints, snapshots=snapshots)
@@ -107,7 +109,7 @@ def clean(path: Path, *, checkpoints: bool = False, snapshots: bool = False) -> 
 
 
 def _inner(path: Path) -> bool:
-    """Whether something in a run is itself one: a run with another seed, or that learnt the texts first."""
+    """Whether a directory in a run is itself a run: another seed, or the run of ``--adapt``."""
     named = path.name == ADAPTED or MEMBER.fullmatch(path.name) is not None
     return named and _is_folder(path) and (path / "headway.json").is_file()
 
@@ -127,7 +129,7 @@ def _clean(path: Path, *, checkpoints: bool, snapshots: bool) -> None:
         for left in places.glob(".step-*.tmp"):
             if _is_folder(left):
                 shutil.rmtree(left)
-        if checkpoints or path.name == ADAPTED:  # which is only begun from
+        if checkpoints or path.name == ADAPTED:  # which is only a starting point
             shutil.rmtree(places)
         else:
             _keep_newest(places, finished=facts.get("finished") is True)
@@ -138,7 +140,7 @@ def _clean(path: Path, *, checkpoints: bool, snapshots: bool) -> None:
 
 
 def _keep_newest(places: Path, *, finished: bool) -> None:
-    """Remove every checkpoint but the newest that is whole; none where there is no whole one."""
+    """Remove every checkpoint but the newest complete one; none where no checkpoint is complete."""
     found = damaged(places)
     whole = next((path for path, problem in found.items() if problem is None), None)
     if whole is None:

@@ -1,4 +1,4 @@
-"""The files of one run in another directory, which then is a model directory too."""
+"""Copies the files of one run into another directory, which then is a model directory too."""
 
 import shutil
 from collections.abc import Collection
@@ -8,11 +8,11 @@ from pathlib import Path
 from headway.io.atomic_write import write_whole
 
 LEFT = ("checkpoints", "adapted", "snapshots", "report.html", "headway.json")
-"""What is not copied: a copy cannot be resumed, and says itself what it is."""
+"""Files that are not copied: a copy cannot be resumed, and has its own headway.json."""
 
 
 def copy_run(source: Path, target: Path, *, leave: Collection[str] = LEFT) -> list[str]:
-    """Copy the model, its tokenizer and its log, each file whole or not at all; returns the names in ``target``."""
+    """Copy the model, its tokenizer and its log, each file atomically; returns the names in ``target``."""
     names = []
     for path in sorted(source.iterdir()):
         if path.name in leave or path.name.startswith("."):

@@ -1,7 +1,7 @@
-"""``headway.json``, read and written in one place: what does not make sense is refused before anything is done with it.
+"""``headway.json``, read and written in one place; invalid content is refused before it is used.
 
-The file carries the SHA-256 of its own content, and of a run that is finished those of the model's files, so that a
-damaged run gives a message and never another answer.  Files of earlier versions have neither, and are read without.
+The file carries the SHA-256 of its own content, and for a finished run the SHA-256 of the model's files, so that a
+damaged run gives an error and never a wrong answer.  Files of earlier versions have neither, and are read without.
 """
 
 import hashlib
@@ -27,19 +27,19 @@ from headway.training.plan import Plan
 
 FILE = "headway.json"
 LEFT_BY_RUNS = ("log.jsonl", "checkpoints", "report.html")
-"""What tells the directory of a run from that of any model, where ``headway.json`` is gone."""
+"""Files that show that a directory is a run and not just a model, where ``headway.json`` is missing."""
 CHECKSUM, FILES = "checksum", "files"
 NOT_OF_THE_MODEL = (FILE, "log.jsonl", "report.html")
 PART = re.compile(r"\d+_[A-Za-z]+")
-"""A folder in which a sentence encoder keeps a part of itself, such as 1_Pooling."""
+"""A folder with one module of a sentence encoder, such as 1_Pooling."""
 OF_THE_READER = ("tokenizer", "special_tokens", "chat_template", "preprocessor")
-"""How the names begin of files that turn inputs into what the model reads; training leaves them as they are."""
+"""Prefixes of the processor's files (tokenizer, image preprocessor); training does not change them."""
 ENDINGS = (".json", ".safetensors", ".txt", ".model", ".spm", ".jinja")
-"""Of the files that a model is made of; what a person puts into the directory may be called otherwise."""
-ADVICE = "put it back as it was, or train in another directory with --out"
+"""Suffixes of the files of a model; other files in the directory are the user's own."""
+ADVICE = "restore the original file, or use another --out to start over"
 
 Kind = tuple[Callable[[Any], bool], str]
-"""Whether a value is of a kind, and what that kind is called."""
+"""A check of a value, and the name of what it accepts."""
 
 
 def _whole(least: int, most: int) -> Kind:
@@ -102,9 +102,9 @@ PLAN: dict[str, Kind] = {
 
 
 def read_facts(run: Path) -> dict[str, Any] | None:
-    """What ``headway.json`` of a directory says; None where there is none.
+    """The content of ``headway.json`` of a directory; None where there is none.
 
-    Raises InputError for a file that is damaged, or that says what no run can be.
+    Raises InputError for a file that is damaged or describes no possible run.
     """
     path = run / FILE
     if not path.exists() and not path.is_symlink():
@@ -113,11 +113,11 @@ def read_facts(run: Path) -> dict[str, Any] | None:
     told = found.pop(CHECKSUM, None)
     if told is not None and told != checksum(found):
         raise InputError(
-            f"{path}: has changed since headway wrote it (its checksum differs): it is damaged; {ADVICE}. "
+            f"{path}: is damaged: it has changed since headway wrote it (its checksum differs); {ADVICE}. "
             f"If you changed it yourself, remove the line of {CHECKSUM!r}."
         )
     if "task" not in found:
-        raise InputError(f"{path}: says nothing of a run, not even its task: it is damaged or another file; {ADVICE}.")
+        raise InputError(f"{path}: names no task: it is damaged or another file; {ADVICE}.")
     if isinstance(options := found.get("options"), dict):  # of an earlier version
         found["options"] = {RENAMED.get(name, name): value for name, value in options.items()}
     check_facts(found, path)
@@ -125,24 +125,24 @@ def read_facts(run: Path) -> dict[str, Any] | None:
 
 
 def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
-    """Write ``headway.json``, whole or not at all.
+    """Write ``headway.json`` atomically.
 
-    It vouches for the model's files once the run is finished, and from the beginning for those of its reader.
+    It holds checksums of the model's files once the run is finished, and of the processor's files from the start.
     """
     kept = {key: value for key, value in facts.items() if key not in (CHECKSUM, FILES)}
     kept[FILES] = sums(run, "" if kept.get("finished") else OF_THE_READER)
-    plain = json.loads(json.dumps(kept, allow_nan=False))  # as it will be read: keys are texts, tuples lists
+    plain = json.loads(json.dumps(kept, allow_nan=False))  # as it will be read: tuples become lists
     write_json(run / FILE, {**plain, CHECKSUM: checksum(plain)})
 
 
 def checksum(facts: Mapping[str, Any]) -> str:
-    """The SHA-256 of what a ``headway.json`` says, however it is laid out."""
+    """The SHA-256 of the content of ``headway.json``, whatever its whitespace."""
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sums(run: Path, begin: str | tuple[str, ...] = "") -> dict[str, str]:
-    """The SHA-256 of each file that the model in a directory is made of, by its name, which begins so."""
+    """The SHA-256 of each file of the model in a directory, by name, for names that begin with ``begin``."""
     places = [run, *(place for place in run.iterdir() if PART.fullmatch(place.name) and place.is_dir())]
     files = sorted(path for place in places for path in place.iterdir() if path.is_file())
     files = [path for path in files if path.suffix in ENDINGS and path.name.startswith(begin)]
@@ -151,26 +151,26 @@ def sums(run: Path, begin: str | tuple[str, ...] = "") -> dict[str, str]:
 
 
 def check_files(run: Path, facts: Mapping[str, Any] | None, begin: str | tuple[str, ...] = "") -> None:
-    """Raise InputError where a file of the model is not as the run left it.
+    """Raise InputError where a file of the model has changed since the run wrote it.
 
-    Of those whose names begin with ``begin``.  A run without its ``headway.json`` is a warning: nothing is compared.
+    Only files whose names begin with ``begin`` are checked.  A run without ``headway.json`` only gives a warning.
     """
     if facts is None and any((run / name).exists() for name in LEFT_BY_RUNS):
         warnings.warn(
-            f"{run}: {FILE} is missing, so damage to its files cannot be found, and what it was trained on is not "
-            "known: evaluate measures whole files",
+            f"{run}: {FILE} is missing, so damage to its files cannot be detected, and its training data are not "
+            "known: evaluate uses whole files",
             stacklevel=3,
         )
     for name, told in ((facts or {}).get(FILES) or {}).items():
         if Path(name).name.startswith(begin) and _sum(run / name) != told:
             raise InputError(
-                f"{run / name}: has changed since training wrote it (its SHA-256 differs): it is damaged; put it back "
-                f"as it was, or, if you changed it yourself, remove {FILE}, without which no file is compared."
+                f"{run / name}: is damaged: it has changed since training wrote it (its SHA-256 differs); restore "
+                f"the original, or, if you changed it yourself, remove {FILE} to turn this check off."
             )
 
 
 def check_facts(found: dict[str, Any], path: Path) -> None:
-    """Raise InputError, naming the field, for what no run can be."""
+    """Raise InputError, naming the field, for values that no run can have."""
     _check(found, FACTS, path, "")
     _check(found.get("data", {}), DATA, path, "data.")
     _check(found.get("base") or {}, {"path": TEXT, "fingerprint": TEXT}, path, "base.")
@@ -212,13 +212,13 @@ def _of_type(declared: Any) -> Kind:
 
 
 def lacking(plan: Mapping[str, Any]) -> list[str]:
-    """The fields that a plan must have to be followed, and has not."""
+    """The required fields that a plan lacks."""
     needed = [one.name for one in fields_of(Plan).values() if one.default is MISSING and one.default_factory is MISSING]
     return [name for name in needed if name not in plan]
 
 
 def followed(plan: Mapping[str, Any]) -> Plan:
-    """A plan as it is kept; what another version had more is left out.  Raises InputError for a part of one."""
+    """A plan from its stored fields; unknown fields are ignored.  Raises InputError where one is missing."""
     if missing := lacking(plan):
         raise InputError(f"{FILE}: plan.{missing[0]} is missing; {ADVICE}.")
     known = fields_of(Plan)
@@ -242,7 +242,7 @@ def _check_plan(plan: Mapping[str, Any], path: Path) -> None:
 
 
 def _sum(path: Path) -> str:
-    with open_regular(path, f"expected it, since {FILE} names it; put it back") as file:
+    with open_regular(path, f"{FILE} lists this file; restore it") as file:
         try:
             return sha256_of(file)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The weights of a finished run are kept once: a checkpoint leaves out those that the saved model holds bit for bit.
+"""The weights of a finished run are stored once: a checkpoint omits those that the saved model holds bit for bit.
 
 The manifest of the checkpoint then names them under ELSEWHERE with a SHA-256 of their values, by which they are checked
 when they are read from the saved model.  Before such a run is trained on, ``bring_back`` writes them into the
@@ -27,9 +27,9 @@ ELSEWHERE = "in_saved_model"
 
 
 def leave_out(checkpoint: Path) -> None:
-    """Remove the weights from a checkpoint that the run's saved model holds bit for bit.
+    """Remove from a checkpoint the weights that the run's saved model holds bit for bit.
 
-    The checkpoint is whole at every moment: its manifest is replaced first, then files that it no longer names go.
+    The checkpoint is complete at every moment: its manifest is replaced first, then unlisted files are removed.
     """
     manifest = _manifest(checkpoint)
     kinds = [kind for kind in ("best", "average", "model") if f"{kind}.safetensors" in manifest["files"]]
@@ -49,7 +49,7 @@ def leave_out(checkpoint: Path) -> None:
 
 
 def bring_back(checkpoint: Path) -> None:
-    """Write into a checkpoint what ``leave_out`` took from it.  Raises OSError where there is no room for it."""
+    """Write back into a checkpoint what ``leave_out`` removed.  Raises OSError where the disk is full."""
     manifest = _manifest(checkpoint)
     if not (elsewhere := manifest.get(ELSEWHERE)):
         return
@@ -57,7 +57,7 @@ def bring_back(checkpoint: Path) -> None:
     for kind in elsewhere:
         tensors = from_saved_model(checkpoint, {kind: elsewhere[kind]})
         place = checkpoint / f"{kind}.safetensors"
-        write_whole(place, lambda beside, tensors=tensors: save_file(tensors, beside))  # type: ignore[misc]
+        write_whole(place, lambda temporary, tensors=tensors: save_file(tensors, temporary))  # type: ignore[misc]
         files[place.name] = {"bytes": place.stat().st_size, "sha256": sha256(place)}
     whole = {key: value for key, value in manifest.items() if key != ELSEWHERE}
     write_json(checkpoint / "MANIFEST.json", {**whole, "files": files})
@@ -76,7 +76,7 @@ def from_saved_model(checkpoint: Path, elsewhere: Mapping[str, Any]) -> dict[str
 
 
 def problem_elsewhere(checkpoint: Path, elsewhere: Mapping[str, Any]) -> str | None:
-    """What is wrong with the tensors that the saved model is to hold, or None."""
+    """What is wrong with the tensors that the saved model should hold, or None."""
     try:
         found = from_saved_model(checkpoint, elsewhere)
     except KeyError:
@@ -84,7 +84,7 @@ def problem_elsewhere(checkpoint: Path, elsewhere: Mapping[str, Any]) -> str | N
     for kind, facts in elsewhere.items():
         names = sorted(facts["names"])
         if not set(names) <= set(found) or _digest((name, found[name]) for name in names) != facts["sha256"]:
-            return f"its {kind} weights were kept in {_run(checkpoint) / FILE}, which is another model now"
+            return f"its {kind} weights were kept in {_run(checkpoint) / FILE}, which now holds another model"
     return None
 
 

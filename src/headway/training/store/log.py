@@ -7,7 +7,7 @@ from typing import Any
 
 LOG = "log.jsonl"
 MOST_BYTES = 64 * 2**20
-"""Of a longer log the end is read: some 400,000 lines."""
+"""Only this many bytes at the end of a longer log are read: some 400,000 lines."""
 LONGEST_LINE = 2**20
 
 

@@ -1,4 +1,4 @@
-"""A run directory: a Hugging Face model directory, and beside it what the run decided, logged and can resume from."""
+"""A run directory: a Hugging Face model directory with the run's decisions, log and checkpoints."""
 
 import contextlib
 import json
@@ -29,28 +29,28 @@ from headway.training.store.log import LOG
 
 
 def best_member(path: Path) -> str | None:
-    """Of a run with several seeds, the name of the one whose files stand for all; None for any other directory."""
+    """The name of the best member of a run with several seeds; None for any other directory."""
     facts = read_facts(path) or {}
     members = facts.get("members")
     return str(facts.get("best_member", members[0])) if members else None
 
 
 SNAPSHOTS = "snapshots"
-"""Where the models of evaluations are kept, if that was asked for."""
-WAIT = "wait for it, or name another with --out"
+"""Where ``--snapshots`` keeps the models of evaluations."""
+WAIT = "wait for it, or use another --out"
 """What to do where another command trains in the same directory."""
 WRITTEN = (FILE, LOG, "report.html", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 """Files that training writes."""
 FOREIGN = ("config.json", "model.safetensors", "checkpoints")
-"""What a directory without headway.json must not hold: training would write over it."""
+"""Files that a directory without headway.json must not hold: training would overwrite them."""
 
 
 _held: set[int] = set()
-"""Descriptors of the directories that this process has locked."""
+"""File descriptors of the directories that this process has locked."""
 
 
 def _let_go() -> None:
-    """In a process that was forked: a worker that outlives the trainer for a moment must not keep others out."""
+    """Close the locks in a forked process: a worker that outlives the trainer must not lock others out."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
@@ -69,7 +69,7 @@ class RunDirectory:
         self._made: list[Path] = []
         self._board: Any = None
         self.warn: Callable[[str], None] = lambda text: None
-        """tells a person what looks wrong; what the log cannot hold is told once"""
+        """shows a warning; a log that cannot be written is reported once"""
         self._log_failed = False
 
     @property
@@ -78,15 +78,15 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def create(self) -> None:
-        """Make the directory, and find out now whether it can be written.
+        """Make the directory, and check that it can be written.
 
-        Raises InputError when it cannot, and when it holds a model that no run of ours left there.
+        Raises InputError when it cannot, and when it holds a model that is not from a run of headway.
         """
         foreign = [name for name in FOREIGN if (self.path / name).exists()]
         if not self.facts and foreign:
             raise InputError(
                 f"{self.path}: holds {foreign[0]} but no headway.json, so it is not a run of headway; "
-                "name another directory with --out."
+                "use another --out."
             )
         try:
             self._made = [place for place in (self.path, *self.path.parents) if not place.exists()]
@@ -97,13 +97,11 @@ class RunDirectory:
         except OSError as error:
             self.discard()
             reason = error.strerror or str(error)
-            raise InputError(
-                f"{self.path}: results cannot be written there ({reason}); name another with --out."
-            ) from None
+            raise InputError(f"{self.path}: results cannot be written there ({reason}); use another --out.") from None
 
     @contextlib.contextmanager
     def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
-        """Keep other commands out of the directory, and ``clear`` away what one that was killed left in it.
+        """Lock the directory, and ``clear`` away what a killed command left in it.
 
         The lock is the operating system's and ends with the process.  Raises InputError, which ends in ``advice``, when
         another command holds it.
@@ -133,35 +131,39 @@ class RunDirectory:
                 os.close(descriptor)
 
     def discard(self) -> None:
-        """Remove the directories that ``create`` made, as far as nothing is in them."""
+        """Remove the directories that ``create`` made, where they are empty."""
         with contextlib.suppress(OSError):
             for place in self._made:
                 place.rmdir()
 
     def read(self) -> dict[str, Any] | None:
-        """What an earlier command left in headway.json, or None.  Raises InputError when it is damaged."""
+        """The content of headway.json from an earlier command, or None.  Raises InputError when it is damaged."""
         if self.path.is_file():
-            raise InputError(f"--out {self.path}: is a file; name a directory for the results.")
+            raise InputError(f"--out {self.path}: is a file; choose a directory for the results.")
         self._check_places()
         facts = read_facts(self.path)
         if facts is None:
             return None
         if not {"options", "plan", "data"} <= set(facts):
-            raise InputError(f"{self.path / FILE}: is not as headway writes it; name another directory with --out.")
+            raise InputError(f"{self.path / FILE}: was not written by headway; use another --out.")
         self.facts = facts
         return self.facts
 
     def _check_places(self) -> None:
-        """Raise InputError where something that is no file stands in the place of one that training writes."""
+        """Raise InputError where training writes a file and something else has its name."""
         for name in WRITTEN:
             path = self.path / name
             if path.is_symlink() and not path.exists():
-                raise InputError(f"{path}: is a link that leads nowhere; remove it, or name another --out.")
+                raise InputError(f"{path}: is a broken link; remove it, or use another --out.")
             if path.exists() and not (path.is_file() or path.is_char_device()):
                 what = "a folder" if path.is_dir() else "not a file"
-                raise InputError(f"{path}: is {what}, where training writes a file; remove it, or name another --out.")
+                raise InputError(
+                    f"{path}: is {what}, but training writes a file here; remove it, or use another --out."
+                )
         if self.checkpoints.exists() and not self.checkpoints.is_dir():
-            raise InputError(f"{self.checkpoints}: is a file, where checkpoints go; remove it, or name another --out.")
+            raise InputError(
+                f"{self.checkpoints}: is a file, but must be a directory; remove it, or use another --out."
+            )
 
     def update(self, **facts: Any) -> None:
         """Add to headway.json."""
@@ -172,7 +174,7 @@ class RunDirectory:
     def log(self, event: str, **values: Any) -> None:
         """Append a line to log.jsonl; numbers that are not finite are written as text.
 
-        A line that cannot be written is lost, with a warning for the first: the log is not worth the training.
+        A line that cannot be written is lost, with a warning for the first; training continues without it.
         """
         clean = {
             key: value if not isinstance(value, float) or abs(value) < float("inf") else str(value)
@@ -194,7 +196,7 @@ class RunDirectory:
                 self._without_board(error)
 
     def open_board(self) -> None:
-        """Write what is logged for TensorBoard too.  Raises InputError when it is not installed."""
+        """Also log to TensorBoard.  Raises InputError when it is not installed."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -205,8 +207,8 @@ class RunDirectory:
             self._without_board(error)
 
     def _without_board(self, error: OSError) -> None:
-        """Write nothing more for TensorBoard: as with the log, that is not worth the training."""
-        self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); the rest is left out")
+        """Stop logging to TensorBoard; as with the log, training continues without it."""
+        self.warn(f"{self.path / 'tensorboard'}: cannot be written ({error.strerror or error}); its logging stops")
         self._board = None
 
     def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
@@ -220,8 +222,8 @@ class RunDirectory:
     def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
         """Write config.json and model.safetensors, and generation_config.json for a model that writes.
 
-        Raises SaveFailed when that is impossible; what was there before is as it was.
-        What a base said of how to generate is kept, and the tokens that it names where the tokenizer names none.
+        Raises SaveFailed when that is impossible; the earlier files are then unchanged.
+        The generation settings of a base are kept, and its special tokens where the tokenizer names none.
         """
         kept, known = (getattr(model, "kept", {}).get(file, {}) for file in (CONFIG, GENERATION))
         entries = _of_tokenizer(model, reader, labels, {**kept, **known}) if isinstance(reader, Tokenizer) else {}
@@ -242,7 +244,7 @@ class RunDirectory:
     def save_snapshot(
         self, step: int, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]
     ) -> None:
-        """Write a model directory of its own, ``snapshots/step-N``.  Raises SaveFailed when that is impossible."""
+        """Write a model directory of its own, ``snapshots/step-N``.  Raises SaveFailed where it cannot be written."""
         place = type(self)(self.path / SNAPSHOTS / f"step-{step}")
         config: Any = model.config
         with saving(place.path):
@@ -253,21 +255,21 @@ class RunDirectory:
 
 
 class ReadOnlyRun(RunDirectory):
-    """The run directory as ranks but the first have it: they read what is there, and write nothing."""
+    """The run directory for all ranks but the first: read-only."""
 
     def create(self) -> None:
         """Nothing."""
 
     @contextlib.contextmanager
     def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
-        """Nothing: the first rank has the lock for all."""
+        """Do nothing: the first rank holds the lock for all."""
         yield
 
     def discard(self) -> None:
         """Nothing."""
 
     def update(self, **facts: Any) -> None:
-        """Keep in memory what the first rank writes."""
+        """Keep in memory the facts that the first rank writes."""
         self.facts.update(facts)
 
     def log(self, event: str, **values: Any) -> None:
@@ -292,7 +294,7 @@ def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, labels: list[str], kno
     """Entries of ``config.json`` that name tokens."""
     entries = _token_ids(tokenizer, known)
     if isinstance(model, Decoder) and labels and entries["pad_token_id"] is None:
-        entries["pad_token_id"] = entries["eos_token_id"]  # by which other programs find a text's last token
+        entries["pad_token_id"] = entries["eos_token_id"]  # other programs find a text's last token by it
     if isinstance(model, Encoder):
         entries |= {"cls_token_id": tokenizer.cls, "sep_token_id": tokenizer.sep}
     if isinstance(model, EncoderDecoder) and tokenizer.target_start:  # the language of the targets
@@ -303,7 +305,7 @@ def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, labels: list[str], kno
 def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
     """The ids that fill a batch, begin a text and end one; ``known`` are those of the base.
 
-    A base may have several ends of text, and the tokenizer's among them.
+    A base may have several end-of-text tokens, including the tokenizer's.
     """
 
     def first(*choices: int | None) -> int | None:
@@ -322,7 +324,7 @@ def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def machine(device: torch.device = PROCESSOR) -> dict[str, Any]:
-    """What the run is run on, for the record."""
+    """The machine and the versions, for the record."""
     gpu = gpu_name(device)
     return {
         "system": platform.system(),
@@ -334,7 +336,7 @@ def machine(device: torch.device = PROCESSOR) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what results depend on."""
+    """Versions of the libraries that results depend on."""
     found = {"python": platform.python_version()}
     for name in ("headway", "torch", "numpy", "tokenizers", "safetensors", "scikit-learn"):
         try:

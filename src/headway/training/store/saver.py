@@ -1,4 +1,4 @@
-"""Checkpoints written beside training: the state of a step is copied, and training goes on while it is written."""
+"""Checkpoints written in the background: the state is copied, and training continues while the copy is written."""
 
 import shutil
 import threading
@@ -15,10 +15,10 @@ from headway.training.store.checkpoint import SaveFailed, copied, save_checkpoin
 
 
 class Saver:
-    """Saves one checkpoint at a time in ``directory``, in a thread of its own.
+    """Saves one checkpoint at a time in ``directory``, in its own thread.
 
-    What goes wrong there is raised by the next call of any method, as SaveFailed; where ``on_error`` is "continue", it
-    is only told to ``warn``, and the next checkpoint is tried.
+    An error is raised by the next call of any method, as SaveFailed; where ``on_error`` is "continue", it is only
+    passed to ``warn``, and the next checkpoint is tried.
     """
 
     def __init__(self, directory: Path, warn: Callable[[str], None], on_error: str = "continue"):
@@ -33,12 +33,12 @@ class Saver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Where training ends by an error, let the checkpoint that is being written be a whole one."""
+        """Where training ends with an error, finish the checkpoint that is being written."""
         if self._thread is not None and kind is not None and issubclass(kind, Exception):
             self._thread.join()
 
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Begin to save; what is handed over may change from now on.  Waits for the checkpoint before it."""
+        """Start to save copies of the arguments.  Waits for the checkpoint before it."""
         self.wait()
         self._check_room(tensors)
         with out_of_memory(f"while step {step} was saved"):
@@ -48,13 +48,13 @@ class Saver:
         thread.start()
 
     def check(self) -> None:
-        """Say what went wrong, if anything did; takes no time."""
+        """Report an error of the background thread, if there was one, without waiting."""
         error, self._error = self._error, None
         if error is None:
             return
         if not isinstance(error, SaveFailed) or self.on_error == "stop":
             raise error
-        self.warn(f"{error}. Training goes on without it, and the next one will be tried (--on-save-error)")
+        self.warn(f"{error}. Training continues without it, and the next one will be tried (--on-save-error)")
 
     def wait(self) -> None:
         """Wait until nothing is being written, and ``check``."""
@@ -72,10 +72,10 @@ class Saver:
             return
         self.latest = step
         for path in left:
-            self.warn(f"{path}: is not needed any more, but cannot be removed")
+            self.warn(f"{path}: is no longer needed, but cannot be removed")
 
     def _check_room(self, tensors: dict[str, Tensor]) -> None:
-        """Warn, once, where there is no room for two checkpoints more."""
+        """Warn, once, where there is no space for two more checkpoints."""
         if self._seen_room:
             return
         self._seen_room = True
@@ -83,13 +83,13 @@ class Saver:
         free, needed = shutil.disk_usage(place).free, size_of(tensors)
         if free < 2 * needed:
             self.warn(
-                f"{place}: {size(free)} are free; a checkpoint needs {size(needed)}, and there are "
+                f"{place}: only {size(free)} free; a checkpoint needs {size(needed)}, and there are "
                 "three while one is written"
             )
 
 
 class SharedSaver:
-    """Saves what is spread over ``ranks``: all of them write at once, before training goes on."""
+    """Saves a model that is sharded over ``ranks``: all write at once, before training continues."""
 
     def __init__(self, directory: Path, ranks: Ranks):
         self.directory, self.ranks = directory, ranks
@@ -108,7 +108,7 @@ class SharedSaver:
         self.latest = step
 
     def check(self) -> None:
-        """Nothing is left to go wrong."""
+        """Do nothing: errors were raised by ``save``."""
 
     def wait(self) -> None:
         """Nothing is being written."""

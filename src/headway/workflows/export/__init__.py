@@ -1,1 +1,1 @@
-"""A model written for other programs, and opened as their users open it."""
+"""Write a model for other programs, and open it as their users do."""

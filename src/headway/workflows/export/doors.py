@@ -1,7 +1,7 @@
-"""The door by which a user opens a saved model elsewhere.
+"""The call by which a user opens a saved model elsewhere, here called its door.
 
-It is ``pipeline(TASK, DIR)`` where ``transformers`` has a pipeline for the task; else ``SentenceTransformer(DIR)`` for
-vectors of texts; else the class of ``transformers`` that loads the model.
+It is ``pipeline(TASK, DIR)`` if ``transformers`` has a pipeline for the task; otherwise ``SentenceTransformer(DIR)``
+for embeddings of texts; otherwise the class of ``transformers`` that loads the model.
 """
 
 from typing import Any
@@ -28,16 +28,16 @@ CLASSES = {
 
 
 def door_of(pipe: Any, model: nn.Module, architecture: str) -> Door:
-    """The door of a model: ``pipe`` is the pipeline that answers with it here, None where there is none.
+    """The door of a model: ``pipe`` is its pipeline here, None if there is none.
 
-    ``architecture`` is what its ``config.json`` names.
+    ``architecture`` is the one named in ``config.json``.
     """
     door = None if pipe is None else room(pipe.task).door(pipe, model, architecture)
     return door or class_door(next(name for end, name in CLASSES.items() if architecture.endswith(end)))
 
 
 def other_reader(model: nn.Module, labels: list[str]) -> str | None:
-    """Who reads a classifier whose layout no classifier of ``transformers`` has, in one line; None for other models."""
+    """One line of code that reads a classifier whose layout ``transformers`` lacks; None for other models."""
     bare, head = without_modules(model)
     if head is None or isinstance(head, PoolingHead) or bare is model:
         return None

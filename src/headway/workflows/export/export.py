@@ -1,4 +1,4 @@
-"""A saved model written as a directory for other programs, and the proof that they read the same model."""
+"""Write a saved model as a directory for other programs, and check that they read the same model."""
 
 import contextlib
 import os
@@ -29,30 +29,30 @@ from headway.workflows.export.parity import Parity, compare
 from headway.workflows.load import pipeline_of
 
 RECORD = "headway_export.json"
-"""What was written, from what, and how it was checked.  By it an earlier export is known, which may be replaced."""
+"""The record of an export: its source, files and check.  It marks an earlier export, which may be replaced."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """An export that was made, or (``parity.checked`` and not ``parity.passed``) one that was not left there."""
+    """An export that was written, or (``parity.checked`` and not ``parity.passed``) one that was removed."""
 
     out: Path
     task: str
     parity: Parity
     member: str | None = None
-    """of a run with several seeds, the one that was written: its classifiers answer together, a directory holds one"""
+    """for a run with several seeds, the member that was written, since a directory holds one model"""
 
     @property
     def made(self) -> bool:
-        """Whether the directory is there: a model that differs in ``transformers`` is not left behind."""
+        """Whether the directory exists: a model that differs in ``transformers`` is removed."""
         return self.parity.passed or not self.parity.checked
 
 
 def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -> Export:
     """Write a run, a Hugging Face directory or a hub id as a Hugging Face directory, and compare it as others read it.
 
-    ``out`` appears whole, or not at all when the answers or the ids differ.  Checkpoints, log and report stay behind.
-    ``allow_pickle`` reads weights of ``torch.save`` where there are no safetensors; safetensors are written.
+    ``out`` appears complete, or not at all if the answers or the ids differ.  Checkpoints, log and report are not
+    copied.  ``allow_pickle`` reads weights of ``torch.save`` if there are no safetensors; safetensors are written.
     Raises InputError for a source that cannot be read, and for an ``out`` that holds anything but an earlier export.
     """
     place = Path(out)
@@ -61,28 +61,28 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
     check_files(directory, read_facts(directory))
     model = load_model(directory, allow_pickle=allow_pickle)
     if isinstance(config := model_config(model), BaselineConfig):
-        raise InputError(f"{source}: is a baseline ({config.kind}), which no other program reads.")
+        raise InputError(f"{source}: this is a baseline ({config.kind}), which no other program reads.")
     if not has_family(model):
-        raise InputError(f"{source}: is of parts that no Hugging Face family has, so no other program reads it.")
+        raise InputError(f"{source}: no Hugging Face family has these parts, so no other program reads this model.")
     tokenizer = None
     if getattr(model, "patches", None) is None:
         tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
     task = task_of(model)
-    beside = place.absolute().with_name(f".{place.absolute().name}.{os.getpid()}.tmp")
+    staged = place.absolute().with_name(f".{place.absolute().name}.{os.getpid()}.tmp")
     try:
         with _as_input_error(place):
-            beside.mkdir(parents=True)
+            staged.mkdir(parents=True)
         with _as_input_error(place):
-            _write(model, tokenizer, directory, beside)
-        parity = compare(model, tokenizer, beside, _pipeline(model, directory))
+            _write(model, tokenizer, directory, staged)
+        parity = compare(model, tokenizer, staged, _pipeline(model, directory))
         found = Export(place, task, parity, best_member(directory))
         if found.made:
             with _as_input_error(place):
-                write_json(beside / RECORD, _record(str(source), found, beside))
-                _put_in_place(beside, place.absolute())
+                write_json(staged / RECORD, _record(str(source), found, staged))
+                _put_in_place(staged, place.absolute())
         return found
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staged, ignore_errors=True)
 
 
 def check_free(out: Path, source: Path) -> None:
@@ -91,9 +91,9 @@ def check_free(out: Path, source: Path) -> None:
         if not os.path.lexists(out):
             return
         if out.is_symlink() or not out.is_dir():
-            raise InputError(f"{out}: is not a directory; name another with --out.")
+            raise InputError(f"{out}: this is not a directory; name another with --out.")
         if source.exists() and out.samefile(source):
-            raise InputError(f"{out}: is the model itself; name another directory with --out.")
+            raise InputError(f"{out}: this is the model itself; name another directory with --out.")
         names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_symlink() or not path.is_dir()}
         if not names:
             return
@@ -101,18 +101,18 @@ def check_free(out: Path, source: Path) -> None:
         foreign = sorted(names - {RECORD, *(written if isinstance(written, dict) else ())})
         if foreign:
             raise InputError(
-                f"{out}: holds {foreign[0]}, which no export left there, so nothing is written over it; "
+                f"{out}: it holds {foreign[0]}, which is not from an export, so nothing was overwritten; "
                 "name another directory with --out."
             )
 
 
 def task_of(model: nn.Module) -> str:
-    """What a model does, by its wiring and its head; of one that answers no task, what it reads."""
+    """The task of a model, by its wiring and its head; for a model without a task, what it reads."""
     return next((name for name in NAMES if room(name).claims(model)), "images")
 
 
 def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:
-    """What answers with the model here; None where it answers no task, or has not all that answering takes."""
+    """The model's pipeline here; None if it has no task or lacks files that the pipeline needs."""
     try:
         return pipeline_of(model, directory, alone=True)
     except InputError:
@@ -133,7 +133,7 @@ def _write(model: nn.Module, tokenizer: Tokenizer | None, source: Path, to: Path
 
 
 def _record(source: str, found: Export, directory: Path) -> dict[str, Any]:
-    """What ``RECORD`` says."""
+    """The content of ``RECORD``."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     return {
         "headway": __version__,
@@ -151,15 +151,15 @@ def _record(source: str, found: Export, directory: Path) -> dict[str, Any]:
     }
 
 
-def _put_in_place(beside: Path, out: Path) -> None:
-    """Rename the new directory to ``out``; one that is there is out of the way first, and back if that fails."""
+def _put_in_place(staged: Path, out: Path) -> None:
+    """Rename the new directory to ``out``; an existing one is moved away first, and back if that fails."""
     if not out.exists():
-        beside.rename(out)
+        staged.rename(out)
     else:
-        old = beside.with_suffix(".old")
+        old = staged.with_suffix(".old")
         out.rename(old)
         try:
-            beside.rename(out)
+            staged.rename(out)
         except BaseException:
             old.rename(out)
             raise
@@ -173,7 +173,9 @@ def _as_input_error(out: Path):
     try:
         yield
     except (InputError, OSError) as error:
-        cause = error.__cause__ if isinstance(error, InputError) else error  # a model says where it was to be written
+        cause = (
+            error.__cause__ if isinstance(error, InputError) else error
+        )  # the error names the path that could not be written
         if not isinstance(cause, OSError):
             raise
         reason = cause.strerror or str(cause)

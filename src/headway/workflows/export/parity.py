@@ -1,4 +1,4 @@
-"""A saved model and its copy in other programs: the same answers, and the same ids for hard texts.
+"""Compare a saved model with its copy in other programs: the answers, and the ids of difficult texts.
 
     found = compare(model, tokenizer, directory, pipe)   # the model as it was, and the directory it was saved to
     found.passed, found.max_difference, found.tokens_equal, found.problem
@@ -26,9 +26,9 @@ from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.doors import door_of, other_reader
 
 INPUTS, BATCH, LONGEST = 32, 8, 48
-"""How many random inputs are read, how many at a time, and their tokens at most."""
+"""Number of random inputs, batch size, and maximum tokens of each."""
 LINES = 1000
-"""How many lines are turned into ids."""
+"""Number of lines to tokenize."""
 WORDS = (
     *("the", "fox", "isn't", "12:30", "3.14", "x=1;", "(ok)", "<b>", "---", "$5", "a_b", "HTTP/2", "naïve", "Ünïcödé"),
     *("İstanbul", "straße", "ÅNGSTRÖM", "Ελληνικά", "ΣΊΣΥΦΟΣ", "Привет,", "мир!", "שלום", "العربية", "فارسی", "हिन्दी"),
@@ -41,18 +41,18 @@ SPACES = (" ", " ", " ", " ", "", "  ", "\t", "\u00a0", "\u2009", "\u3000", "\u2
 
 @dataclass(frozen=True)
 class Parity:
-    """What came out of a comparison."""
+    """The result of a comparison."""
 
     max_difference: float | None = None
-    """the largest difference between two answers, NaN where one is not a number; None: not compared"""
+    """the largest difference between two answers, NaN if one is not a number; None: not compared"""
     tokens_equal: bool | None = None
     """whether every line gave the same ids; None: not compared"""
     problem: str | None = None
     """what differs, or why nothing was compared"""
     version: str | None = None
-    """of ``transformers``; None: it could not be asked"""
+    """of ``transformers``; None: unknown"""
     needs: str = "transformers"
-    """the package to install, or to bring up to date, where it could not be asked"""
+    """the package to install or upgrade if nothing was compared"""
     door: str | None = None
     """how the directory was opened, as a user writes it"""
     texts: int = 0
@@ -60,21 +60,21 @@ class Parity:
 
     @property
     def checked(self) -> bool:
-        """Whether ``transformers`` was there and knows such models."""
+        """Whether ``transformers`` is installed and knows such models."""
         return self.version is not None
 
     @property
     def passed(self) -> bool:
-        """Whether all that was compared agrees."""
+        """Whether everything that was compared agrees."""
         return self.problem is None and self.checked
 
 
 def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path, pipe: Any = None) -> Parity:
-    """Open a directory by the door of its task, and compare with the model that was saved there.
+    """Open a directory by the door of its task, and compare it with the model that was saved there.
 
-    Compared are the logits for 32 random inputs, where there is a tokenizer its ids for 1,000 lines, and where ``pipe``
-    is given (the pipeline that answers with the model here) the answers to some texts.  Nothing is fetched.
-    Where ``transformers`` is missing, or too old for the family, ``checked`` is false.
+    It compares the logits for 32 random inputs, the ids of 1,000 lines if there is a tokenizer, and the answers to some
+    texts if ``pipe`` (the model's pipeline here) is given.  Nothing is downloaded.  If ``transformers`` is missing or
+    too old for the family, ``checked`` is false.
     """
     with offline() as transformers:
         if transformers is None:
@@ -100,7 +100,7 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
             difference = max_difference(without_modules(model)[0], opened.model)
     except ImportError:
         raise
-    except Exception as error:  # whatever it is, other programs cannot use the directory
+    except Exception as error:  # any error means that other programs cannot use the directory
         other = other_reader(model, getattr(pipe, "labels", []))
         problem = f"{door.words} with transformers {version} cannot use it: {_one_line(error)}"
         return replace(found, problem=f"{problem}; {other}" if other else problem)
@@ -128,7 +128,7 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
 
 
 def _room(model: Any) -> int:
-    """The tokens of a text that a model reads whole, with ``NEW`` that it writes and some that stand around it."""
+    """The tokens of a text that a model can read, with room for ``NEW`` new ones and the special tokens around it."""
     configs = [model.config, getattr(model, "encoder_config", model.config)]
     return max(1, min(LONGEST, *(config.max_length for config in configs)) - NEW - 4)
 
@@ -150,7 +150,7 @@ def max_difference(ours: nn.Module, theirs: Any, seed: int = 0) -> float:
 
 
 def different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
-    """The first of 1,000 lines that two tokenizers turn into different ids, as a source or a target; None: none."""
+    """The first of 1,000 lines for which two tokenizers give different ids, as source or target; None: none."""
     texts = lines(tokenizer)
     kinds = [
         (tokenizer.encode_batch(texts, special=True), theirs(texts)),
@@ -168,8 +168,8 @@ def different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
 def lines(tokenizer: Tokenizer, count: int = LINES, seed: int = 0) -> list[str]:
     """Lines of mixed scripts, emoji and odd spaces, and lines of the tokenizer's own tokens; none spells a special one.
 
-    Another program takes a special token that a text spells for the token; here it is text, so that nobody can write
-    one by accident or on purpose.
+    Other programs read a special token that a text spells as that token; Headway reads it as text, so that nobody can
+    insert one by accident or on purpose.
     """
     draw = random.Random(seed)
     specials = [token for side in (tokenizer, tokenizer.target) for token in (side.tokens[i] for i in side.special_ids)]
@@ -203,7 +203,7 @@ def own_texts(tokenizer: Tokenizer, longest: int, count: int, seed: int = 0) -> 
 
 
 def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-    """What both say to one batch, where there are tokens."""
+    """The outputs of both for one batch, at the positions that hold tokens."""
     patches = getattr(ours, "patches", None)
     if patches is not None:
         images = torch.randn(BATCH, patches.channels, *patches.image_size, generator=draw)
@@ -216,14 +216,16 @@ def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Ten
         answer = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
         return ours(source, target, mask), _of(answer)
     if pad is None and hasattr(theirs, "score"):
-        lengths = lengths[:1]  # a decoder's classifier finds the last token by the padding: without, one at a time
+        lengths = lengths[
+            :1
+        ]  # a decoder's classifier finds the last token by the padding: without padding, one at a time
     ids, mask = _batch(ours.config, lengths, pad, draw)
     found, expected = ours(ids, mask), _of(theirs(input_ids=ids, attention_mask=mask.long()))
     return (found[mask], expected[mask]) if found.dim() == 3 and found.shape == expected.shape else (found, expected)
 
 
 def _batch(config: Any, lengths: list[int], pad: int | None, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random ids (B, T), none of them padding but where ``mask`` (B, T) is false."""
+    """Random ids (B, T); padding exactly where ``mask`` (B, T) is false."""
     lengths = [min(length, config.max_length) for length in lengths]
     ids = torch.randint(0, config.vocab_size, (len(lengths), max(lengths)), generator=draw)
     mask = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
@@ -238,7 +240,7 @@ def _of(answer: Any) -> Tensor:
 
 @contextlib.contextmanager
 def offline() -> Iterator[Any]:
-    """``transformers``, for a time silent and without a network; None where it is missing."""
+    """``transformers``, silenced and offline inside the context; None if it is missing."""
     try:
         from huggingface_hub import constants
 

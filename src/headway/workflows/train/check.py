@@ -1,4 +1,4 @@
-"""Options against the task that was found: each task's spec says which it reads."""
+"""Check the options against the task: each task's spec lists the options that it reads."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from headway.training.options import OPTIONS, TrainOptions
 
 
 def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()) -> None:
-    """Raise InputError when an option was given that the task does not read; ``reasons`` say why it is this task.
+    """Raise InputError for an option that the task does not read; ``reasons`` say how the task was found.
 
-    With ``--adapt`` those of the task that the texts are first learnt by are read too.
+    With ``--adapt`` the options of the pretraining task are read too.
     """
     its = spec(task)
     if options.architecture.model is not None and its.models and options.architecture.model not in its.models:
@@ -26,4 +26,4 @@ def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()
         if wanted := sorted(one for one in NAMES if name in spec(one).options):
             why = f" Found: {'; '.join(reasons)}." if reasons else ""
             what = "texts" if name in OF_TEXTS else " and ".join(wanted)
-            raise InputError(f"--{flag(name)} is for {what}, and this is {task}; leave it out.{why}")
+            raise InputError(f"--{flag(name)} is for {what}, but this is {task}; leave it out.{why}")

@@ -1,9 +1,9 @@
 """Continue a run (``--more-time``, ``--more-steps``): from its kept weights, with a new cycle of the learning rate.
 
-A warm restart (Loshchilov and Hutter 2017): the weights are those that the run keeps, optimisers and the average of the
-weights begin without memory, the schedule begins again with its warm-up, and the position in the data, the log and the
-kept weights stay.  Each time is noted in headway.json as one more entry of ``continued`` before its first step, and
-checkpoints say which of them they belong to (``State.cycle``), so that a continued run that was killed resumes exactly.
+A warm restart (Loshchilov and Hutter 2017): training starts from the weights that the run kept; the optimizers, the
+weight average and the schedule, with its warm-up, start over; the position in the data, the log and the kept weights
+stay.  Before its first step each continuation is recorded in headway.json as an entry of ``continued``, and each
+checkpoint names its continuation (``State.cycle``), so that a continued run that was killed resumes exactly.
 """
 
 from typing import Any
@@ -18,11 +18,11 @@ BOUNDS = ("more_time", "more_steps")
 
 
 def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: TrainOptions) -> tuple[TrainOptions, bool]:
-    """The options with which a run goes on, and whether it is continued once more.
+    """The options of the continued run, and whether this starts another continuation.
 
-    What is not given is as the run has it.  A continued run that was stopped goes on with the bound that it had; it is
-    continued once more when another one is asked for, or when it had ended.  Raises InputError where there is nothing
-    to continue.
+    Options that are not given keep their values.  A continued run that was stopped resumes with its own bound; another
+    continuation starts if the bound differs or if the run had ended.  Raises InputError if there is nothing to
+    continue.
     """
     asked = {name: options.value(name) for name in BOUNDS}
     latest = (earlier or {}).get("continued", [])[-1:]
@@ -32,20 +32,22 @@ def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: Tra
         return (options if bound is None else options.but(**bound)), False
     flag = "--more-time" if asked["more_time"] else "--more-steps"
     if earlier is None:
-        raise InputError(f"{flag} continues a run, and {run.path} holds none; name its directory with --out.")
+        raise InputError(f"{flag} continues a run, but {run.path} holds none; name its directory with --out.")
     if "members" in earlier:
         first = run.path / earlier["members"][0]
-        raise InputError(f"{flag} continues one run, and {run.path} holds several; continue each: --out {first}.")
+        raise InputError(
+            f"{flag} continues one run, but {run.path} holds several; continue each of them: --out {first}."
+        )
     if earlier["plan"].get("frozen"):
         raise InputError(
-            f"{flag} continues training, and the classifier in {run.path} was fitted without steps. Train the whole "
+            f"{flag} continues training, but the classifier in {run.path} was fitted without steps. Train the whole "
             "model in another directory, for example with --epochs 3."
         )
     return _merged(earlier, options).but(**asked), asked != bound
 
 
 def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
-    """The options of an earlier run with those that are given now."""
+    """The options of an earlier run, updated by those given now."""
     known = OPTIONS
     before = {name: value for name, value in earlier.get("options", {}).items() if name in known}
     given = {name: options.value(name) for name in options.given(known)}
@@ -56,12 +58,12 @@ def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
 
 
 def entry(options: TrainOptions) -> dict[str, Any]:
-    """What headway.json notes of a continuation."""
+    """The entry of a continuation in headway.json."""
     return {name: options.value(name) for name in BOUNDS}
 
 
 def went_on(state: dict[str, Any]) -> None:
-    """Note in the plain state of a checkpoint that a run goes on here with other options."""
+    """Record in the plain state of a checkpoint that the run continues here with other options."""
     metrics = state["best_metrics"]
     if metrics:
         state["before"] = {"step": state["best_step"], "cost": state["best_loss"], "val_loss": metrics["val_loss"]}
@@ -69,11 +71,11 @@ def went_on(state: dict[str, Any]) -> None:
 
 
 def kept(now: Training, keep: str, metric: str | None) -> dict[str, Any]:
-    """What headway.json says as ``kept``: the step whose weights the run ends with, and what came after it.
+    """The entry ``kept`` of headway.json: the step whose weights the run keeps, and what came after it.
 
-    ``last`` is the last evaluation, ``lowest`` the one with the lowest loss.  ``since`` is the step at which a run went
-    on that had been trained before, 0 for one that began from a model of its own task, and None for all others;
-    ``before`` is the loss there, ``gained`` whether a later step is kept, and ``gain`` by how much that is better in
+    ``last`` is the last evaluation, ``lowest`` the one with the lowest loss.  ``since`` is the step from which an
+    earlier run was continued, 0 for a run that began from a model of its own task, and None for all others; ``before``
+    is the loss there, ``gained`` whether a later step is kept, and ``gain`` by how much that step is better in
     ``metric`` (95 % interval).
     """
     state = now.state

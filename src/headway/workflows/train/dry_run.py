@@ -1,4 +1,4 @@
-"""What a run would be, decided from its data and not begun: nothing is trained and no run directory is made."""
+"""Decide a run from its data without starting it: nothing is trained and no run directory is made."""
 
 import math
 import time
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.data.windows import Position
+from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
@@ -26,16 +26,16 @@ from headway.workflows.train.run import validation_input
 from headway.workflows.train.setup import Prepared, prepare
 
 VOCABULARY, LENGTH = 32768, 2048
-"""Of a model that is planned without data."""
+"""Default for a model that is planned without data."""
 TOKENS_PER_PARAMETER = 20
 """About compute-optimal for large models (Hoffmann et al. 2022)."""
 STEP_TOKENS: tuple[tuple[float, int], ...] = ((1e9, 1 << 19), (5e9, 1 << 20), (math.inf, 1 << 21))
-"""Tokens of a step for models below so many parameters, as GPT-3's (Brown et al. 2020, table 2.1)."""
+"""Tokens per step for models below a number of parameters, as for GPT-3 (Brown et al. 2020, table 2.1)."""
 WITHOUT_DATA = (
     *("vocab", "length", "d_model", "layers", "heads", "batch_tokens", "accumulate", "optimizer", "precision"),
     *("dropout", "average", "steps", "shard", "checkpoint_activations"),
 )
-"""Options that mean something without data."""
+"""Options that apply without data."""
 
 
 def standard_shape(count: float, vocab_size: int) -> tuple[int, int]:
@@ -49,7 +49,7 @@ def standard_shape(count: float, vocab_size: int) -> tuple[int, int]:
 
 
 def usual_step(count: float) -> int:
-    """Tokens of a step that suit a language model of so many parameters."""
+    """Suitable tokens per step for a language model with so many parameters."""
     return next(tokens for below, tokens in STEP_TOKENS if count < below)
 
 
@@ -61,9 +61,9 @@ def decided(
     started: float | None = None,
     progress: Progress | None = None,
 ) -> Prepared:
-    """Everything that ``run_training`` would decide for a run that begins anew.  Raises InputError as it does.
+    """Everything that ``run_training`` would decide for a new run.  Raises InputError as it does.
 
-    What an earlier run left is not looked at.  Tokenised text is kept in the cache, as always.
+    Earlier runs are ignored.  Tokenized text is cached, as always.
     """
     started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
     progress.phase("reading")
@@ -71,20 +71,20 @@ def decided(
     check_for_task(options, found.task, found.reasons)
     held_out = validation_input(validation, options, found)
     if options.fine_tuning.adapt:
-        progress.say("first the texts would be learnt without their labels (--adapt), which is not planned here")
+        progress.say("the plan does not include pretraining on the texts without labels (--adapt)")
         options = options.but(adapt=False)
-    nowhere = RunDirectory(Path())  # only asked for what an earlier run left
+    nowhere = RunDirectory(Path())  # used only to read an earlier run
     return prepare(nowhere, None, [], source, held_out, found, options, started, progress)
 
 
 def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> Work:
-    """What ``lay_out`` is asked for a run that was decided, with ``tokens`` to train on, or those that it would see.
+    """The input of ``lay_out`` for a decided run, with ``tokens`` to train on, by default those that it would see.
 
-    Raises InputError where no steps are taken.
+    Raises InputError if the run takes no steps.
     """
     plan = prepared.plan
     if plan.fine_tuning.frozen:
-        raise InputError("--plan is for training step by step; a linear classifier (--frozen) is fitted in one go.")
+        raise InputError("--plan is for training in steps; a linear classifier (--frozen) is fitted in one go.")
     count, trained = count_parameters(prepared.model)
     step_tokens = plan.batch_tokens * plan.accumulate
     return Work(
@@ -103,13 +103,13 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
 
 
 def work_without_data(parameters: float, tokens: float | None, options: TrainOptions) -> Work:
-    """What ``lay_out`` is asked for a language model of about so many parameters, in the layout that train makes.
+    """The input of ``lay_out`` for a language model of about so many parameters, with the layout that train uses.
 
-    Raises InputError for options that need data, and for a shape that is none.
+    Raises InputError for options that need data, and for an invalid shape.
     """
     for name in options.given(OPTIONS):
         if name not in WITHOUT_DATA:
-            raise InputError(f"--{flag(name)} needs data; --parameters plans a language model without any.")
+            raise InputError(f"--{flag(name)} needs data; --parameters plans a language model without data.")
     vocab, length = options.data.vocab or VOCABULARY, options.data.length or LENGTH
     width, layers = standard_shape(parameters, vocab)
     width, layers = options.architecture.d_model or width, options.architecture.layers or layers
@@ -133,12 +133,12 @@ def work_without_data(parameters: float, tokens: float | None, options: TrainOpt
 
 def _transformer(config: Any) -> TransformerConfig:
     if isinstance(config, BaselineConfig):
-        raise InputError(f"--plan lays out Transformers; --model {config.kind} can only be tried.")
+        raise InputError(f"--plan is for Transformers only, not for --model {config.kind}.")
     return config
 
 
 def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float:
-    """Tokens that a run would train on: of its steps or of its time here, and of its passes if these are fewer."""
+    """Tokens that a run would train on: by its steps or its time on this machine, at most those of its epochs."""
     plan, feed = prepared.plan, prepared.feed
     batch, after = feed.next(Position())
     one_pass = batch.tokens / max(feed.epochs(after), 1e-9)

@@ -1,4 +1,4 @@
-"""How a run ends: the last measurements, the verdict, what headway.json and ``--json`` say of it."""
+"""The end of a run: the last measurements, the verdict, and the results in headway.json and ``--json``."""
 
 import math
 import time
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headway.data.batches import on_device
+from headway.data.batches.batching import on_device
 from headway.io.quantities import metric
 from headway.tasks.common.data_profile import data_profile
 from headway.tasks.registry import spec
@@ -25,7 +25,7 @@ from headway.workflows.train.setup import Prepared
 
 
 def known_signs(prepared: Prepared) -> DataProfile:
-    """What explains how the run goes."""
+    """The entries that explain the course of the run."""
     data, plan = prepared.data, prepared.plan
     trained_before = plan.fine_tuning.base is not None and not data.new_head
     rate = plan.learning_rate
@@ -33,7 +33,7 @@ def known_signs(prepared: Prepared) -> DataProfile:
 
 
 def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
-    """The metrics of a closing; what is for the report alone goes to headway.json."""
+    """The final metrics; entries that only the report shows go to headway.json."""
     found = closing.measure()
     if (shown := found.pop(SHOWN, None)) is not None:
         run.update(shown=shown)
@@ -71,7 +71,7 @@ def finish(
     of_baselines: dict[str, np.ndarray],
     started: float,
 ) -> None:
-    """Record what the run came to, and its verdict; ``options`` are None for a model that was fitted without steps."""
+    """Record the run's results and verdict; ``options`` are None for a model that was fitted without steps."""
     state, data = now.state, prepared.data
     used = time.monotonic() - started
     run.log("end", step=state.step, seconds=round(state.seconds, 3), time=clock())
@@ -98,7 +98,7 @@ def finish(
 
 
 def result(run: RunDirectory) -> dict[str, Any]:
-    """What the command reports: the keys of its JSON object, with None where a metric does not apply."""
+    """The command's result: the keys of its JSON object, None for metrics that do not apply."""
     facts = run.facts
     metrics = facts.get("metrics", {})
     return {

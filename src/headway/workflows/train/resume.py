@@ -1,11 +1,11 @@
-"""An earlier run is taken up only with its own options, base and data."""
+"""An earlier run resumes only with its own options, base model and data."""
 
 from collections.abc import Collection
 from typing import Any
 
-from headway.data.corpus import Corpus
-from headway.data.streamed import Streamed
-from headway.data.table import Table
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
+from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds
 from headway.training.base import Base
@@ -17,20 +17,20 @@ from headway.training.store.run_directory import RunDirectory
 
 
 def fingerprints(source: Corpus | Table, held_out: Corpus | Table | None) -> dict[str, str | None]:
-    """By which a run knows its data again."""
+    """The fields by which a run recognises its data."""
     return {"data": source.fingerprint, "validation": None if held_out is None else held_out.fingerprint}
 
 
 def recorded(options: TrainOptions) -> dict[str, Any]:
-    """The options as they are recorded, with the time that is meant when none is given."""
+    """The options as they are recorded, with the default time if none is given."""
     time = None if options.run.steps is not None else options.run.time or DEFAULT_TIME
     return {**options.flat(), "time": time, "more_time": None, "more_steps": None}
 
 
 def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -> list[str]:
-    """The names of the options with which an earlier run is to go on otherwise than it began.
+    """The names of the options that differ from those of the earlier run.
 
-    Raises InputError, which names them with what they were, unless they are allowed to change.
+    Raises InputError, which lists them with their earlier values, unless they are allowed to change.
     """
     before, asked = dict(earlier.get("options", {})), recorded(options)
     changed = [
@@ -42,17 +42,17 @@ def changes(earlier: dict[str, Any], options: TrainOptions, run: RunDirectory) -
     listed = ", ".join(f"--{flag(name)} {_said(before[name])} (now {_said(asked[name])})" for name in refused)
     if set(refused) <= set(CHANGEABLE):
         raise InputError(
-            f"{run.path}: holds a run with other options: {listed}. Give the same options to go on with it, "
-            "--allow-changes to go on with these, or another directory with --out."
+            f"{run.path}: holds a run with other options: {listed}. Give the same options to resume it, "
+            "--allow-changes to resume with the new ones, or another directory with --out."
         )
     raise InputError(
-        f"{run.path}: holds a run with other options, which cannot change in its course: {listed}. "
-        "Give the same options to go on with it, or another directory with --out."
+        f"{run.path}: holds a run with other options, which cannot change during a run: {listed}. "
+        "Give the same options to resume it, or another directory with --out."
     )
 
 
 def _same(name: str, before: Any, asked: Any) -> bool:
-    """Whether two values of an option are one: 90s is 1m30s."""
+    """Whether two values of an option are equal: 90s is 1m30s."""
     if name == "time" and isinstance(before, str) and isinstance(asked, str):
         return parse_seconds(before) == parse_seconds(asked)
     return bool(before == asked)
@@ -63,32 +63,32 @@ def _said(value: Any) -> Any:
 
 
 def changed_plan(plan: Plan, options: TrainOptions, changed: Collection[str]) -> Plan:
-    """The plan of an earlier run with what is to change in it."""
+    """The plan of an earlier run with the changed options."""
     values = {OF_OPTIONS.get(name, name): options.value(name) for name in {*changed, "log_every"}}
     return plan.but(**{name: value for name, value in values.items() if value is not None and name in entries(Plan)})
 
 
 def check_same_base(earlier: dict[str, Any], base: Base, run: RunDirectory) -> None:
-    """An earlier run is taken up only from its own base.  Raises InputError otherwise."""
+    """Check that the base model of an earlier run is unchanged.  Raises InputError otherwise."""
     before = (earlier.get("base") or {}).get("fingerprint")
     if before is not None and before != base.fingerprint:
         raise InputError(
-            f"{base.path}: has changed since the run in {run.path} began from it; put the model back, or begin anew in "
-            "another directory with --out."
+            f"{base.path}: has changed since the run in {run.path} began from it; restore the model, or use another "
+            "--out to start over."
         )
 
 
 def check_same_labels(earlier: dict[str, Any], facts: dict[str, Any], run: RunDirectory) -> None:
-    """An earlier run goes on only with the labels that it joined.  Raises InputError otherwise."""
+    """Check that an earlier run's merged labels are unchanged.  Raises InputError otherwise."""
     if earlier["data"].get("merged_labels") != facts.get("merged_labels"):
         raise InputError(
-            f"{run.path}: the pairs of --merge-labels have changed since the run began. Put them back as they were, or "
-            "begin in another directory with --out."
+            f"{run.path}: the pairs of --merge-labels have changed since the run began. Restore them, or use another "
+            "--out to start over."
         )
 
 
 def _inputs(source: Corpus | Table) -> list[str]:
-    """The files of a source, as a run records them."""
+    """The files of a source as a run records them."""
     if isinstance(source, Streamed):
         return [shard.name for shard in source.shards]
     return source.inputs if isinstance(source, Table) else [str(path) for path in source.paths]
@@ -97,7 +97,7 @@ def _inputs(source: Corpus | Table) -> list[str]:
 def check_same_data(
     earlier: dict[str, Any], prints: dict[str, str | None], source: Corpus | Table, run: RunDirectory
 ) -> None:
-    """An earlier run is taken up only with its own data.  Raises InputError otherwise, of shards naming those."""
+    """Check that the data of an earlier run are unchanged.  Raises InputError otherwise; it names the shards."""
     before = {"data": earlier["data"].get("fingerprint"), "validation": earlier.get("validation_fingerprint")}
     if before["data"] != prints["data"]:
         others = source.changed(earlier["data"].get("shards", [])) if isinstance(source, Streamed) else []
@@ -107,12 +107,12 @@ def check_same_data(
             gone = [path for path in known if path not in now]
             what = f"{gone[0]} is missing" if gone else f"{name} has changed since the run began"
             raise InputError(
-                f"{run.path}: {what}. Put it back as it was; or begin anew in another directory with --out, there also "
-                f"from what was learnt with --from {run.path}."
+                f"{run.path}: {what}. Restore the file, or use another --out to start over, if you like "
+                f"from this run's model with --from {run.path}."
             )
         raise InputError(
             f"{run.path}: holds a run on other data than {name}; name another directory with --out. "
-            f"To go on learning from these, begin there with --from {run.path}."
+            f"To train this model on the new data, add --from {run.path} there."
         )
     if before["validation"] != prints["validation"]:
         raise InputError(f"{run.path}: holds a run with other validation data; name another directory with --out.")

@@ -1,4 +1,4 @@
-"""A whole training run: read, decide, train, evaluate, save - or take up what an earlier command left."""
+"""A whole training run: read, decide, train, evaluate and save, or resume an earlier one."""
 
 import contextlib
 import time
@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.feed import Feed, RowFeed
-from headway.data.stream_feed import StreamFeed
-from headway.data.table import Table
+from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
+from headway.data.stream.batch_source import StreamFeed
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
@@ -42,15 +42,15 @@ from headway.workflows.train.resume import changes, check_same_data, fingerprint
 from headway.workflows.train.setup import ADAPTED, ENDING, Prepared, prepare
 
 ADAPTING = 0.4
-"""The share of the time that it may take."""
+"""The fraction of the time that it may take."""
 PREPARED = "prepared"
-"""What the first of several ranks tells the others when they can take the run up."""
+"""The signal of the first rank that the others can load the run."""
 RANK_SEED = 1_000_003
-"""Between the seeds of two ranks, which drop other activations."""
+"""The distance between the seeds of two ranks, so that their dropout differs."""
 CROSS_VALIDATING = 0.1
-"""The share of the time that the cross-validation of a small table may take."""
+"""The fraction of the time that the cross-validation of a small table may take."""
 ADAPTING_EPOCHS = 10
-"""The most passes over the texts that it takes (Gururangan et al. 2020 take up to 100)."""
+"""Its maximum number of epochs (Gururangan et al. 2020: up to 100)."""
 
 
 def run_training(
@@ -63,10 +63,10 @@ def run_training(
     progress: Progress | None = None,
     command: Sequence[str] = (),
 ) -> RunDirectory:
-    """Train on ``inputs`` and leave a run directory at ``out``; an unfinished run found there is taken up.
+    """Train on ``inputs`` and write a run directory at ``out``; an unfinished run there is resumed.
 
-    ``started`` is when the command began, by time.monotonic: what ``--time`` is counted from.  Raises InputError for
-    what the user must change, and Interrupted, saved, after Ctrl-C.
+    ``started`` is when the command began, by time.monotonic: ``--time`` counts from there.  Raises InputError for
+    mistakes in the input, and Interrupted after Ctrl-C, when the run is saved.
     """
     started, progress = started if started is not None else time.monotonic(), progress or NoProgress()
     device = device_of(options.runtime.device)
@@ -74,7 +74,7 @@ def run_training(
     run = RunDirectory(out) if ranks.first else ReadOnlyRun(out)
     if not ranks.first:
         progress = NoProgress()
-        ranks.wait(PREPARED)  # then it is like a run that is taken up
+        ranks.wait(PREPARED)  # from here on it is like a resumed run
     earlier, changed = run.read(), []
     options, once_more = as_continued(run, earlier, options)
     if earlier is not None:
@@ -89,7 +89,7 @@ def run_training(
     check_for_task(options, found.task, found.reasons)
     _check_for_ranks(options, found.task, ranks.count)
     if isinstance(source, Corpus) and options.optimisation.batch_size is not None:
-        raise InputError("--batch-size is for texts of different lengths; running text has --batch-tokens.")
+        raise InputError("--batch-size is for texts of different lengths; for running text use --batch-tokens.")
     held_out = validation_input(validation, options, found)
     prints = fingerprints(source, held_out)
     if earlier is not None:
@@ -115,7 +115,7 @@ def run_training(
                 prepared.feed.check(ranks.count)
             if (
                 not prepared.plan.fine_tuning.frozen and not options.runtime.shard
-            ):  # whose weights may be more than one process can hold
+            ):  # its weights may not fit in one process
                 try_longest(prepared.model, prepared.objective, prepared.feed, prepared.plan, ranks)
             if earlier is None:
                 plan, data = prepared.plan, prepared.data
@@ -153,7 +153,7 @@ def run_training(
             run.open_board()
         for decision in prepared.plan.decisions:
             if decision["what"] == "passes" and options.given(BOUNDS):
-                continue  # a run that is continued goes on for as long as was asked
+                continue  # a continued run trains for the time or steps given now
             change = f" ({decision['option']} to change)" if decision["option"] else ""
             progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
         whole, learning = count_parameters(prepared.model)
@@ -174,9 +174,9 @@ def run_training(
 
 
 def _as_given(facts: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """The facts of the data; those from the hub are named by their ids, by which they are found again.
+    """The facts of the data; data from the hub are named by their ids, so that they can be found again.
 
-    Of data in memory it is recorded that they are, and what they were.
+    For data in memory, their description is recorded.
     """
     if any(isinstance(one, Table) for one in inputs):
         return {**facts, "in_memory": True}
@@ -184,11 +184,11 @@ def _as_given(facts: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
-    """Raise InputError for what so many processes cannot do together."""
+    """Raise InputError for options that do not work with this number of processes."""
     if options.runtime.shard and count == 1:
         raise InputError("--shard spreads the weights over several processes; start them with torchrun.")
     if options.runtime.shard and (parts := options.given(("lora", "extend_vocab", "freeze"))):
-        raise InputError(f"--shard trains whole models, --{flag(parts[0])} a part of one; leave one of them out.")
+        raise InputError(f"--shard trains whole models, --{flag(parts[0])} only a part; leave one of them out.")
     alone = options.given(("adapt", "frozen", "contrastive", "seeds"))
     if count > 1 and ("ranks" not in spec(task).supports or alone):
         what = f"--{flag(alone[0])}" if alone else f"--task {task}, which compares the texts of a whole batch,"
@@ -196,11 +196,11 @@ def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
 
 
 def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
-    """The files to validate on, read for the task that was found, if any were named."""
+    """The validation files, read for the task, if any were named."""
     if not validation:
         return None
     options = options.but(task=found.task, stream=False)
-    if are_aligned(validation, found.task):  # columns were named for the table that is trained on
+    if are_aligned(validation, found.task):  # the columns were named for the training table
         options = without_columns(options)
     source, _ = read_input(validation, options, chat=found.chat)
     for line in rows_left_out(source):
@@ -217,10 +217,10 @@ def _adapt(
     started: float,
     progress: Progress,
 ) -> None:
-    """Train the base on the same texts, without labels, as a run of its own in ``out/adapted``.
+    """Train the base on the same texts, without labels, as a separate run in ``out/adapted``.
 
-    The task is the one that the spec names (``pretrain_with``).  It is over within ADAPTING of the time, or takes as
-    many steps as the run itself.
+    The task is the spec's ``pretrain_with``.  The run takes at most the fraction ADAPTING of the time, or as many steps
+    as the main run.
     """
     time_left = None
     if options.run.steps is None:
@@ -239,14 +239,14 @@ def _adapt(
         time=time_left,
         epochs=ADAPTING_EPOCHS,
     )
-    progress.say("first the texts are learnt without their labels (--adapt)")
+    progress.say("first: pretraining on the texts without labels (--adapt)")
     try:
         run_training(inputs, alone, out=out / ADAPTED, validation=validation, started=started, progress=progress)
     except InputError:
         with contextlib.suppress(OSError):
-            out.rmdir()  # empty, if it was made for this
+            out.rmdir()  # empty if it was created here
         raise
-    progress.say("now their labels")
+    progress.say("now: training on the labels")
 
 
 def _train(
@@ -258,19 +258,19 @@ def _train(
     progress: Progress,
     ranks: Ranks,
 ) -> None:
-    """The loop itself, from the newest checkpoint where there is one, and what is recorded of it."""
+    """The training loop, from the newest checkpoint if there is one, and its records."""
     plan, model, data = prepared.plan, prepared.model, prepared.data
     ranks.broadcast(model)
-    twin = model  # a whole one, where the weights are spread over ranks
+    twin = model  # a complete model if the weights are sharded over ranks
     if options.runtime.shard:
         twin = deepcopy(model)
         shard(model, ranks, plan.precision)
     saved, problems = newest_checkpoint(run.checkpoints, model)
     if saved is None and (problems or run.facts.get("checkpoints") or run.facts.get("finished")):
-        lost = "; ".join(problems) or f"there is none left in {run.checkpoints}"
+        lost = "; ".join(problems) or f"{run.checkpoints} is empty"
         raise InputError(
-            f"{run.path}: no checkpoint can be used, so the run cannot go on: {lost}. Put one back; or begin anew in "
-            f"another directory with --out, there also from its best model with --from {run.path}."
+            f"{run.path}: no checkpoint can be used, so the run cannot resume: {lost}. Restore one, or start over in "
+            f"another directory with --out, if you like from its best model with --from {run.path}."
         )
     for problem in problems:
         progress.warn(f"a checkpoint cannot be used: {problem}")
@@ -278,13 +278,13 @@ def _train(
     if saved is None:
         run.log("start", time=clock())
     else:
-        progress.say(f"{run.path}: going on from step {saved[1]['step']:,}")
+        progress.say(f"{run.path}: resuming from step {saved[1]['step']:,}")
         run.log("resume", step=saved[1]["step"], time=clock())
         if ranks.first:
             complete(run.checkpoints, saved[1]["step"])
         ranks.barrier()
         if options.run.steps is not None and saved[1]["step"] > options.run.steps and not options.given(BOUNDS):
-            progress.warn(f"it is beyond --steps {options.run.steps:,} already, so nothing more is trained")
+            progress.warn(f"it is already beyond --steps {options.run.steps:,}, so there is nothing to train")
         if changed:
             run.log("changed", step=saved[1]["step"], options={name: options.value(name) for name in changed})
             _begin_pass(saved[1], prepared.feed, changed, progress)
@@ -331,14 +331,14 @@ def _train(
         progress.close()
     passes = prepared.feed.epochs(now.state.position)
     if passes < 1 and isinstance(prepared.feed, RowFeed) and prepared.limit is not None:
-        progress.warn(f"the time was enough for {passes:.1f} of a pass over the rows; more --time would help")
+        progress.warn(f"the time was enough for {passes:.1f} epochs only; more --time would help")
     for name, p in trained(model).items():
         put_back(p, now.best[name])
     twin.eval()
     keep_best()
     if closing is not None:
         progress.phase("measuring")
-        with out_of_memory("at the last measurements", plan):
+        with out_of_memory("during the final measurements", plan):
             now.state.best_metrics |= measured(run, closing)
     finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
@@ -346,23 +346,23 @@ def _train(
 
 
 def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Progress) -> None:
-    """Move a saved position to the next pass where the one it is in has other batches now."""
+    """Move a saved position to the next epoch if the batches of the current one have changed."""
     if isinstance(feed, RowFeed) and {"batch_tokens", "batch_size"} & set(changed) and state["position"]["consumed"]:
         state["position"] = {"epoch": state["position"]["epoch"] + 1, "consumed": 0}
-        progress.warn("the batches are others now: the pass over the data that was begun is left, the next begins")
+        progress.warn("the batch size changed: the rest of this epoch is skipped")
 
 
 def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Progress) -> bool:
-    """Fit the model without the loop, where the plan wants that; whether it was so."""
+    """Fit the model without the loop if the plan says so; returns whether it did."""
     try:
         return prepared.data.fit(prepared.plan, prepared.model, _shower(progress), seconds)
     except KeyboardInterrupt:
-        progress.say(f"{run.path}: nothing is kept of a fit that is broken off; the same command begins it again")
+        progress.say(f"{run.path}: interrupted: nothing was saved; run the same command again")
         raise
 
 
 def _shower(progress: Progress) -> Callable[[float, float], None]:
-    """What shows how far a fit is."""
+    """The progress display of a fit."""
     began = time.monotonic()
 
     def show(share: float, loss: float) -> None:
@@ -375,7 +375,7 @@ def _shower(progress: Progress) -> Callable[[float, float], None]:
 def _begin_cycle(
     run: RunDirectory, cycle: int, options: TrainOptions, state: dict[str, Any], progress: Progress
 ) -> tuple[int, float]:
-    """The step at which the budget begins and the seconds that are spent of it, by the state of a checkpoint."""
+    """The step at which the budget begins and the seconds already spent, from the state of a checkpoint."""
     spent = float(state.get("seconds", 0.0))
     if not cycle or not state:
         return 0, spent
@@ -383,7 +383,9 @@ def _begin_cycle(
         return state["since"], spent - state["since_seconds"]
     step, from_step = state["step"], state["best_step"]
     bound = options.run.more_time or f"{options.run.more_steps:,} steps"
-    progress.say(f"{run.path}: continued for {bound} from the weights of step {from_step:,}; its rate rises again")
+    progress.say(
+        f"{run.path}: continuing for {bound} from the weights of step {from_step:,}; the learning rate restarts"
+    )
     run.log("continued", step=step, **entry(options))
     return step, 0.0
 
@@ -391,7 +393,7 @@ def _begin_cycle(
 def _budget(
     options: TrainOptions, limit: float | None, started: float, since: int, spent: float, after: float
 ) -> Budget:
-    """What bounds the run, from step ``since`` on; ``after`` are the seconds that are needed when training is over."""
+    """The bounds of the run, from step ``since`` on; ``after`` is the number of seconds needed after training."""
     if limit is None:
         return StepBudget(options.run.more_steps or options.run.steps or 1, since)
     budget = TimeBudget(limit, started, spent)

@@ -1,4 +1,4 @@
-"""The same run with several seeds: mean and spread of what it reaches, and one model that averages their answers."""
+"""The same run with several seeds: mean and spread of the results, and an ensemble that averages the answers."""
 
 import statistics
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ def run_seeds(
     progress: Progress,
     command: Sequence[str] = (),
 ) -> RunDirectory:
-    """Train ``options.seeds`` classifiers, each with its share of the time, in ``out/seed-0`` and so on.
+    """Train ``options.seeds`` classifiers, each with an equal part of the time, in ``out/seed-0`` and so on.
 
-    All hold out the same rows.  ``out`` then is the directory of the best of them, as other programs read it, and its
-    headway.json names all ``members``, whose probabilities are averaged here.  Raises InputError for another task.
+    All hold out the same rows.  ``out`` then holds the best of them, as other programs read it, and its headway.json
+    names all ``members``, whose probabilities Headway averages.  Raises InputError for another task.
     """
     source, found = read_input(inputs, options)
     if found.task not in (able := supporting("seeds")):
@@ -47,7 +47,7 @@ def run_seeds(
             raise InputError(f"{out}: holds another run; name another directory with --out.")
         changes(before, options.but(allow_changes=False), run)
         check_same_data(before, fingerprints(source, validation_input(validation, options, found)), source, run)
-        progress.say(f"{out}: this run is complete; name another directory with --out to train anew.")
+        progress.say(f"{out}: this run is complete; use another --out to start over.")
         return run
     if bounds := options.given(BOUNDS):
         raise InputError(f"--{flag(bounds[0])} continues one run: continue each of {out}/seed-... by itself.")
@@ -69,7 +69,7 @@ def run_seeds(
 
 
 def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], options: TrainOptions) -> RunDirectory:
-    """The directory of all: the best member's files, and what they reach together."""
+    """The common directory: the best member's files, and the results of the ensemble."""
     best = min(members, key=lambda member: member.facts["metrics"]["val_loss"])
     copy_run(best.path, run.path)
     each = {key: [member.facts["metrics"][key] for member in members] for key in COMPARED}

@@ -1,4 +1,4 @@
-"""A run with everything decided and nothing trained."""
+"""A run that is set up but not yet trained."""
 
 import re
 import time
@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.corpus import Corpus
-from headway.data.detected import Detected
-from headway.data.dialogues import Dialogues
-from headway.data.feed import Feed
-from headway.data.table import Table
+from headway.data.batches.batch_source import Feed
+from headway.data.open.detected import Detected
+from headway.data.records.corpus import Corpus
+from headway.data.records.dialogues import Dialogues
+from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.io.quantities import metric
 from headway.models.device import device_of
@@ -33,21 +33,21 @@ from headway.workflows.train.resume import changed_plan, check_same_base, check_
 from headway.workflows.train.suggestions import advice, to_change
 
 ENDING = 1.5
-"""Seconds kept for saving, the report and leaving, beside the last evaluation."""
+"""Seconds reserved for saving, the report and exit, in addition to the last evaluation."""
 MOST_LABELS = 100
-"""Labels that are named, with their rows, before training."""
+"""Number of labels that are listed, with their rows, before training."""
 FIELDS = {
     **{"n_heads": "heads", "n_layers": "layers", "d_model": "d-model", "max_length": "length"},
     **{"n_decoder_layers": "layers", "vocab_size": "vocab"},
 }
 """Fields of a configuration -> the options that set them."""
 ADAPTED = "adapted"
-"""The folder of the run that learns the texts before their labels (``--adapt``)."""
+"""The folder of the pretraining run on the texts without labels (``--adapt``)."""
 
 
 @dataclass
 class Prepared:
-    """A run with everything decided and nothing trained."""
+    """A run that is set up but not yet trained."""
 
     data: TaskData
     plan: Plan
@@ -57,7 +57,7 @@ class Prepared:
     limit: float | None
     """seconds for the whole command; None when the run is bounded by steps"""
     base: str | None = None
-    """the fingerprint of the model that the run begins from"""
+    """the fingerprint of the base model"""
 
 
 def prepare(
@@ -71,7 +71,7 @@ def prepare(
     started: float,
     progress: Progress,
 ) -> Prepared:
-    """Tokenise and decide, or follow what an earlier command decided.  Raises InputError."""
+    """Tokenize and decide, or use the decisions of an earlier command.  Raises InputError."""
     images = spec(found.task).reads == "picture"
     check_files(run.path, earlier, OF_THE_READER)
     tokenizer = Tokenizer.load(run.path) if earlier is not None and not images else None
@@ -79,7 +79,7 @@ def prepare(
         load_base(options.fine_tuning.from_model, images=images) if options.fine_tuning.from_model is not None else None
     )
     if base is not None and (member := best_member(base.path)):
-        progress.say(f"{base.path}: holds several classifiers that answer together; begun is from {member}, the best")
+        progress.say(f"{base.path}: an ensemble of classifiers; starting from the best member, {member}")
     if base is not None and options.fine_tuning.adapt:
         take_stack(base, run.path / ADAPTED)
     if base is not None and earlier is not None:
@@ -116,24 +116,24 @@ def prepare(
 
 
 def _opened(given: TaskInputs) -> TaskData:
-    """The data made ready for their task.  Raises InputError."""
+    """The data, prepared for their task.  Raises InputError."""
     source, held_out = given.source, given.held_out
     talk = isinstance(source, Dialogues)
     if held_out is not None and isinstance(held_out, Dialogues) != talk:
         one, other = (source, held_out) if talk else (held_out, source)
-        raise InputError(f"{one.name} holds conversations, {other.name} does not; they must be of one kind.")
+        raise InputError(f"{one.name} holds conversations, {other.name} does not; both must be of the same kind.")
     return room(given.found.task).open_data(given)
 
 
 def _as_options(said: str) -> str:
-    """A message about a configuration in the words of the command line: --heads for n_heads."""
+    """A message about a configuration with the names of the command line: --heads for n_heads."""
     for name, option in FIELDS.items():
         said = re.sub(rf"\b{name}\b", f"--{option}", said)
     return said
 
 
 def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: str) -> None:
-    """Say what was found in the data, and the baselines."""
+    """Print the facts of the data, and the baselines."""
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
     if "merged" in facts:
@@ -143,7 +143,7 @@ def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: st
         more = [f"and {len(named) - MOST_LABELS:,} more"] if len(named) > MOST_LABELS else []
         progress.say("labels: " + ", ".join(named[:MOST_LABELS] + more))
     if isinstance(tokenizer := data.processor, Tokenizer):
-        change = advice(options, task, "--tokenizer, --vocab") or f" (that of {options.fine_tuning.from_model})"
+        change = advice(options, task, "--tokenizer, --vocab") or f" (from {options.fine_tuning.from_model})"
         progress.say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens{change}")
         if tokenizer.sampled:
             progress.say(f"the tokenizer was trained on a sample of {tokenizer.trained_on_characters:,} characters")

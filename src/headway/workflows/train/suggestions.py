@@ -1,4 +1,4 @@
-"""Options that a run suggests to change what it decided: only those that this very run would accept."""
+"""Options that a run suggests to change its decisions: only those that this run would accept."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ BY_FLAG = {flag(field.name): field for field in OPTIONS.values()}
 
 
 def to_change(options: TrainOptions, task: str, flags: str) -> str:
-    """Of flags such as "--preset, --d-model" those that a run with these options for this task accepts too."""
+    """The flags, out of "--preset, --d-model" and the like, that a run with these options and task also accepts."""
     return ", ".join(f"--{name}" for name in re.findall(r"--([a-z-]+)", flags) if accepts(options, task, name))
 
 
@@ -24,10 +24,10 @@ def advice(options: TrainOptions, task: str, flags: str) -> str:
 
 
 def accepts(options: TrainOptions, task: str, name: str) -> bool:
-    """Whether the same options with another value of the option ``--name`` are no mistake."""
+    """Whether the same options with another value of the option ``--name`` are valid."""
     field = BY_FLAG.get(name)
     if field is None or options.value(field.name) != field.default:
-        return field is not None  # it was given, and can be given otherwise or left out
+        return field is not None  # it was given, and can be changed or left out
     for value in _values(field):
         try:
             check_for_task(options.but(**{field.name: value}), task)
@@ -38,7 +38,7 @@ def accepts(options: TrainOptions, task: str, name: str) -> bool:
 
 
 def _values(field: Any) -> Iterator[Any]:
-    """Some values of an option, one of which it accepts if it accepts any."""
+    """Sample values of an option; if it accepts any value, it accepts one of these."""
     choices, kind = field.metadata["choices"], str(getattr(field.type, "__name__", field.type)).removesuffix(" | None")
     if choices:
         yield from (choice for choice in choices if choice != field.default)

@@ -1,1 +1,1 @@
-"""Whether a saved model keeps its promises: a file for each promise."""
+"""Correctness checks of a saved model: one file per check."""

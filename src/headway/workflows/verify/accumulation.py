@@ -1,4 +1,4 @@
-"""The gradient of a batch is that of its parts added up: more batches for each step are one large batch."""
+"""Gradient accumulation: the gradient of a batch equals the sum of the gradients of its parts."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import Batch
+from headway.data.batches.batching import Batch
 from headway.models.device import model_device
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.registry import room
@@ -18,19 +18,21 @@ from headway.workflows.verify.samples import Subject, different_lengths
 
 NAME = "accumulation"
 BOUND = 1e-5
-"""The largest difference between two gradients in float32, as a share of the largest entry."""
+"""The largest allowed difference between two float32 gradients, as a fraction of the largest entry."""
 PARTS = ([0], [1, 2, 3], [4])
-"""The rows of each part: as unlike in their numbers of targets as they can be."""
+"""The rows of each part: chosen so that their numbers of targets differ as much as possible."""
 LONGEST = 48
-"""Tokens of a text: a gradient takes three times what an answer does."""
+"""Tokens of a text: a gradient costs three times as much as an answer."""
 
 
 def check_accumulation(subject: Subject) -> Check:
     """Compute the gradient of a batch of five texts, and that of its three parts, each divided once."""
-    what = f"the gradient of a batch, and that of its parts ({len(PARTS)}, of unlike sizes) added up, without dropout"
+    what = f"the gradient of a batch against the sum over its {len(PARTS)} parts of different sizes, without dropout"
     trial = _trial(subject)
     if trial is None:
-        return Check(NAME, what, skipped="each text is told from the others of its batch, so parts are another task")
+        return Check(
+            NAME, what, skipped="each text is contrasted with the others of its batch, so its parts are another task"
+        )
     task, batch = trial
     whole = _gradient(subject.one, task, [batch])
     parts = _gradient(subject.one, task, [_rows(batch, rows) for rows in PARTS])
@@ -56,13 +58,13 @@ def _gradient(model: nn.Module, task: Objective, batches: list[Batch]) -> list[T
 
 
 def _rows(batch: Batch, rows: list[int]) -> Batch:
-    """Some rows, padded as they were: what padding does has a check of its own."""
+    """Some rows, with their padding: the effect of padding has its own check."""
     mask = None if batch.mask is None else batch.mask[rows]
     return replace(batch, ids=batch.ids[rows], mask=mask, targets=batch.targets[rows])
 
 
 def _trial(subject: Subject) -> tuple[Objective, Batch] | None:
-    """What the model is trained for, and five inputs with what is wanted of each."""
+    """The model's training objective, and five inputs with their targets."""
     model: Any = subject.one
     inputs = subject.inputs(different_lengths(min(LONGEST, subject.longest)))
     written = []

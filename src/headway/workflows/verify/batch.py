@@ -1,4 +1,4 @@
-"""Texts that are read together, padded to the longest of them, are answered as each is alone."""
+"""Padding: texts in one padded batch get the same answers as each alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,17 +13,17 @@ from headway.tasks.registry import spec
 from headway.workflows.verify.cache import beams
 from headway.workflows.verify.check import Check, bound_of, difference, worst
 from headway.workflows.verify.samples import Subject, different_lengths, read
-from headway.workflows.verify.uncached import Anew
+from headway.workflows.verify.uncached import Uncached
 
 NAME = "batch"
 NEW, LONGEST = 8, 32
-"""Tokens that are written at most, and that are read before: without a cache, all of them for each new one."""
+"""Maximum tokens written and read: without a cache, all of them are read again for each new one."""
 
 
 def check_batch(subject: Subject) -> Check:
     """Read texts of 1 to ``samples.LONGEST`` tokens in one padded batch and one by one, and compare the answers.
 
-    What is written is written without the cache, which has a check of its own.
+    Text is generated without the cache, which has its own check.
     """
     lengths = different_lengths(subject.longest)
     texts = subject.inputs(lengths)
@@ -35,28 +35,28 @@ def check_batch(subject: Subject) -> Check:
             value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
     asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
     asked = "pictures" if subject.pipe.tokenizer is None else asked
-    answers = spec(subject.pipe.task).outputs + (", and what is written greedily" if subject.writes else "")
+    answers = spec(subject.pipe.task).outputs + (", and greedy generation" if subject.writes else "")
     what = f"{answers}: {len(texts)} {asked} together"
     problem, more = None, {}
     if subject.writes:
         texts = subject.texts(different_lengths(min(LONGEST, subject.longest)))
         more["tokens_equal"] = _write(subject, texts) == [_write(subject, [text])[0] for text in texts]
-        problem = None if more["tokens_equal"] else "other tokens are written together than alone"
+        problem = None if more["tokens_equal"] else "the generated tokens differ between a batch and each text alone"
     return Check(NAME, f"{what} and one by one", value, bound_of(largest), problem, more=more)
 
 
 @torch.no_grad()
 def _write(subject: Subject, texts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """What is written greedily for texts that are read together."""
+    """Greedy generation for texts in one batch."""
     pipe: Any = subject.pipe
     if isinstance(subject.model, EncoderDecoder):
         room = max(1, min(NEW, pipe.longest_target - len(pipe.rules.start)))
-        return beams(Anew(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, room)
+        return beams(Uncached(Conditional(pipe.model, texts, subject.device)), texts, pipe, 1, room)
     context = pipe.model.config.max_length
     prompts = [text[: max(1, context // 2)] for text in texts]
     found: list[tuple[int, ...]] = [() for _ in texts]
     greedy, device = Sampling(temperature=0), subject.device
-    for step in decode(Anew(pipe.model), prompts, greedy, max_tokens=NEW, context=context, device=device):
+    for step in decode(Uncached(pipe.model), prompts, greedy, max_tokens=NEW, context=context, device=device):
         for row, token in step.items():
             found[row] += (token,)
     return found

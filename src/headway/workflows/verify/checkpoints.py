@@ -1,4 +1,4 @@
-"""The run's own checkpoints are as they were written."""
+"""The files of the run's checkpoints are unchanged."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ NAME = "checkpoints"
 
 
 def check_checkpoints(directory: Path) -> Check:
-    """Compare every file of the checkpoints in a run directory with its size and SHA-256 when it was written."""
+    """Compare every file of the checkpoints in a run directory with its recorded size and SHA-256."""
     found = damaged(directory / "checkpoints")
     what = f"damaged checkpoints among {len(found)}"
     if not found:

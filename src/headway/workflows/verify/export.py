@@ -1,4 +1,4 @@
-"""What is written of a model is the same model: read again here, and through the door that its user takes elsewhere."""
+"""An exported model is the same model: read again here, and as users of other programs open it."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ NAME = "export"
 
 
 def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
-    """Export the model in ``directory`` to ``folder``, read it again, and compare the answers of both with its own."""
+    """Export the model in ``directory`` to ``folder``, load the export, and compare the answers with the model's."""
     what = "answers of the model and of its export"
     config = getattr(subject.pipe.model, "config", None)
     if isinstance(config, BaselineConfig | TransformerConfig) and not has_family(subject.pipe.model):
-        return Check(NAME, what, skipped="no other program has models like this one")
+        return Check(NAME, what, skipped="no other program supports this model")
     try:
         found = export(directory, folder)
     except InputError as error:
@@ -33,7 +33,7 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     texts = subject.inputs(different_lengths(subject.longest))
     before, after = (read(subject, load_model(place), texts) for place in (directory, folder))
     own = worst(*(difference(one, other) for one, other in zip(before, after, strict=True)))
-    if not parity.checked:  # what only Headway has read was not shown to be read elsewhere
+    if not parity.checked:  # reading by Headway alone does not show that other programs can read it
         skipped = f"not checked: {parity.problem}; Headway reads its own export with the same answers"
         return Check(NAME, f"{what}, read by Headway", own, BOUND, skipped=skipped if own <= BOUND else None, more=more)
     return Check(NAME, f"{what}, read by Headway and through {by}", worst(value, own), BOUND, more=more)

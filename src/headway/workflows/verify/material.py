@@ -1,4 +1,4 @@
-"""What a model is trained on for a few steps: the beginning of its run's own data, or made-up texts."""
+"""Data to train a model on for a few steps: the beginning of its run's data, or synthetic texts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,13 @@ from headway.workflows.verify.check import DoesNotApply
 from headway.workflows.verify.samples import Subject
 
 MOST_BYTES = 1 << 25
-"""Of larger files it is not found out whether they are as they were, since that takes reading all of them."""
+"""Larger files are not checked for changes, since that means reading all of them."""
 
 
 def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | None:
-    """The beginning of what a run was trained on; None where that is gone, has changed, or is too much to look through.
+    """The beginning of a run's training data; None if they are gone, have changed or are too large to check.
 
-    ``facts`` are those of its headway.json, ``length`` the tokens of its windows.
+    ``facts`` is its headway.json, ``length`` the tokens of its windows.
     """
     data, task = facts.get("data", {}), facts.get("task", "")
     files = [str(file) for file in data.get("inputs", [])]
@@ -35,18 +35,18 @@ def own_data(facts: dict[str, Any], length: int, folder: Path) -> Material | Non
         return None
     if made is None:
         return None
-    return replace(made, options={"task": task, **made.options}, whence="the beginning of its own data")
+    return replace(made, options={"task": task, **made.options}, origin="the beginning of its own data")
 
 
 def made_up(subject: Subject, facts: dict[str, Any], length: int, folder: Path) -> Material:
-    """Inputs of random tokens of the model's own vocabulary, or of random pixels.  Raises DoesNotApply for neither."""
+    """Inputs of random tokens of the model's vocabulary, or of random pixels.  Raises DoesNotApply if neither works."""
     pipe = subject.pipe
     made = room(pipe.task).made_up(pipe, MaterialInputs(facts, length, folder))
     if made is None:
-        raise DoesNotApply("there are no data of its run, and none can be made up")
+        raise DoesNotApply("its run has no data, and none can be generated")
     return replace(made, options={"task": pipe.task, **made.options})
 
 
 def _size(file: Path) -> int:
-    """Bytes; more than can be read for a file that is not there, or for a folder."""
+    """Size in bytes; too large to read for a missing file or a folder."""
     return file.stat().st_size if file.is_file() else MOST_BYTES + 1

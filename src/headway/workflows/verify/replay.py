@@ -1,4 +1,4 @@
-"""A few steps of a model's own training, as the words of a command: with its plan, tokenizer, optimiser and options."""
+"""A few steps of a model's training, as a command with its plan, tokenizer, optimizer and options."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,28 +24,28 @@ from headway.workflows.verify.samples import Subject
 
 STEPS, EVALUATIONS = 8, 2
 FEW_STEPS, LARGE = 5, 3_000_000
-"""Steps of a model with so many weights; it is evaluated once, as is a translator, which writes at each evaluation."""
+"""Steps of a model with so many weights; it is evaluated once, like translators, which generate at evaluations."""
 WORK = 1e10
-"""FLOPs of a batch: of a large model, a batch is made smaller than in its own run."""
+"""FLOPs of a batch: a large model gets smaller batches than in its run."""
 LEAST_TOKENS, MOST_TOKENS = 64, 1024
-"""Of a batch; the most where no run says how many there are."""
+"""Tokens of a batch; the maximum if no run defines the number."""
 MOST_BATCHES = 2
-"""Batches of a step, at most, and how many times as many there may be in the end."""
+"""Maximum batches of a step, and the factor by which they may grow."""
 ORTHOGONAL = 30.0
-"""FLOPs of Muon for each weight and each number of the width: five times three products."""
+"""FLOPs of Muon per weight and unit of width: five iterations of three products."""
 NEVER = "1000h"
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is trained, by the number of weights and by the task."""
+    """The amount of training, by the number of weights and the task."""
 
     weights: int
     task: str
 
     @property
     def large(self) -> bool:
-        """Whether there are few steps."""
+        """Whether the number of steps is small."""
         return self.weights >= LARGE
 
     @property
@@ -55,7 +55,7 @@ class Size:
 
     @property
     def tokens(self) -> int:
-        """Of a batch, at most."""
+        """Maximum tokens of a batch."""
         return max(LEAST_TOKENS, int(WORK / (6 * self.weights)))
 
     def options(self) -> dict[str, Any]:
@@ -66,19 +66,19 @@ class Size:
 
 @dataclass(frozen=True)
 class Replay:
-    """What is trained again, on what, and how much of it there is."""
+    """The model to train again, its data, and the amount of training."""
 
     material: Material
     processor: Tokenizer | ImagePreprocessor
     options: dict[str, Any]
-    """options of ``train`` that are not as they are by default"""
+    """options of ``train`` that differ from the defaults"""
     facts: dict[str, Any] | None
-    """headway.json to begin from, as of a run that was killed before its first checkpoint; None for a new run"""
+    """headway.json to start from, as after a kill before the first checkpoint; None for a new run"""
     flops: float
     """of all steps"""
 
     def begin(self, run: Path) -> None:
-        """Make the directory of a run of which nothing has been trained; none for a new run."""
+        """Create the directory of a run without any training; nothing for a new run."""
         if self.facts is not None:
             run.mkdir()
             if isinstance(self.processor, ImagePreprocessor):
@@ -88,7 +88,7 @@ class Replay:
             write_facts(run, self.facts)
 
     def words(self, run: Path, save_every: str) -> list[str]:
-        """The command that trains it in ``run``, or takes it up there."""
+        """The command that trains it in ``run``, or resumes it there."""
         words = ["train", str(self.material.file), "--out", str(run), "--save-every", save_every, "--quiet"]
         for name, value in self.options.items():
             words += [f"--{flag(name)}"] if value is True else [f"--{flag(name)}", str(value)]
@@ -98,12 +98,12 @@ class Replay:
 def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
     """A few steps of the training of a model, in files of ``folder``.
 
-    A run from scratch begins anew, from the weights that its plan draws; one that began from a base, and a directory
-    that no run left, begin from the model itself.  Raises DoesNotApply for what is not trained in steps, and InputError
-    for a run whose records cannot be followed.
+    A run from scratch starts again from the initial weights of its plan; a run with a base model, and a directory that
+    is not a run, start from the model itself.  Raises DoesNotApply for a model that is not trained in steps, and
+    InputError for a run with unreadable records.
     """
     if len(getattr(subject.pipe, "labels", (None, None))) < 2:
-        raise DoesNotApply("it has one class, of which nothing can be learnt")
+        raise DoesNotApply("it has only one class, so there is nothing to learn")
     member = best_member(directory)
     directory = (directory if member is None else directory / member).absolute()
     facts = _facts(directory)
@@ -112,7 +112,7 @@ def replay(subject: Subject, directory: Path, folder: Path) -> Replay:
 
 
 def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Replay:
-    """Of a directory that no run left: as ``train`` decides."""
+    """The replay of a directory that is not a run: with the decisions of ``train``."""
     tokens = min(size.tokens, MOST_TOKENS)
     length = max(1, min(subject.longest, tokens))
     material = made_up(subject, {}, length, folder)
@@ -124,10 +124,10 @@ def _of_model(subject: Subject, directory: Path, size: Size, folder: Path) -> Re
 
 
 def _of_run(subject: Subject, directory: Path, facts: dict[str, Any], size: Size, folder: Path) -> Replay:
-    """Of a run: by its plan, of which no more is another than its size."""
+    """The replay of a run: with its plan, changed only in size."""
     plan = _known(Plan, facts["plan"])
     if plan.fine_tuning.frozen:
-        raise DoesNotApply("it was fitted in closed form, without steps that could be taken up")
+        raise DoesNotApply("it was fitted in closed form, without steps to resume")
     plan = plan.but(
         length=plan.length if plan.objective.patches else min(plan.length, size.tokens),
         batch_tokens=min(plan.batch_tokens, size.tokens),
@@ -160,7 +160,7 @@ OTHERWISE = (
     *("on_bad_row", "merge_labels"),
     *("time", "epochs", "patience", "save_every", "allow_changes", "tensorboard", "shard", "seeds", "adapt", "stream"),
 )
-"""Options of a run that its replay leaves out."""
+"""Options of a run that its replay does not use."""
 
 
 def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory: Path) -> dict[str, Any]:
@@ -180,15 +180,15 @@ def _asked(facts: dict[str, Any], plan: Plan, common: dict[str, Any], directory:
 
 
 def _facts(directory: Path) -> dict[str, Any]:
-    """headway.json, or nothing where no run left one.  Raises InputError for one that is damaged."""
+    """headway.json, or an empty dict if there is none.  Raises InputError for a damaged one."""
     facts = read_facts(directory)
     if facts is not None and not {"options", "plan", "data"} <= set(facts):
-        raise InputError(f"{directory / FILE}: is not as headway writes it.")
+        raise InputError(f"{directory / FILE}: this is not a file written by headway.")
     return facts or {}
 
 
 def _known(kind: type[T], values: dict[str, Any]) -> T:
-    """A dataclass from a record, of which what another version had more is left out."""
+    """A dataclass from a record; fields of other versions are ignored."""
     whole: Any = kind
     names = entries(whole)
     try:
@@ -198,5 +198,5 @@ def _known(kind: type[T], values: dict[str, Any]) -> T:
 
 
 def _print(material: Material, options: TrainOptions) -> str:
-    """The fingerprint by which a run knows these data again."""
+    """The fingerprint by which a run recognises these data."""
     return read_input([material.file], options)[0].fingerprint

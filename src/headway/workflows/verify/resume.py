@@ -1,4 +1,4 @@
-"""Training that is killed and taken up again ends as training that was left alone, to the last bit."""
+"""Training that is killed and resumed equals uninterrupted training, bit for bit."""
 
 import json
 import os
@@ -24,28 +24,28 @@ from headway.workflows.verify.samples import Subject
 NAME = "resume"
 AT_ONCE = "0.001s"
 KILLED_AFTER = 2
-"""Steps that are to be logged, and of which one is to be saved, before the kill."""
+"""Minimum steps logged, and saved, before the kill."""
 ATTEMPTS = 3
-"""How often a run may end before it could be killed."""
+"""How often a run may end before it is killed."""
 LIMIT = 1800.0
-"""Seconds that one command may take."""
+"""Maximum seconds of one command."""
 POLL = 0.002
 BEGINNING = 8.0
-"""Seconds in which a command begins, by a modest estimate."""
+"""Rough estimate of the seconds in which a command starts."""
 LONG = 30.0
-"""Seconds from which it is said how long it may take."""
+"""Estimated seconds from which the duration is announced."""
 REACHED = 0.25
-"""The share of the rate of products that training reaches, about."""
+"""The approximate fraction of the peak matrix-product rate that training reaches."""
 NUMBERS, CHECKPOINTS = 5, 5
-"""What a checkpoint holds for each weight (the best one, the average, two moments), and how many are written."""
+"""Copies of each weight in a checkpoint (best, average, two moments), and the number of checkpoints written."""
 
 
 class Failed(Exception):
-    """A command ended as it should not have; its message."""
+    """A command failed; the message is its error."""
 
 
 class Command:
-    """``headway`` in a process of its own, with a cache of its own."""
+    """``headway`` in a separate process with its own cache."""
 
     def __init__(self, words: Sequence[str], folder: Path):
         self._said = folder / "said.txt"
@@ -72,26 +72,24 @@ class Command:
         return lines[-1].removeprefix("headway: ") if lines else "no message"
 
     def wait(self) -> None:
-        """Wait for its end.  Raises Failed where that takes too long."""
+        """Wait for it to end.  Raises Failed if that takes too long."""
         began = time.monotonic()
         while self.status is None:
             check_time(began)
             time.sleep(10 * POLL)
 
     def kill(self) -> None:
-        """End it at once, and wait for that."""
+        """Kill it, and wait for it to end."""
         self._process.kill()
         self._process.wait()
 
 
 def check_resume(subject: Subject, directory: Path, folder: Path, progress: Progress) -> Check:
-    """Train a few steps in two directories, killing one of them by SIGKILL; compare all that was learnt and logged."""
-    what = (
-        "every weight and the loss of each step of its training, left alone, and killed by SIGKILL and taken up again"
-    )
+    """Train a few steps in two directories, killing one run by SIGKILL; compare all weights and losses."""
+    what = "every weight and the loss of each step of its training, uninterrupted against killed by SIGKILL and resumed"
     try:
         again = replay(subject, directory, folder)
-        what = f"{what}, on {again.material.whence}"
+        what = f"{what}, on {again.material.origin}"
         _check_room(subject, again, folder, progress)
         alone, killed = folder / "alone", folder / "killed"
         again.begin(alone)
@@ -101,12 +99,12 @@ def check_resume(subject: Subject, directory: Path, folder: Path, progress: Prog
     except DoesNotApply as reason:
         return Check(NAME, what, skipped=str(reason))
     except InputError as error:
-        return Check(NAME, what, None, 0.0, f"its training cannot be begun: {error}")
+        return Check(NAME, what, None, 0.0, f"its training cannot be started: {error}")
     except Failed as error:
         return Check(NAME, what, None, 0.0, f"its training failed: {error}")
     resumed = [line["step"] for line in _log(killed) if line["event"] == "resume"]
     if not resumed:
-        return Check(NAME, what, None, 0.0, f"killed after step {step}, it began again from nothing")
+        return Check(NAME, what, None, 0.0, f"killed after step {step}, it started over instead of resuming")
     value, differs = compare(alone, killed)
     more = {"steps": again.options["steps"], "killed_after": step, "resumed_from": resumed[-1]}
     problem = f"first differs: {differs}" if differs else None
@@ -116,7 +114,7 @@ def check_resume(subject: Subject, directory: Path, folder: Path, progress: Prog
 def compare(alone: Path, killed: Path) -> tuple[float, str | None]:
     """The largest difference between two finished runs, in losses and last checkpoints, and what differs first.
 
-    A checkpoint has the weights, the best ones, the state of the optimisers and that of the random numbers.
+    A checkpoint holds the weights, the best weights, and the states of the optimizers and random number generators.
     """
     apart: dict[str, float] = {}
     one, other = _losses(alone), _losses(killed)
@@ -133,9 +131,9 @@ def compare(alone: Path, killed: Path) -> tuple[float, str | None]:
 
 
 def _killed(again: Replay, run: Path, folder: Path) -> int:
-    """Train until some steps are done and one is saved, and kill; the last step.
+    """Train until some steps are done and one is saved, then kill; returns the last step.
 
-    Raises DoesNotApply if it always ended before, and Failed if it ended otherwise.
+    Raises DoesNotApply if the run always ended before, and Failed if it failed.
     """
     for _ in range(ATTEMPTS):
         shutil.rmtree(run, ignore_errors=True)
@@ -152,17 +150,17 @@ def _killed(again: Replay, run: Path, folder: Path) -> int:
             return max(_losses(run))
         if command.status != 0:
             raise Failed(command.said)
-    raise DoesNotApply("it ended each time before it could be killed")
+    raise DoesNotApply("it always ended before it could be killed")
 
 
 def _ready(run: Path) -> bool:
-    """Whether enough has been done that a kill is in the middle."""
+    """Whether enough steps are done for a kill in the middle."""
     saved = (run / "checkpoints").glob("step-*")
     return any(path.name != "step-0" for path in saved) and max(_losses(run), default=0) >= KILLED_AFTER
 
 
 def _run(words: Sequence[str], folder: Path) -> None:
-    """A command to its end.  Raises Failed."""
+    """Run a command to its end.  Raises Failed."""
     command = Command(words, folder)
     try:
         command.wait()
@@ -173,28 +171,28 @@ def _run(words: Sequence[str], folder: Path) -> None:
 
 
 def check_time(began: float) -> None:
-    """Raise Failed where a command that began then takes too long."""
+    """Raise Failed if a command that began then takes too long."""
     if time.monotonic() - began > LIMIT:
-        raise Failed(f"it has not ended in {duration(LIMIT)}")
+        raise Failed(f"it did not end within {duration(LIMIT)}")
 
 
 def _losses(run: Path) -> dict[int, float]:
-    """The loss of each step; of two lines for one step the later."""
+    """The loss of each step; the later of two lines for one step."""
     return {line["step"]: float(line["loss"]) for line in _log(run) if line["event"] == "step"}
 
 
 def _log(run: Path) -> list[dict]:
-    """The whole lines of the log."""
+    """The complete lines of the log."""
     path = run / "log.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def _check_room(subject: Subject, again: Replay, folder: Path, progress: Progress) -> None:
-    """Raise DoesNotApply where there is no room for the checkpoints; say how long it may take where that is long."""
+    """Raise DoesNotApply if there is no space for the checkpoints; announce the duration if it is long."""
     needed = 4 * NUMBERS * CHECKPOINTS * sum(p.numel() for p in subject.one.parameters())
     if shutil.disk_usage(folder).free < needed:
-        raise DoesNotApply(f"it needs {size(needed)} in {folder.parent} (TMPDIR names another folder)")
+        raise DoesNotApply(f"it needs {size(needed)} in {folder.parent} (set TMPDIR to use another folder)")
     rate = REACHED * product_rate(torch.float32)
     seconds = 3 * BEGINNING + 2 * again.flops / rate + needed / SAVED_IN_A_SECOND
     if seconds > LONG:

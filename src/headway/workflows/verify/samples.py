@@ -1,4 +1,4 @@
-"""What a model is asked: random tokens of its own vocabulary, in texts of very different lengths.
+"""Sample inputs for a model: random tokens of its vocabulary, in texts of very different lengths.
 
 Letters: B batch, T length, S source length, V vocabulary, C classes, D width.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches import pad, padded
+from headway.data.batches.batching import pad, padded
 from headway.generation.decode import left_padded
 from headway.hub.directory import model_config
 from headway.hub.preprocessor import ImagePreprocessor
@@ -25,60 +25,60 @@ from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 
 LONGEST = 160
-"""Tokens: longer than the windows of most models that have them, and read in a moment."""
+"""Tokens: longer than the attention windows of most models, and fast to read."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The model that is looked at."""
+    """The model that is checked."""
 
     pipe: Pipeline
 
     @property
     def model(self) -> nn.Module:
-        """The model; of several that answer together, all of them as one."""
+        """The model; an ensemble counts as one model."""
         return self.pipe.model
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return self.pipe.runtime.device
 
     @property
     def one(self) -> nn.Module:
-        """The model, or the first of several."""
+        """The model, or the first of an ensemble."""
         return self.model.members[0] if isinstance(self.model, Ensemble) else self.model  # type: ignore[return-value]
 
     @property
     def processor(self) -> Tokenizer | ImagePreprocessor:
-        """What turns inputs into what the model reads."""
+        """The tokenizer or image preprocessor of the model."""
         return room(self.pipe.task).processor(self.pipe)
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """That of a model of texts."""
+        """The tokenizer of a text model."""
         if self.pipe.tokenizer is None:
-            raise TypeError("a model of pictures has no tokenizer")
+            raise TypeError("an image model has no tokenizer")
         return self.pipe.tokenizer
 
     @property
     def writes(self) -> bool:
-        """Whether it writes text, token by token."""
+        """Whether it generates text, token by token."""
         return bool(spec(self.pipe.task).writes)
 
     @property
     def rows(self) -> int:
-        """How many token vectors there are for what is read."""
+        """The number of embedding rows for the input tokens."""
         return token_vectors(self.model)
 
     @property
     def longest(self) -> int:
-        """How many tokens are read at most, of which ``LONGEST`` are asked for."""
+        """The maximum number of input tokens, at most ``LONGEST``."""
         config = self.model.encoder_config if isinstance(self.model, EncoderDecoder) else model_config(self.model)
         return min(config.max_length, LONGEST)
 
     def inputs(self, lengths: Sequence[int], seed: int = 0) -> list[Any]:
-        """``texts``, or for a model of pictures as many random pictures, float32 (C, H, W) each, of its one size."""
+        """``texts``, or for an image model as many random images, float32 (C, H, W) each, of its size."""
         patches = getattr(self.one, "patches", None)
         if patches is None:
             return self.texts(lengths, seed)
@@ -86,7 +86,7 @@ class Subject:
         return [torch.randn(patches.channels, *patches.image_size, generator=draw) for _ in lengths]
 
     def texts(self, lengths: Sequence[int], seed: int = 0) -> list[list[int]]:
-        """Ids of so many tokens, with what the tokenizer puts around a text where this is no running text."""
+        """Ids of so many tokens, with the special tokens that the tokenizer adds unless this is running text."""
         tokenizer = self.tokenizer
         running = isinstance(self.model, Decoder) and spec(self.pipe.task).writes == "continuations"
         front, back = ([], []) if running else frame(tokenizer)
@@ -99,7 +99,7 @@ class Subject:
         return found
 
     def targets(self, lengths: Sequence[int], seed: int = 1) -> list[list[int]]:
-        """Ids of what a translator may write."""
+        """Ids that a translator may generate."""
         pipe: Any = self.pipe
         draw = random.Random(seed)
         known = ordinary(pipe.tokenizer.target, model_config(self.model).vocab_size)
@@ -113,7 +113,7 @@ def different_lengths(longest: int) -> list[int]:
 
 @torch.no_grad()
 def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool = False) -> list[Tensor]:
-    """What a model answers to texts (or pictures) that are read together, for each by itself, without padding.
+    """A model's answers to texts (or images) in one batch, each without its padding.
 
     Logits (T, V) of every token, or one answer (C,) or (D,) for the text.  An encoder-decoder reads them as sources,
     with targets that depend on the length of each.

@@ -1,6 +1,6 @@
-"""A model that reads everything anew for each token: slow, and what the cache must agree with.
+"""A model that reads everything again for each token: slow, and the reference for the cache.
 
-Both stand where ``generation`` expects a model, so that what is checked is its own loop.
+``generation`` uses both in place of a model, so that its own loop is checked.
 
 Letters: B batch, T length, V vocabulary.
 """
@@ -11,22 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.data.batches import sent
+from headway.data.batches.batching import sent
 from headway.generation.conditional import Conditional
 from headway.workflows.verify.check import difference, worst
 
 TIE = 1e-5
-"""Two tokens whose logits are this near are equally likely: rounding decides between them."""
+"""Two tokens whose logits are this close count as equally likely: rounding decides between them."""
 
 
 class Read:
-    """All that has been read: the ids of each row (B, T), which of them are tokens, and its place at the start."""
+    """Everything read so far: the ids of each row (B, T), which of them are tokens, and the row's original index."""
 
     def __init__(self) -> None:
         self.ids = self.mask = self.rows = torch.empty(0, dtype=torch.int64)
 
     def extend(self, ids: Tensor, mask: Tensor | None) -> None:
-        """Note (B, T) more."""
+        """Append (B, T) ids."""
         mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         if self.ids.numel():
             ids, mask = torch.cat([self.ids, ids], dim=1), torch.cat([self.mask, mask], dim=1)
@@ -39,7 +39,7 @@ class Read:
         self.ids, self.mask, self.rows = self.ids[rows], self.mask[rows], self.rows[rows]
 
 
-class Anew:
+class Uncached:
     """A decoder, or an encoder-decoder with its sources, without its cache."""
 
     def __init__(self, model: Any):
@@ -50,7 +50,7 @@ class Anew:
         return Read()
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
-        """Logits of the token after the last of each row, (B, V), from all that was read of it."""
+        """Logits (B, V) of the next token of each row, from everything read so far."""
         state.extend(ids, mask)
         seen = None if bool(state.mask.all()) else state.mask
         if not isinstance(self.model, Conditional):
@@ -61,33 +61,33 @@ class Anew:
 
 
 class Both:
-    """The state of a model with its cache, and of the same without."""
+    """The states of a model with its cache and without."""
 
-    def __init__(self, cached: Any, anew: Read):
-        self.cached, self.anew = cached, anew
+    def __init__(self, cached: Any, uncached: Read):
+        self.cached, self.uncached = cached, uncached
 
     def reorder(self, rows: Tensor) -> None:
         """Keep the given rows in both."""
         self.cached.reorder(rows)
-        self.anew.reorder(rows)
+        self.uncached.reorder(rows)
 
 
-class Beside:
-    """A model with its cache, which answers, and the same without, with which every answer is compared."""
+class Compared:
+    """A model with its cache, whose every answer is compared with the same model without."""
 
     def __init__(self, model: Any, forbidden: Collection[int] = ()):
-        self.model, self.anew, self.forbidden = model, Anew(model), list(forbidden)
+        self.model, self.uncached, self.forbidden = model, Uncached(model), list(forbidden)
         self.difference, self.largest = 0.0, 0.0
         self.tokens, self.tokens_equal = 0, True
 
     def new_state(self) -> Both:
         """Nothing read."""
-        return Both(self.model.new_state(), self.anew.new_state())
+        return Both(self.model.new_state(), self.uncached.new_state())
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
         """Logits (B, V) with the cache."""
         found = self.model.next_logits(ids, mask, state.cached)
-        expected = self.anew.next_logits(ids, mask, state.anew)
+        expected = self.uncached.next_logits(ids, mask, state.uncached)
         self.difference = worst(self.difference, difference(found, expected))
         self.largest = max(self.largest, float(expected.abs().max()))
         self.tokens += len(found)
@@ -95,7 +95,7 @@ class Beside:
         return found
 
     def _same_tokens(self, found: Tensor, expected: Tensor) -> bool:
-        """Whether the likeliest token of each row is the same, or as likely but for rounding."""
+        """Whether the most likely token of each row is the same, or equally likely up to rounding."""
         never = sent(self.forbidden, found.device)
         found, expected = (logits.index_fill(1, never, float("-inf")) for logits in (found.float(), expected.float()))
         chosen, best = found.argmax(dim=-1, keepdim=True), expected.amax(dim=-1, keepdim=True)

@@ -1,14 +1,14 @@
-"""Whether a saved model keeps its promises, checked on this machine and on this very model.
+"""Check a saved model for correctness, on this machine.
 
     found = verify("runs/notes")
     found["checks"]                     # name, passed, value, bound of each
 
-cache           the cache changes the speed of writing, and nothing else
-batch           texts in one padded batch are answered as each is alone
-accumulation    the gradient of a batch is that of its parts added up
-export          what is written for other programs is the same model
-checkpoints     those of the run are as they were written
-resume          training that is killed and taken up again is that which was left alone: bit for bit
+cache           the KV cache changes the speed of generation, and nothing else
+batch           texts in one padded batch get the same answers as each alone
+accumulation    the gradient of a batch equals the sum over its parts
+export          the exported model is the same model
+checkpoints     the files of the run's checkpoints are unchanged
+resume          training that is killed and resumed equals uninterrupted training, bit for bit
 """
 
 import tempfile
@@ -34,8 +34,8 @@ from headway.workflows.verify.samples import Subject
 def verify(run: str | Path, progress: Progress | None = None, *, device: str = "auto") -> dict[str, Any]:
     """Check a run, a Hugging Face directory or a hub id; ``task``, ``passed`` and ``checks``, each as ``Check.plain``.
 
-    Nothing is written there: what is trained and exported goes to a temporary directory, which is removed.  Raises
-    InputError when there is no model or device, or when a file of it is damaged.
+    The model's directory is not changed: training and export use a temporary directory, which is removed.  Raises
+    InputError if there is no such model or device, or if one of its files is damaged.
     """
     place = locate(run).path
     pipe = load(place, device=device)
@@ -50,12 +50,12 @@ def _checks(subject: Subject, place: Path, progress: Progress) -> Iterator[Check
     with tempfile.TemporaryDirectory(prefix="headway-verify-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         to_do: list[tuple[str, Callable[[], Check]]] = [
-            ("writing with the cache and without", lambda: check_cache(subject)),
+            ("generating with the cache and without", lambda: check_cache(subject)),
             ("reading texts together and one by one", lambda: check_batch(subject)),
-            ("adding up gradients", lambda: check_accumulation(subject)),
-            ("writing it for other programs", lambda: check_export(subject, place, folder / "export")),
-            ("looking at its checkpoints", lambda: check_checkpoints(place)),
-            ("training, killing and taking up again", lambda: check_resume(subject, place, folder, progress)),
+            ("summing gradients", lambda: check_accumulation(subject)),
+            ("exporting it for other programs", lambda: check_export(subject, place, folder / "export")),
+            ("reading its checkpoints", lambda: check_checkpoints(place)),
+            ("training, killing and resuming", lambda: check_resume(subject, place, folder, progress)),
         ]
         for words, check in to_do:
             progress.phase(words)

@@ -1,0 +1,262 @@
+"""Tokens on disk: encoded once, then read by every later run over the same content."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from headway.data.batches.checksums import BlockSums, sealed, unsealed
+from headway.data.batches.tokens import Damaged, TokenFile
+from headway.data.open.files import cut_point
+from headway.errors import InputError, RunFailed
+from headway.io.atomic_write import why_not
+
+VERSION = 2
+"""Of the layout of the two files."""
+
+CHECKED_AT_ONCE = 1 << 26
+"""Bytes up to which all of a file is checked when it is opened, in about 0.05 s, so that it can be made again in time.
+Of a larger file each block is checked when it is first read."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""The errors of a disk that is full or read-only."""
+
+PIECE = 1 << 14
+"""Characters encoded as one string, about; long strings are cut after a line."""
+
+BATCH = 1 << 18
+"""Characters passed to one call of `encode`, about."""
+
+
+def cache_directory() -> Path:
+    """Where caches are kept: $HEADWAY_CACHE, $XDG_CACHE_HOME/headway or ~/.cache/headway; created.
+
+    Where that cannot be written, a folder for temporary files that belongs to this user alone.
+    """
+    chosen = os.environ.get("HEADWAY_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        path = Path(chosen) if chosen else (Path(base) if base else Path.home() / ".cache") / "headway"
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except (OSError, RuntimeError):
+        pass
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    shared = Path(tempfile.gettempdir()) / f"headway-cache-{user}"
+    try:
+        shared.mkdir(mode=0o700, exist_ok=True)
+        status = shared.lstat()
+        if shared.is_dir() and not shared.is_symlink() and status.st_uid == user and not status.st_mode & 0o022:
+            return shared
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="headway-cache-"))
+
+
+def cache_key(*parts: object) -> str:
+    """A name for what depends on all the parts, by their `str`: 40 hexadecimal digits."""
+    return key_of(parts)
+
+
+def key_of(parts: Iterable[object]) -> str:
+    """``cache_key`` of parts that come one by one."""
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = str(part).encode("utf-8", errors="surrogatepass")
+        digest.update(f"{len(encoded)}:".encode() + encoded)
+    return digest.hexdigest()[:40]
+
+
+def tokenised(
+    chunks: Iterable[tuple[str, bool]],
+    encode: Callable[[list[str]], list[list[int]]],
+    *,
+    end_of_text: int | None,
+    vocab_size: int,
+    key: str,
+    directory: Path,
+) -> TokenFile:
+    """The tokens of `chunks` (text, whether a document ends), read-only, uint16 or, above 65,536 ids, uint32.
+
+    `key` names the content, the tokenizer and all that the tokens depend on; a complete file of that name is used again
+    without reading `chunks`.  `end_of_text` goes between documents, and after the last where there are several.  Memory
+    stays bounded; files appear under their name only when complete, so writers at the same time do no harm.
+    """
+    if not re.fullmatch(r"[\w-]{1,100}", key):
+        raise ValueError(f"key is {key!r}, expected letters, digits, - and _")
+    dtype = np.dtype("<u2" if vocab_size <= 65536 else "<u4")
+    tokens_path, facts_path = directory / f"{key}.tokens", directory / f"{key}.json"
+    facts = {"version": VERSION, "key": key, "dtype": dtype.str, "vocab_size": vocab_size, "end_of_text": end_of_text}
+    found = _existing(tokens_path, facts_path, facts, dtype)
+    if found is not None:
+        return found
+    directory.mkdir(parents=True, exist_ok=True)
+    count, sums = 0, BlockSums()
+    with replacing(tokens_path) as file:
+        for ids in _ids(chunks, encode, end_of_text):
+            data = packed(ids, vocab_size, dtype)
+            file.write(data)
+            sums.add(data)
+            count += len(ids)
+        if count == 0:
+            raise InputError("there is no text to train on: it has no tokens.")
+    with replacing(facts_path) as file:
+        file.write(sealed({**facts, "count": count}, sums.values()))
+    return TokenFile(tokens_path, dtype, count, sums.values())
+
+
+def _existing(tokens_path: Path, facts_path: Path, facts: dict[str, object], dtype: np.dtype) -> TokenFile | None:
+    """The tokens written earlier; None when there are none, when they are of something else, or damaged: a warning."""
+    record = recorded(tokens_path, facts_path)
+    if record is None:
+        return None
+    found, sums = record
+    count = found.pop("count", None)
+    if found != facts or not isinstance(count, int):
+        warn_of_damage(tokens_path)  # it belongs to other tokens
+        return None
+    return opened(tokens_path, dtype, count, sums)
+
+
+def opened(tokens_path: Path, dtype: np.dtype, count: int, sums: np.ndarray) -> TokenFile | None:
+    """A file of tokens that was written earlier; None, with a warning, when it has changed since it was written."""
+    try:
+        tokens = TokenFile(tokens_path, dtype, count, sums)
+    except OSError:
+        return None
+    try:
+        if tokens_path.stat().st_size != count * dtype.itemsize:
+            raise Damaged(f"{tokens_path}: its size has changed since it was written")
+        if count * dtype.itemsize <= CHECKED_AT_ONCE:
+            tokens.check()
+    except (Damaged, OSError):
+        tokens.close()
+        warn_of_damage(tokens_path)
+        return None
+    return tokens
+
+
+def recorded(path: Path, facts_path: Path) -> tuple[dict[str, Any], np.ndarray] | None:
+    """What is recorded of a file of the cache, and the checksums of its blocks.
+
+    None when there is no record, when it is of another version, or when it is damaged, with a warning.
+    """
+    if not path.is_file() or not facts_path.is_file():  # a pipe would be waited for
+        return None
+    try:
+        found, sums = unsealed(facts_path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        if not _is_older(facts_path):
+            warn_of_damage(path)
+        return None
+    return (found, sums) if found.get("version") == VERSION else None
+
+
+def _is_older(facts_path: Path) -> bool:
+    """Whether a record is of version 1, which has no checksums."""
+    try:
+        return json.loads(facts_path.read_bytes()).get("version") == 1
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def warn_of_damage(path: Path) -> None:
+    """Warn that a damaged cache file is deleted."""
+    warnings.warn(f"{path}: this cache file is damaged; it is deleted and rebuilt", stacklevel=2)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears at `path` at once, and only when everything in it is on the disk.
+
+    Raises RunFailed where the disk is full.
+    """
+    name = None
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException as error:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
+        if isinstance(error, IsADirectoryError):
+            raise InputError(
+                f"{path}: this is a folder where the cache needs a file; remove it, or name another cache folder "
+                "with the environment variable HEADWAY_CACHE."
+            ) from None
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise RunFailed(
+                f"{path}: the cache cannot be written {why_not(path, error)}. Free some space, or name a folder on "
+                "another disk with the environment variable HEADWAY_CACHE."
+            ) from None
+        raise
+
+
+def _ids(
+    chunks: Iterable[tuple[str, bool]], encode: Callable[[list[str]], list[list[int]]], end_of_text: int | None
+) -> Iterator[list[int]]:
+    """Token ids in order, with the id that ends a document where it belongs."""
+    ended = False  # a document has ended and its mark is still to be written
+    documents = 0
+    for batch in _batches(chunks):
+        encoded = encode([text for text, _ in batch if text])
+        lists = iter(encoded)
+        for text, ends in batch:
+            if text:
+                if ended and end_of_text is not None:
+                    yield [end_of_text]
+                ended = False
+                yield next(lists)
+            if ends:
+                ended = True
+                documents += 1
+    if ended and documents > 1 and end_of_text is not None:
+        yield [end_of_text]
+
+
+def _batches(chunks: Iterable[tuple[str, bool]]) -> Iterator[list[tuple[str, bool]]]:
+    """Pieces of chunks, together about `BATCH` characters."""
+    batch: list[tuple[str, bool]] = []
+    size = 0
+    for text, ends in chunks:
+        for piece, last in cut(text):
+            batch.append((piece, ends and last))
+            size += len(piece) + 16
+            if size >= BATCH:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def cut(text: str) -> Iterator[tuple[str, bool]]:
+    """A text in pieces of at most `PIECE` characters, and whether each is the last."""
+    start = 0
+    while len(text) - start > PIECE:
+        end = start + cut_point(text[start : start + PIECE])
+        yield text[start:end], False
+        start = end
+    yield text[start:], True
+
+
+def packed(ids: list[int], vocab_size: int, dtype: np.dtype) -> bytes:
+    """Ids as bytes; ValueError when one is outside the vocabulary."""
+    array = np.asarray(ids, dtype=np.int64)
+    if array.size and not 0 <= int(array.min()) <= int(array.max()) < vocab_size:
+        raise ValueError(f"token ids from {array.min()} to {array.max()}, but the vocabulary has {vocab_size}")
+    return array.astype(dtype).tobytes()

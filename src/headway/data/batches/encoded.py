@@ -1,0 +1,235 @@
+"""Rows of token ids that need not fit in memory: flat ids, in the cache on disk where they are many, and their lengths.
+
+A Python list holds each id in 36 bytes, an array in two or four.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from headway.data.batches.cache import VERSION, opened, packed, recorded, replacing, warn_of_damage
+from headway.data.batches.checksums import BlockSums, sealed
+from headway.data.batches.tokens import Tokens
+from headway.errors import InputError
+
+IN_MEMORY = 1 << 22
+"""Ids up to which rows are kept in memory, without a file."""
+AT_ONCE = 1 << 18
+"""Ids that are written, or read in their order, at a time."""
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, and of 64 random bits: what ids are multiplied by to tell rows apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows(Sequence[list[int]]):
+    """Rows of ids, of different lengths; each is a list when it is asked for.
+
+    A row of more than ``longest`` ids is cut as it is read: what ends a text (one of ``ends``, [SEP]) stays its end.
+    """
+
+    tokens: Tokens
+    """All ids, row after row."""
+    starts: np.ndarray
+    """Where each row begins, int64 (N + 1,); the last is where all end."""
+    longest: int | None = None
+    ends: frozenset[int] = frozenset()
+
+    def cut(self, longest: int, ends: frozenset[int]) -> "EncodedRows":
+        """The same rows of at most so many ids."""
+        return EncodedRows(self.tokens, self.starts, longest, ends)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        lengths = np.diff(self.starts)
+        return lengths if self.longest is None else np.minimum(lengths, self.longest)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = range(len(self))[index]  # negative too, and IndexError beyond
+        return self._cut(self.tokens[int(self.starts[at]) : int(self.starts[at + 1])].tolist())
+
+    def _cut(self, ids: list[int]) -> list[int]:
+        return ids if self.longest is None or len(ids) <= self.longest else cut_row(ids, self.longest, self.ends)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for first, last in self._parts():
+            ids = self.tokens[int(self.starts[first]) : int(self.starts[last])].tolist()
+            bounds = (self.starts[first : last + 1] - self.starts[first]).tolist()
+            for at in range(last - first):
+                yield self._cut(ids[bounds[at] : bounds[at + 1]])
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        """For each part that is read at once, its first row and the row after its last."""
+        first = 0
+        while first < len(self):
+            last = int(np.searchsorted(self.starts, self.starts[first] + AT_ONCE, side="right")) - 1
+            yield first, (last := max(first + 1, last))
+            first = last
+
+    def hashes(self) -> np.ndarray:
+        """A number for each row, uint64 (N,): equal rows have equal ones, others, but for one in 2 ** 64, do not."""
+        found = [np.zeros(0, dtype=np.uint64)]
+        for first, last in self._parts():
+            ids = np.asarray(self.tokens[int(self.starts[first]) : int(self.starts[last])])
+            starts = self.starts[first : last + 1] - self.starts[first]
+            found.append(_hashes(ids, starts, self))
+        return np.concatenate(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _hashes(ids: np.ndarray, starts: np.ndarray, rows: EncodedRows) -> np.ndarray:
+    """``EncodedRows.hashes`` of rows that are in memory."""
+    lengths = np.diff(starts)
+    place = np.arange(len(ids)) - np.repeat(starts[:-1], lengths)
+    values = ids.astype(np.uint64) + np.uint64(1)
+    if rows.longest is not None and bool((lengths > rows.longest).any()):
+        whole = np.repeat(lengths, lengths)
+        last, most = place == whole - 1, rows.longest
+        closed = np.isin(ids, list(rows.ends)) & last & (whole > most)
+        ends_so = np.zeros(len(lengths), dtype=bool)
+        ends_so[np.repeat(np.arange(len(lengths)), lengths)[closed]] = True
+        kept = place < most - np.repeat(ends_so & (lengths > most), lengths)
+        place = np.where(closed, most - 1, place)
+        values[~(kept | closed)] = 0
+    powers = np.cumprod(np.full(int(place.max(initial=0)) + 1, FACTOR, dtype=np.uint64))
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(values * powers[place])])
+    return sums[starts[1:]] - sums[starts[:-1]]
+
+
+def cut_row(ids: list[int], longest: int, ends: frozenset[int]) -> list[int]:
+    """The first ids of a longer row; what ends a text stays its end."""
+    return [*ids[: longest - 1], ids[-1]] if ids[-1] in ends else ids[:longest]
+
+
+def row_lengths(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """How many ids each row has, int64 (N,)."""
+    if isinstance(rows, EncodedRows):
+        return rows.lengths
+    return np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+
+
+def row_hashes(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """A number for each row, (N,), as ``EncodedRows.hashes`` says; those of lists compare with those of lists alone."""
+    if isinstance(rows, EncodedRows):
+        return rows.hashes()
+    return np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
+
+
+def encoded_rows(rows: Iterable[Sequence[int]], *, vocab_size: int, key: str, directory: Path) -> EncodedRows:
+    """Rows of ids, written as they come where they are many.
+
+    ``key`` names the texts, the tokenizer and all that the ids depend on; a complete file of that name is used again
+    without reading ``rows``.  Files appear under their name only when complete.
+    """
+    dtype = np.dtype("<u2" if vocab_size <= 65536 else "<u4")
+    facts = {"version": VERSION, "key": key, "dtype": dtype.str, "vocab_size": vocab_size, "rows": True}
+    if (found := _existing(directory, facts, dtype)) is not None:
+        return found
+    parts = _packed_parts(rows, vocab_size, dtype)
+    held: list[tuple[bytes, np.ndarray]] = []
+    size = 0
+    for part in parts:
+        held.append(part)
+        size += len(part[0]) // dtype.itemsize
+        if size > IN_MEMORY:
+            return _written(directory, facts, dtype, _chained(held, parts))
+    tokens = np.frombuffer(b"".join(data for data, _ in held), dtype=dtype)
+    return EncodedRows(tokens, _starts([lengths for _, lengths in held]))
+
+
+def _chained(
+    held: list[tuple[bytes, np.ndarray]], parts: Iterator[tuple[bytes, np.ndarray]]
+) -> Iterator[tuple[bytes, np.ndarray]]:
+    """The parts that are held, which are let go, and those that follow."""
+    held.reverse()
+    while held:
+        yield held.pop()
+    yield from parts
+
+
+def _packed_parts(
+    rows: Iterable[Sequence[int]], vocab_size: int, dtype: np.dtype
+) -> Iterator[tuple[bytes, np.ndarray]]:
+    """The ids of some rows as bytes, and the length of each, uint32."""
+    ids: list[int] = []
+    lengths: list[int] = []
+    for row in rows:
+        ids.extend(row)
+        lengths.append(len(row))
+        if len(ids) >= AT_ONCE:
+            yield packed(ids, vocab_size, dtype), np.array(lengths, dtype="<u4")
+            ids, lengths = [], []
+    if lengths:
+        yield packed(ids, vocab_size, dtype), np.array(lengths, dtype="<u4")
+
+
+def _starts(lengths: Sequence[np.ndarray]) -> np.ndarray:
+    whole = np.concatenate([np.zeros(1, dtype="<u4"), *lengths])
+    return np.cumsum(whole, dtype=np.int64)
+
+
+def _paths(directory: Path, facts: dict[str, object]) -> tuple[Path, Path, Path]:
+    """The files of the ids, of their lengths, and of the record of both."""
+    tokens, lengths, record = (directory / f"{facts['key']}.{ending}" for ending in ("tokens", "lengths", "json"))
+    return tokens, lengths, record
+
+
+def _written(
+    directory: Path, facts: dict[str, object], dtype: np.dtype, parts: Iterator[tuple[bytes, np.ndarray]]
+) -> EncodedRows:
+    """Write the files, the record of them last."""
+    tokens_path, lengths_path, facts_path = _paths(directory, facts)
+    directory.mkdir(parents=True, exist_ok=True)
+    sums, sum_of_lengths, count = BlockSums(), 0, 0
+    kept = []
+    with replacing(tokens_path) as file, replacing(lengths_path) as lengths_file:
+        for data, lengths in parts:
+            file.write(data)
+            sums.add(data)
+            count += len(data) // dtype.itemsize
+            lengths_file.write(lengths.tobytes())
+            sum_of_lengths = zlib.crc32(lengths.tobytes(), sum_of_lengths)
+            kept.append(lengths)
+    facts = {**facts, "count": count, "sum_of_lengths": sum_of_lengths}
+    with replacing(facts_path) as file:
+        file.write(sealed(facts, sums.values()))
+    found = opened(tokens_path, dtype, count, sums.values())
+    if found is None:
+        raise InputError(f"{tokens_path}: this cache file has changed since it was written; run the command again.")
+    return EncodedRows(found, _starts(kept))
+
+
+def _existing(directory: Path, facts: dict[str, object], dtype: np.dtype) -> EncodedRows | None:
+    """The rows written earlier; None when there are none, and, with a warning, when they are damaged."""
+    tokens_path, lengths_path, facts_path = _paths(directory, facts)
+    record = recorded(tokens_path, facts_path)
+    if record is None:
+        return None
+    found, sums = record
+    count, expected = found.pop("count", None), found.pop("sum_of_lengths", None)
+    try:
+        written = lengths_path.read_bytes()
+    except OSError:
+        written = b""
+    if found != facts or zlib.crc32(written) != expected or len(written) % 4:
+        warn_of_damage(lengths_path)
+        return None
+    tokens = opened(tokens_path, dtype, int(count), sums)
+    return None if tokens is None else EncodedRows(tokens, _starts([np.frombuffer(written, dtype="<u4")]))

@@ -1,0 +1,1 @@
+"""Formats of files: delimited tables, JSON Lines, Parquet, tagged tokens, and aligned files."""

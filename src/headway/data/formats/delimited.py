@@ -1,0 +1,351 @@
+"""Comma-, semicolon-, tab- and bar-separated tables.
+
+The csv module of the standard library cuts the fields; around it stand the checks it does not make: which delimiter,
+whether line 1 is a header, rows of another length, and quotes that are never closed.  Pieces of a file are read as a
+whole, and line by line only where something in them is unusual.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+
+from headway.data.formats.header import DELIMITERS, check_columns, check_header, no_header
+from headway.data.formats.tags import are_tagged, tagged
+from headway.data.open.column_names import HEADER_NAMES
+from headway.data.records.chunks import Chunk, chunk_of
+from headway.data.records.rows import BadRows, OpenTable
+from headway.errors import InputError
+from headway.io.quantities import counted
+
+FIELD_LINES = 100
+"""A quoted field with more newlines is checked again: a missing quote may have swallowed rows."""
+
+FIELD_CHARACTERS = 1 << 20
+ROW_CHARACTERS = 64 << 20
+"""A row of more characters than this is not read to its end."""
+
+SNIFF_ROWS = 50
+LOOKED_AT = 1000
+"""Rows in which a cell equal to a column's name is a sign that there is no header."""
+
+
+class _Lines:
+    """The text of a file in pieces of whole lines; line by line for the csv reader, with those of the row it reads."""
+
+    def __init__(self, path: Path, pieces: Iterator[str]) -> None:
+        self.path, self.delimiter = path, ","
+        self.text, self.at = "", 0
+        """the current piece, and where in it the next line begins"""
+        self.number = self.piece = 0
+        """how many lines and pieces there were before"""
+        self.row: list[str] = []
+        self.size = 0
+        self._pieces, self._begun = pieces, ""
+
+    def more(self) -> bool:
+        """Add the next lines to the rest of the current piece; False at the end of the file."""
+        held = [self.text[self.at :], self._begun]
+        self._begun = ""
+        for piece in self._pieces:
+            end = piece.rfind("\n") + 1
+            held.append(piece[:end] if end else piece)
+            if end:
+                self._begun = piece[end:]
+                break
+        left, self.text = len(held[0]), "".join(held)
+        self.at, self.piece = 0, self.piece + 1
+        return len(self.text) > left
+
+    def sample(self, count: int) -> list[str]:
+        """The next lines, which are not taken."""
+        while self.text.count("\n", self.at) < count and self.more():
+            pass
+        return list(islice(io.StringIO(self.text[self.at :], newline="\n"), count))
+
+    def take(self, lines: int) -> None:
+        """The next lines of the piece have been read."""
+        for _ in range(lines):
+            self.at = (self.text.find("\n", self.at) + 1) or len(self.text)
+        self.number += lines
+
+    def __iter__(self) -> Iterator[str]:
+        while self.at < len(self.text) or self.more():
+            start = self.at
+            self.take(1)
+            line = self.text[start : self.at]
+            self.row.append(line)
+            self.size += len(line)
+            if self.size > ROW_CHARACTERS:
+                raise self.unclosed()
+            yield line
+
+    def begin(self) -> None:
+        """The next line is the first of a row."""
+        self.row.clear()
+        self.size = 0
+
+    @property
+    def first(self) -> int:
+        """The line at which the row being read starts."""
+        return self.number - len(self.row) + 1
+
+    def unclosed(self) -> InputError:
+        """The error for the quote that swallowed everything up to here."""
+        line = self.first + _open_quote("".join(self.row), self.delimiter)
+        return InputError(
+            f'{self.path}, line {line}: the quote (") opened here is never closed. '
+            'Close it, or write "" for a quote inside a quoted field.'
+        )
+
+
+def open_delimited(path: Path, pieces: Iterator[str], delimiter: str | None, tabs: bool, bad: BadRows) -> OpenTable:
+    """Read the header of a delimited file and return its columns and rows.
+
+    `delimiter` None tries , ; tab and | ; `tabs` says that the extension promises tabs.  Raises InputError for a header
+    that is none, and through `bad` for malformed rows.
+    """
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise InputError(f"the delimiter must be one character such as , or ; but it is {delimiter!r}.")
+    feed = _Lines(path, pieces)
+    sample = feed.sample(SNIFF_ROWS * 4)
+    if not any(line.strip() for line in sample):
+        raise InputError(f"{path}: this file has no rows; expected a header line and rows below it.")
+    said = re.fullmatch(r"sep=(.)\r?\n?", sample[0])  # as Excel writes
+    if said:
+        delimiter, sample = delimiter or said[1], sample[1:]
+    if sample and are_tagged(sample[0]) and (evidence := tagged(sample)):
+        raise InputError(
+            f"{path}: {evidence}: these are tagged tokens (CoNLL, IOB) without a header. Call the file .conll to train "
+            "on the tags, or .txt and use --task language_modeling to read it as plain text."
+        )
+    feed.delimiter = chosen = delimiter or sniff(sample, "\t" if tabs else ",")
+    feed.take(1 if said else 0)
+    header_line, header = next((found for found in _records(feed, bad) if found), (1, []))
+    columns = [cell.strip() for cell in header]
+    check_header(path, header_line, columns, chosen, delimiter)
+    columns = check_columns(path, header_line, columns, _lenient(sample, chosen))
+    return OpenTable(columns, _chunks(feed, columns, bad))
+
+
+def sniff(sample: list[str], preferred: str = ",") -> str:
+    """The delimiter that cuts most rows of the sample into as many fields as the first; `preferred` when none does."""
+    best, best_score = preferred, 0.0
+    for delimiter in sorted(DELIMITERS, key=lambda candidate: candidate != preferred):
+        counts = [len(row) for row in _lenient(sample, delimiter) if row]
+        if len(counts) > 2 and len(sample) >= SNIFF_ROWS * 4:
+            counts.pop()  # the sample may end in the middle of a row
+        counts = counts[:SNIFF_ROWS]
+        if not counts or counts[0] < 2:
+            continue
+        score = sum(count == counts[0] for count in counts) / len(counts)
+        if score > best_score:
+            best, best_score = delimiter, score
+    return best
+
+
+def _lenient(sample: list[str], delimiter: str) -> list[list[str]]:
+    """The rows of a sample as far as they can be read."""
+    csv.field_size_limit(max(csv.field_size_limit(), ROW_CHARACTERS))
+    rows = []
+    try:
+        for row in csv.reader(sample, delimiter=delimiter):
+            rows.append(row)
+    except csv.Error:
+        pass
+    return rows
+
+
+def _plain_columns(feed: _Lines, columns: list[str]) -> list[list[str]] | None:
+    """The columns of the whole current piece, if no row in it needs a closer look; else None.
+
+    There is no quote in it, every line ends in "\\n" and has as many fields as there are columns: a line end that is
+    not in the last field of its row would show.
+    """
+    text, count = feed.text[feed.at :], len(columns)
+    if '"' in text or "\r" in text or "\0" in text or not text.endswith("\n") or len(text) > ROW_CHARACTERS:
+        return None
+    cells = text.replace("\n", "\n" + feed.delimiter).split(feed.delimiter)
+    del cells[-1]  # after the last line end
+    found = [cells[at::count] for at in range(count)]
+    rows = len(found[0])
+    found[-1] = "".join(found[-1]).split("\n")
+    del found[-1][-1]
+    if len(cells) != rows * count or len(found[-1]) != rows or text.count("\n") != rows:
+        return None
+    if (count == 1 and "" in found[0]) or columns[0] in map(str.strip, found[0]):  # a blank line, the header again
+        return None
+    return found
+
+
+def _blocks(feed: _Lines, bad: BadRows) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    """Rows of the current piece with the lines they start at, many at a time; blank lines are left out."""
+    numbers, rows = _usual_rows(feed)
+    if rows:
+        yield numbers, rows
+    piece = feed.piece
+    for found in _records(feed, bad) if feed.at < len(feed.text) else ():
+        if found:
+            yield [found[0]], [found[1]]
+        if feed.piece != piece or feed.at == len(feed.text):
+            break
+
+
+def _usual_rows(feed: _Lines) -> tuple[Sequence[int], list[list[str]]]:
+    """Rows from the current piece, up to the first that is malformed, unusually long or not whole."""
+    text, first = feed.text[feed.at :], feed.number + 1
+    if "\0" in text or len(text) > ROW_CHARACTERS:
+        return [], []
+    rows: list[list[str]] = []
+    ends = [0]
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=feed.delimiter, strict=True)
+    try:
+        for row in reader:
+            rows.append(row)
+            ends.append(reader.line_num)
+    except csv.Error:
+        pass
+    for at, (start, end) in enumerate(pairwise(ends)):
+        if end > start + 1 and (end - start > FIELD_LINES or max(map(len, rows[at])) > FIELD_CHARACTERS):
+            del rows[at:], ends[at + 1 :]
+            break
+    feed.take(ends[-1])
+    return _filled([first + end for end in ends[:-1]], rows)
+
+
+def _filled(numbers: list[int], rows: list[list[str]]) -> tuple[list[int], list[list[str]]]:
+    """The rows without those of blank lines."""
+    if all(rows):
+        return numbers, rows
+    kept = [at for at, row in enumerate(rows) if row]
+    return [numbers[at] for at in kept], [rows[at] for at in kept]
+
+
+def _records(feed: _Lines, bad: BadRows) -> Iterator[tuple[int, list[str]] | None]:
+    """Rows with the line they start at, one by one; None for a blank line, and for a row that is left out.
+
+    The limit of the csv module on the length of a field holds for the whole process; it is raised here, never lowered.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), ROW_CHARACTERS))
+    reader = csv.reader(feed, delimiter=feed.delimiter, strict=True)
+    while True:
+        feed.begin()
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            _malformed(feed, bad, error)
+            yield None
+            continue
+        if len(feed.row) == 1 and "\0" in feed.row[0]:
+            column = feed.row[0].index("\0") + 1
+            bad.add(feed.first, f"a NUL byte at column {column}; expected text. Remove it and run again.")
+            yield None
+            continue
+        if len(feed.row) > 1:
+            _check_long_row(feed, row)
+        yield (feed.first, row) if row else None
+
+
+def _malformed(feed: _Lines, bad: BadRows, error: csv.Error) -> None:
+    words = str(error)
+    if "unexpected end" in words:
+        raise feed.unclosed()
+    if "new-line character" in words:
+        reason = 'the row contains a carriage return. Save the file with "\\n" line ends, or quote the field.'
+        bad.add(feed.first, reason)
+    elif len(feed.row) > 1:
+        raise feed.unclosed()
+    else:
+        reason = 'a closing quote (") is followed by more text. Write "" for a quote inside a quoted field'
+        bad.add(feed.first, f"{reason}, or pass --on-bad-row skip.")
+
+
+def _check_long_row(feed: _Lines, row: list[str]) -> None:
+    """Refuse NULs, and a quote that closes after it has swallowed rows."""
+    line = feed.first
+    for cell in row:
+        if "\0" in cell:
+            at = line + cell.count("\n", 0, cell.index("\0"))
+            raise InputError(f"{feed.path}, line {at}: a NUL byte; expected text. Remove it and run again.")
+        long = cell.count("\n") > FIELD_LINES or len(cell) > FIELD_CHARACTERS
+        if long and _swallowed(cell, row, feed.delimiter):
+            raise InputError(
+                f'{feed.path}, line {line}: the quote (") opened here closes only after {cell.count(chr(10)):,} '
+                "lines that look like rows. Close it where its field ends."
+            )
+        line += cell.count("\n")
+
+
+def _swallowed(cell: str, row: list[str], delimiter: str) -> bool:
+    """Whether the lines inside a field look like rows: as many fields, and a first or last one in common."""
+    inside = [text.strip("\r\n") for text in cell.split("\n")[1:-1] if text.strip()]
+    whole = [text for text in inside if text.count(delimiter) == len(row) - 1]
+    shared = any(text.split(delimiter)[0] == row[0] or text.split(delimiter)[-1] == row[-1] for text in whole)
+    return len(row) > 1 and len(whole) > 0.8 * len(inside) and shared
+
+
+def _open_quote(text: str, delimiter: str) -> int:
+    """How many lines into `text` the quote stands that is still open at its end, or closes before more text."""
+    separator = re.compile(f"{re.escape(delimiter)}|\n")
+    closing = re.compile('(?:[^"]|"")*"(?!")')
+    opening = at = 0
+    while at < len(text):
+        if text[at] == '"':
+            opening = at
+            closed = closing.match(text, at + 1)
+            if closed is None or text[closed.end() : closed.end() + 1] not in ("", delimiter, "\r", "\n"):
+                break
+            at = closed.end()
+        following = separator.search(text, at)
+        if following is None:
+            break
+        at = following.end()
+    return text.count("\n", 0, opening)
+
+
+def _chunks(feed: _Lines, columns: list[str], bad: BadRows) -> Iterator[Chunk]:
+    """The rows that have a value for every column."""
+    unsure = {at: name for at, name in enumerate(columns) if name and name.casefold() not in HEADER_NAMES}
+    seen = 0
+    while feed.at < len(feed.text) or feed.more():
+        if seen >= LOOKED_AT and (found := _plain_columns(feed, columns)) is not None:
+            lines = range(feed.number + 1, feed.number + 1 + len(found[0]))
+            feed.at, feed.number = len(feed.text), feed.number + len(lines)
+            yield Chunk(dict(zip(columns, found, strict=True)), lines)
+            continue
+        for numbers, rows in _blocks(feed, bad):
+            kept = []
+            for at, (line, row) in enumerate(zip(numbers, rows, strict=True)):
+                if _is_whole(line, row, columns, bad):
+                    kept.append(at)
+                    seen += 1
+                    if seen <= LOOKED_AT and len(columns) > 1 and any(row[i].strip() == c for i, c in unsure.items()):
+                        raise no_header(feed.path, 1, columns)
+            if len(kept) < len(rows):
+                numbers, rows = [numbers[at] for at in kept], [rows[at] for at in kept]
+            if rows:
+                yield chunk_of(columns, rows, numbers)
+
+
+def _is_whole(line: int, row: list[str], columns: list[str], bad: BadRows) -> bool:
+    """Whether a row has a value for every column and does not repeat the header."""
+    if len(row) != len(columns):
+        bad.add(line, _ragged(row, columns))
+        return False
+    if len(row) > 1 and row[0].strip() == columns[0] and [cell.strip() for cell in row] == columns:
+        bad.add(line, "this row repeats the header. Remove it.")
+        return False
+    return True
+
+
+def _ragged(row: list[str], columns: list[str]) -> str:
+    have, want = len(row), len(columns)
+    fields = f"this row has {counted(have, 'field')}, the header has {want}"
+    if have < want:
+        names = ", ".join(repr(name) for name in columns[have:])
+        return f"{fields}: no value for {names}. Add what is missing, or pass --on-bad-row skip."
+    return f"{fields}. Put quotes around a field that holds the delimiter, or pass --on-bad-row skip."

@@ -1,0 +1,235 @@
+"""JSON Lines, one object per line, or one JSON list of objects: the same keys in each, of one type."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Never
+
+from headway.data.records.chunks import chunked
+from headway.data.records.rows import BadRows, OpenTable, shorten
+from headway.errors import InputError
+
+BLANK = " \t\n\r"
+"""What may stand between values in JSON."""
+MOST_LIST = 1 << 30
+"""Characters of a JSON list at most, which is held in memory while it is read."""
+
+
+class Malformed(ValueError):
+    """One line is wrong; the message says how."""
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A number as it is written in the file."""
+
+    text: str
+
+
+def open_json_lines(path: Path, lines: Iterator[str], bad: BadRows) -> OpenTable:
+    """Read the first object of a JSON Lines file, which fixes the columns, and return columns and rows.
+
+    A string is taken as it is, a number as it is written, true and false as those words, null as "", a list or an
+    object as JSON.  Raises InputError for a file that is no JSON Lines, and through `bad` for malformed lines.
+    """
+    objects = json_objects(path, lines, bad)
+    first = next(objects, None)
+    if first is None:
+        raise InputError(f"{path}: this file has no rows; expected one JSON object per line.")
+    columns = list(first[1])
+    if not columns:
+        raise InputError(f'{path}, line {first[0]}: the first object is empty; expected keys such as "text".')
+    return OpenTable(columns, chunked(columns, _rows(first, objects, columns, bad)))
+
+
+def _rows(
+    first: tuple[int, dict], objects: Iterator[tuple[int, dict]], columns: list[str], bad: BadRows
+) -> Iterator[tuple[int, list[str]]]:
+    types: dict[str, tuple[str, int]] = {}
+    try:
+        row = _values(first[1], first[0], columns, types, first[0])
+    except Malformed as error:
+        bad.add(first[0], str(error))
+    else:
+        yield first[0], row
+    for line, found in objects:
+        try:
+            row = _values(found, line, columns, types, first[0])
+        except Malformed as error:
+            bad.add(line, str(error))
+            continue
+        yield line, row
+
+
+def json_objects(path: Path, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, dict]]:
+    """The object on each line, or each object of a list, with its line; blank lines are left out."""
+    started = False
+    for line, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        if not started and text.lstrip().startswith("["):
+            yield from _list_of_objects(path, "\n" * (line - 1) + text, lines, bad)
+            return
+        started = True
+        try:
+            yield line, _flat(_parse(text))
+        except Malformed as error:
+            bad.add(line, str(error))
+
+
+def _list_of_objects(path: Path, head: str, lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, dict]]:
+    """The objects of one JSON list, which begins in ``head`` and is held in memory.
+
+    Raises InputError where the list is no JSON: what follows cannot be told apart then, so no row can be left out.
+    """
+    parts, size = [head], len(head)
+    for text in lines:
+        parts.append(text)
+        if (size := size + len(text)) > MOST_LIST:
+            raise InputError(
+                f"{path}: this JSON list has more than {MOST_LIST:,} characters; write one object per line (JSON "
+                "Lines), which is read as a stream."
+            )
+    whole = "".join(parts)
+    if "\0" in whole:
+        line = whole.count("\n", 0, whole.index("\0")) + 1
+        raise InputError(f"{path}, line {line}: a NUL byte; expected text. Remove it and run again.")
+    at, line, seen = whole.index("[") + 1, 1, 0
+    while True:
+        at = _after_blank(whole, at)
+        line, seen = line + whole.count("\n", seen, at), at
+        if whole.startswith("]", at):
+            if rest := whole[at + 1 :].strip():
+                raise InputError(f"{path}, line {line}: {shorten(rest, 20)} follows the end of the JSON list.")
+            return
+        try:
+            value, at = _decode(whole, at)
+        except Malformed as error:
+            raise InputError(f"{path}, line {line}: {error}") from None
+        try:
+            yield line, _flat(_checked(value, whole[seen:at]))
+        except Malformed as error:
+            bad.add(line, str(error))
+        at = _after_blank(whole, at)
+        if whole.startswith(",", at):
+            at += 1
+            if whole.startswith("]", end := _after_blank(whole, at)):
+                line += whole.count("\n", seen, end)
+                raise InputError(f"{path}, line {line}: trailing comma at the end of the JSON list.")
+        elif not whole.startswith("]", at):
+            line += whole.count("\n", seen, at)
+            what = shorten(whole[at : at + 20], 20) if at < len(whole) else "the end of the file"
+            raise InputError(
+                f"{path}, line {line}: {what} follows an object of the JSON list; expected a comma or its end."
+            )
+
+
+def _after_blank(text: str, at: int) -> int:
+    """The place of the first character from ``at`` on that is not blank in JSON."""
+    while at < len(text) and text[at] in BLANK:
+        at += 1
+    return at
+
+
+def _parse(text: str) -> dict:
+    """The object on a line."""
+    if "\0" in text:
+        raise Malformed(f"a NUL byte at column {text.index(chr(0)) + 1}; expected text. Remove it and run again.")
+    start = len(text) - len(text.lstrip(BLANK))
+    value, end = _decode(text, start)
+    if rest := text[end:].strip(BLANK):
+        raise Malformed(f"after the JSON object comes {shorten(rest, 20)}; expected one object per line.")
+    return _checked(value, text)
+
+
+def _decode(text: str, at: int) -> tuple[object, int]:
+    """The JSON value at a place of a text, and where it ends.  Raises Malformed."""
+    try:
+        return DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        raise Malformed(f"this is not a complete JSON object ({error.msg} at column {error.colno}).") from None
+    except RecursionError:
+        raise Malformed("this JSON is nested too deeply; expected an object of texts and numbers.") from None
+
+
+def _checked(value: object, text: str) -> dict:
+    """A value that is an object of texts and numbers, as it is in the file."""
+    if not isinstance(value, dict):
+        raise Malformed(f'this is {json_type(value)}, expected an object such as {{"text": "…"}}.')
+    if "\\u" in text:
+        _check_escapes(value)
+    return value
+
+
+def _flat(value: dict) -> dict:
+    """An object whose "translation" holds the text in each language, with these as its own: Hugging Face's pairs."""
+    sides = value.get("translation")
+    return {**{k: v for k, v in value.items() if k != "translation"}, **sides} if isinstance(sides, dict) else value
+
+
+def _check_escapes(value: dict) -> None:
+    """Refuse what only an escape can put into a string: NUL, and half a surrogate pair."""
+    for key, cell in value.items():
+        if isinstance(cell, str) and re.search("[\0\ud800-\udfff]", cell):
+            raise Malformed(f"{key!r} contains an escaped NUL or half a character; expected text. Remove it.")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Malformed(f"the key {key!r} occurs twice; keep one.")
+        found[key] = value
+    return found
+
+
+def _refuse(word: str) -> Never:
+    raise Malformed(f"{word} is not a JSON value; write null, or leave the row out.")
+
+
+def json_type(value: object) -> str:
+    """What a value of a JSON file is, in words."""
+    if isinstance(value, _Number):
+        return "a number"
+    words = {str: "a string", bool: "true or false", dict: "an object", list: "a list", type(None): "null"}
+    return words[type(value)]
+
+
+def _values(
+    found: dict, line: int, columns: list[str], types: dict[str, tuple[str, int]], first_line: int
+) -> list[str]:
+    """The values of one object as strings, in the order of the columns; `types` learns the type of each column."""
+    missing = [name for name in columns if name not in found]
+    if missing:
+        raise Malformed(f"no {missing[0]!r} here, but line {first_line} has it. Add it, or write null.")
+    extra = [name for name in found if name not in columns]
+    if extra:
+        raise Malformed(f"the key {extra[0]!r} is not in line {first_line}. Remove it, or add it to every line.")
+    kinds = {name: json_type(found[name]) for name in columns}
+    for name, kind in kinds.items():
+        expected, where = types.get(name, (kind, line))
+        if kind not in (expected, "null"):
+            raise Malformed(
+                f"{name!r} is {kind} ({shorten(_text(found[name]), 20)}), expected {expected} as in line {where}."
+            )
+    for name, kind in kinds.items():
+        if kind != "null":
+            types.setdefault(name, (kind, line))
+    return [_text(found[name]) for name in columns]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, _Number):
+        return value.text
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False, default=lambda number: json.loads(number.text))
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse, parse_int=_Number, parse_float=_Number)

@@ -1,0 +1,201 @@
+"""Tagged tokens: a word and its tag on each line, a blank line after each sentence (CoNLL, IOB)."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TAG = re.compile(r"O|[BIESLUM]-[A-Za-z0-9_][^\s,;|]*")
+"""A tag of the schemes IOB, IOB2, BIOES and BILOU; O is outside of every name."""
+NAME = re.compile(r"O|[A-Z][A-Z_-]{2,19}")
+"""A tag of the scheme IO, as lines of a token and a tag have it: PER, LOC, ORG, and O for the most."""
+WORD_CLASSES = frozenset(
+    [
+        *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT"),
+        *("SCONJ", "SYM", "VERB", "X", "_"),
+    ]
+)
+"""The parts of speech of Universal Dependencies, as CoNLL-U writes them."""
+NUMBER = re.compile(r"\d+(?:[-.]\d+)?")
+"""What stands before each token in CoNLL-U: its number, 1-2 for two that are written together, 1.1 for one left out."""
+ENDINGS = (".conll", ".conllu", ".conll03", ".iob", ".iob2", ".bio", ".bioes")
+"""Endings of files of tagged tokens."""
+TOKENS, TAGS = ("tokens", "words"), re.compile("(?:tags?|labels?)$")
+"""Names of columns of lists: of tokens, and of a tag for each."""
+SPANS = ("spans", "entities", "label", "labels")
+"""Names of columns of spans."""
+LOOKED_AT = 2000
+"""Lines."""
+LEAST = 5
+"""Fewer lines are never recognised."""
+SURE = 0.95
+"""The share of lines that have as many fields as the usual one, and a tag in the same place."""
+
+
+SEPARATORS = (("tab", "\t"), ("blank", r"[ \t]+"), ("comma", ","))
+"""The separators between the fields of a line, by name."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where in each line a token and its tag are."""
+
+    separator: str
+    """a regular expression"""
+    width: int
+    """how many fields a line has"""
+    token: int
+    tag: int
+    words: str = ""
+    """what shows that these are tagged tokens"""
+
+    def fields(self, line: str) -> list[str]:
+        """The fields of a line."""
+        return re.split(self.separator, line.strip("\r\n").strip(" "))
+
+    def problem(self, fields: Sequence[str]) -> str | None:
+        """What is wrong with a line of these fields; None where nothing is."""
+        wanted = "expected a token and its tag on each line, and a blank line after each sentence."
+        if len(fields) != self.width:
+            found = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+            return f"{found}, where other lines have {self.width}; {wanted}"
+        if not fields[self.token].strip():
+            return f"the tag {fields[self.tag]!r} has no token; {wanted}"
+        return None if fields[self.tag].strip() else f"the token {fields[self.token]!r} has no tag; write O for none."
+
+
+def tagged(lines: Sequence[str], ending: str = "") -> str | None:
+    """The evidence that these lines are tagged tokens, in words; None where they are not."""
+    found = layout(lines, ending)
+    return None if found is None else found.words
+
+
+def layout(lines: Sequence[str], ending: str = "") -> Layout | None:
+    """Where token and tag are in lines that surely have both; None for others.
+
+    A file with an ending for tagged tokens needs no tags, only the same number of fields in each line.
+    """
+    words = _token_lines(lines)
+    if len(words) < LEAST:
+        return None
+    for name, separator in SEPARATORS:
+        rows = [re.split(separator, line.strip(" ")) for line in words]
+        width, count = Counter(map(len, rows)).most_common(1)[0]
+        if width < 2 or count < SURE * len(rows):
+            continue
+        whole = [row for row in rows if len(row) == width]
+        token = int(width > 2 and all(NUMBER.fullmatch(row[0]) for row in whole))
+        if (at := _tag_column(whole)) is not None:
+            tags = Counter(row[at] for row in whole).most_common(4)
+            named = ", ".join(tag for tag, _ in tags)
+            said = f"{count:,} of {len(rows):,} lines have a token and a tag ({named}), separated by a {name}"
+            return Layout(separator, width, token if at != token else 0, at, said)
+        if ending in ENDINGS:
+            at = 3 if width == 10 and token else width - 1
+            said = f"the name ends in {ending}, and {count:,} of {len(rows):,} lines have {width} fields"
+            return Layout(separator, width, token, at, said)
+    return None
+
+
+def usual_layout(lines: Sequence[str]) -> Layout | None:
+    """The token first and the tag last, in lines that are said to have both; None where they have one field."""
+    words = _token_lines(lines)
+    for _, separator in SEPARATORS[:2]:
+        widths = Counter(len(re.split(separator, line.strip(" "))) for line in words)
+        if widths and (width := widths.most_common(1)[0][0]) > 1:
+            return Layout(separator, width, 0, width - 1)
+    return None
+
+
+def is_comment(line: str, fields: Sequence[str], columns: Layout) -> bool:
+    """Whether a line is a comment (# text = ...) rather than the token "#"."""
+    return line.startswith("#") and not (
+        len(fields) == columns.width and (TAG.fullmatch(fields[columns.tag]) or NAME.fullmatch(fields[columns.tag]))
+    )
+
+
+def _token_lines(lines: Sequence[str]) -> list[str]:
+    """The first lines, without blank lines and comments."""
+    found = [line.strip("\r\n") for line in lines[:LOOKED_AT]]
+    return [line for line in found if line.strip() and not line.startswith(("-DOCSTART-", "# "))]
+
+
+def listed(value: str) -> list[str] | None:
+    """The parts of a list as JSON or Python writes it; None for anything else."""
+    if not (value.startswith("[") and value.endswith("]")):
+        return None
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        if re.fullmatch(r"\[\s*(?:'[^']*'\s*(?:,\s*'[^']*'\s*)*)?\]", value) is None:
+            return None
+        found = re.findall("'([^']*)'", value)
+    return [str(part) for part in found]
+
+
+Span = tuple[int, int, str]
+"""(first character, character after the last, label)."""
+
+
+def spans_of(value: str) -> list[Span] | None:
+    """The spans of a cell, [{"start": 0, "end": 4, "label": "PER"}] or [[0, 4, "PER"]]; None for anything else.
+
+    An empty cell has none, and so has an empty list.
+    """
+    try:
+        found = json.loads(value or "[]")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list):
+        return None
+    spans = [_span(one) for one in found]
+    return None if None in spans else [span for span in spans if span is not None]
+
+
+def _span(value: object) -> Span | None:
+    if isinstance(value, dict):
+        value = [value.get("start"), value.get("end"), value.get("label")]
+    if not isinstance(value, list) or len(value) != 3:
+        return None
+    start, end, label = value
+    right = type(start) is int and type(end) is int and isinstance(label, str) and label.strip()
+    return (start, end, label.strip()) if right else None
+
+
+def tagged_lists(names: Sequence[str]) -> list[str]:
+    """The columns of lists named like tokens and their tags; none where one of the two is missing."""
+    tokens = [name for name in names if name.casefold() in TOKENS]
+    tags = [name for name in names if name not in tokens and TAGS.search(name.casefold())]
+    return [*tokens, *tags] if tokens and tags else []
+
+
+def are_tagged(line: str) -> bool:
+    """Whether a line, which could be a header, holds a token and a tag."""
+    fields = re.split("[\t ,;|]+", line.strip())
+    return line.startswith("-DOCSTART-") or (len(fields) > 1 and TAG.fullmatch(fields[-1]) is not None)
+
+
+def _tag_column(rows: Sequence[Sequence[str]]) -> int | None:
+    """Which field of each line is a tag, the last one first; the first field is the token."""
+    width = len(rows[0])
+    for at in range(width - 1, 0, -1):
+        values = [row[at] for row in rows]
+        if are_tags(Counter(values)) or _are_names(values):
+            return at
+    for at in range(1, width):
+        if sum(row[at] in WORD_CLASSES for row in rows) >= SURE * len(rows) and len({row[at] for row in rows}) > 2:
+            return at
+    return None
+
+
+def _are_names(values: Sequence[str]) -> bool:
+    """Whether nearly all are kinds of names without a prefix, O the most frequent."""
+    fit = Counter(value for value in values if NAME.fullmatch(value))
+    return fit.total() >= max(LEAST, SURE * len(values)) and len(fit) > 1 and fit.most_common(1)[0][0] == "O"
+
+
+def are_tags(values: Counter[str]) -> bool:
+    """Whether nearly all are tags, O among them, and that of a name too; of values with how often each occurs."""
+    fit = Counter({value: count for value, count in values.items() if TAG.fullmatch(value)})
+    return fit.total() >= max(LEAST, SURE * values.total()) and 0 < fit["O"] < fit.total()

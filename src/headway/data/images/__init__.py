@@ -1,0 +1,1 @@
+"""Images: folders and arrays of them, decoding, augmentation, preprocessing and batches."""

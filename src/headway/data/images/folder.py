@@ -1,0 +1,166 @@
+"""A folder of pictures, one folder for each class: FOLDER/CLASS/picture.png."""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from headway.data.images.arrays import is_arrays, read_arrays
+from headway.data.images.pictures import Pictures, advice, check_broken, check_classes, joined, pictures
+from headway.data.images.preprocessing import ENDINGS, image_size
+from headway.errors import InputError
+from headway.io.digest import sha256_of
+from headway.io.regular_file import inside, open_regular
+
+PARTS = ("train", "training", "test", "testing", "val", "valid", "validation", "dev")
+"""What folders are called that hold a part of the data and not a class."""
+LEFT_OUT = ("thumbs.db", "desktop.ini", "__macosx")
+"""What systems leave in folders, in lower case; so are hidden files, whose names begin with a dot."""
+TEXTS = (".txt", ".txt.gz", ".parquet")
+"""What a folder to train a language model on holds."""
+
+
+def are_pictures(inputs: Sequence[str | Path]) -> bool:
+    """Whether any input is a folder with pictures in it, at any depth, or arrays of pictures."""
+    return any(is_arrays(Path(given)) or holds_pictures(Path(given)) for given in inputs)
+
+
+def holds_pictures(folder: Path) -> bool:
+    """Whether there is a picture, by its name, in a folder or in a folder of it, at any depth."""
+    try:
+        return folder.is_dir() and any(is_picture(path) for path in folder.rglob("*") if not _is_left_out(path, folder))
+    except OSError:
+        return False
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file is a picture by its name."""
+    return path.name.lower().endswith(ENDINGS)
+
+
+def read_pictures(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Pictures:
+    """Folders of pictures by class, and ``.npz`` files, as one table; the headers of all pictures are read.
+
+    Raises InputError for anything that is not as it should be; a picture that cannot be read is left out where
+    ``on_bad_row`` is "skip", and they are at most 1 %.
+    """
+    parts = []
+    for given in inputs:
+        path = Path(given)
+        if is_arrays(path):
+            parts.append(read_arrays(path))
+        elif path.is_dir():
+            parts.append(_read_folder(path, on_bad_row))
+        else:
+            raise InputError(f"{path}: is neither a folder of pictures nor .npz; give inputs of one kind.")
+    if len({part.arrays is None for part in parts}) > 1:
+        raise InputError(f"{inputs[0]} and others are folders and .npz; give inputs of one kind.")
+    found = joined(parts, on_bad_row)
+    check_classes(found.name, found.labels)
+    return found
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """The pictures in a folder, at any depth, in the order of their paths; hidden ones are left out.
+
+    Raises InputError for a folder without any, and for a link that leaves it.
+    """
+    found = sorted(path for path in folder.rglob("*") if is_picture(path) and not _is_left_out(path, folder))
+    if not found:
+        raise InputError(f"{folder}: there is no picture in this folder ({', '.join(ENDINGS)}).")
+    return [inside(folder, str(path.relative_to(folder))) for path in found]
+
+
+def _read_folder(folder: Path, on_bad_row: str) -> Pictures:
+    """One folder: its classes are the names of the folders in it."""
+    whole = hashlib.sha256()
+    rows: list[tuple[str, str]] = []
+    sizes: list[tuple[int, int]] = []
+    broken: list[str] = []
+    _check_one_kind(folder)
+    classes, others = _classes(folder)
+    for label, names in classes.items():
+        for name in names:
+            path = inside(folder, f"{label}/{name}")
+            try:
+                with warnings.catch_warnings(action="ignore"), open_regular(path, "expected a picture") as file:
+                    digest = sha256_of(file)
+                    whole.update(f"{len(label)} {label}/{name} {digest}\n".encode("utf-8", "surrogateescape"))
+                    file.seek(0)
+                    size = image_size(file, path)
+            except InputError as error:
+                if on_bad_row != "skip":
+                    raise InputError(f"{error}{advice(1)}") from None
+                broken.append(str(error))
+                continue
+            rows.append((str(path), label))
+            sizes.append(size)
+    check_broken(str(folder), broken, len(rows))
+    notes = [f"{len(others):,} files that are not pictures are left out, such as {others[0]}"] if others else []
+    return pictures(folder, rows, sizes, whole.hexdigest(), broken=broken, notes=notes)
+
+
+def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
+    """The names of the pictures of each class, both in alphabetical order, and those of other files.
+
+    Raises InputError, which names what was found, where the folder is laid out otherwise.
+    """
+    entries = _entries(folder)
+    folders = [path for path in entries if path.is_dir()]
+    others = [path.name for path in entries if not path.is_dir()]
+    if loose := [name for name in others if is_picture(Path(name))]:
+        raise InputError(
+            f"{folder}: has pictures without a class, such as {loose[0]}; expected a folder for each class, such as "
+            f"{folder.name}/cats/1.png."
+        )
+    found: dict[str, list[str]] = {}
+    for place in folders:
+        inside(folder, place.name)
+        deeper = _entries(place)
+        if nested := next((path for path in deeper if path.is_dir()), None):
+            raise InputError(f"{folder}: {place.name}/{nested.name} is a folder in a class; {_nested(folders)}.")
+        names = [path.name for path in deeper if is_picture(path)]
+        rest = [f"{place.name}/{path.name}" for path in deeper if not is_picture(path)]
+        if not names:
+            only = f", only others such as {rest[0]}" if rest else ""
+            raise InputError(
+                f"{folder}: there is no picture in {place.name}{only} ({', '.join(ENDINGS)} are read); remove that "
+                "folder or fill it."
+            )
+        found[place.name] = names
+        others += rest
+    return found, others
+
+
+def _check_one_kind(folder: Path) -> None:
+    """Raise InputError for a folder that could be one of texts as well."""
+    seen = sorted(path.relative_to(folder) for path in folder.rglob("*") if not _is_left_out(path, folder))
+    text = next((path for path in seen if path.name.lower().endswith(TEXTS)), None)
+    if text is not None:
+        picture = next(path for path in seen if is_picture(path))
+        raise InputError(
+            f"{folder}: holds texts ({text}) and pictures ({picture}); keep one kind in a folder, or name the files."
+        )
+
+
+def _nested(folders: Sequence[Path]) -> str:
+    """What to do about folders in folders."""
+    parts = [path for path in folders if path.name.lower() in PARTS]
+    train = next((path for path in parts if path.name.lower().startswith("train")), None)
+    if train is not None:
+        other = next((path for path in parts if path != train), None)
+        return f"train on {train}" + (f" and name the rest: --validation {other}" if other else "")
+    return "classes are the folders directly in the one that is named, with pictures and no folders in them"
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, in alphabetical order, without hidden files."""
+    try:
+        return sorted(path for path in folder.iterdir() if not _is_left_out(path, folder))
+    except OSError as error:
+        raise InputError(f"{folder}: this folder cannot be read ({error.strerror}).") from None
+
+
+def _is_left_out(path: Path, folder: Path) -> bool:
+    """Whether a file or a folder that it is in is hidden, or what a system leaves behind."""
+    return any(part.startswith(".") or part.lower() in LEFT_OUT for part in path.relative_to(folder).parts)

@@ -1,0 +1,108 @@
+"""A table of pictures with a class each; only their headers are read.
+
+Letters: H height, W width.
+"""
+
+import hashlib
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from headway.data.records.rows import SKIP_ROWS, SKIP_SHARE
+from headway.data.records.table import Table
+from headway.errors import InputError
+
+PICTURE, LABEL = "picture", "label"
+"""The columns of a table of pictures."""
+AUGMENT = ("none", "usual", "flip")
+"""How pictures are augmented: not at all; shifted, rotated, scaled and relit differently in each epoch; and half of
+them mirrored as well (``data.images.augment``)."""
+
+
+@dataclass
+class Pictures(Table):
+    """A table with a row for each picture: where it is, and its class.  Of ``.npz`` files, the pictures are held."""
+
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+    """height and width of each"""
+    arrays: list[Any] | None = None
+    """of each its bytes, an array (H, W) or (H, W, 1 or 3) uint8, where they are in memory already"""
+    on_bad_row: str = "error"
+    broken: list[str] = field(default_factory=list)
+    """a line for each picture that was left out"""
+    notes: list[str] = field(default_factory=list)
+    """other messages"""
+
+    @property
+    def labels(self) -> list[str]:
+        """The class of each."""
+        return self.column(LABEL)
+
+    @property
+    def median_size(self) -> tuple[int, int]:
+        """Height and width, each the median of all."""
+        heights, widths = zip(*self.sizes, strict=True)
+        return int(statistics.median(heights)), int(statistics.median(widths))
+
+
+def advice(n_broken: int) -> str:
+    """What to do about pictures that cannot be read, after the message of the first."""
+    more = f" {n_broken - 1:,} more cannot be read either." if n_broken > 1 else ""
+    return f"{more} Replace or remove such files, or pass --on-bad-row skip (for at most {SKIP_SHARE:.0%})."
+
+
+def check_broken(name: str, broken: Sequence[str], kept: int) -> None:
+    """Raise InputError when too many pictures were left out, or none is left."""
+    total = len(broken) + kept
+    if broken and (not kept or (len(broken) > SKIP_ROWS and len(broken) > SKIP_SHARE * total)):
+        raise InputError(
+            f"{name}: {len(broken):,} of {total:,} pictures cannot be read (first: {broken[0].rstrip('.')}); at most "
+            f"{SKIP_SHARE:.0%} may be left out. Replace or remove them."
+        )
+
+
+def check_classes(name: str, labels: Sequence[str]) -> None:
+    """Raise InputError where there is only one class, or where no picture shares its class with another."""
+    counts = Counter(labels)
+    if len(counts) == 1:
+        raise InputError(f"{name}: holds one class only, {labels[0]!r} ({len(labels):,} pictures): nothing to learn.")
+    if max(counts.values()) < 2:
+        raise InputError(f"{name}: {len(counts):,} classes of one picture each; a class needs several.")
+
+
+def joined(parts: Sequence[Pictures], on_bad_row: str) -> Pictures:
+    """Several folders or files as one."""
+    held = [array for part in parts for array in part.arrays or ()]
+    prints = [part.fingerprint for part in parts]
+    starts = list(accumulate((len(part) for part in parts), initial=0))
+    return Pictures(
+        tuple(path for part in parts for path in part.paths),
+        [PICTURE, LABEL],
+        [row for part in parts for row in part.rows],
+        [number for part in parts for number in part.row_numbers],
+        prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest(),
+        sum(part.n_bytes for part in parts),
+        starts=starts[:-1],
+        sizes=[size for part in parts for size in part.sizes],
+        arrays=held if all(part.arrays is not None for part in parts) else None,
+        on_bad_row=on_bad_row,
+        broken=[line for part in parts for line in part.broken],
+        notes=[line for part in parts for line in part.notes],
+    )
+
+
+def pictures(
+    path: Path,
+    rows: Sequence[tuple[str, str]],
+    sizes: list[tuple[int, int]],
+    fingerprint: str,
+    **more: Any,
+) -> Pictures:
+    """A table of (where a picture is, its class)."""
+    table = [{PICTURE: where, LABEL: label} for where, label in rows]
+    numbers = list(range(1, len(table) + 1))
+    return Pictures((path,), [PICTURE, LABEL], table, numbers, fingerprint, sizes=sizes, **more)

@@ -1,0 +1,1 @@
+"""Data is found, fetched, opened and recognised: paths, encodings, and facts about columns."""

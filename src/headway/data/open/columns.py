@@ -1,0 +1,114 @@
+"""Facts about the columns of a table, by which their roles are detected."""
+
+import math
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+MOST_LABELS = 100
+"""A column with more distinct values is a label only when it is named."""
+
+MOST_COUNTED = 1000
+"""Distinct values of a column that are held to count how often each occurs."""
+
+NUMBER = re.compile(r"[-+]?[\d.,]*\d([eE][-+]?\d+)?")
+"""What is written like a number."""
+
+TINY = 10
+"""In a table of fewer rows nothing has to repeat: a column that is called like a label may be one."""
+
+LABEL_CHARACTERS = 40
+"""A label is short: its average length in characters is at most this."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Facts about a column, by which its role is detected."""
+
+    name: str
+    distinct: int
+    mean_length: float
+    numeric: bool
+    n_rows: int
+    counts: Counter[str] | None = field(default=None, repr=False, compare=False)
+    """how often each value occurs, in the order of their first rows; None where there are more than MOST_COUNTED"""
+
+    @property
+    def key(self) -> str:
+        return re.sub(r"[\W_]+", "", self.name.casefold())
+
+    @property
+    def few(self) -> bool:
+        """Few distinct, short values that repeat, if only one."""
+        few = 1 <= self.distinct <= min(MOST_LABELS, max(2, self.n_rows // 2))
+        counted = self.numeric and self.distinct > 20  # ids, years, amounts
+        return few and not counted and self.mean_length <= LABEL_CHARACTERS
+
+    @property
+    def few_if_called_so(self) -> bool:
+        """``few`` for a column that is called like a label; in a tiny table, short."""
+        return self.few or (self.n_rows < TINY and not self.numeric and 0 < self.mean_length <= LABEL_CHARACTERS)
+
+    @property
+    def label_like(self) -> bool:
+        """Few values, and more than one."""
+        return self.few and self.distinct > 1
+
+    @property
+    def text_like(self) -> bool:
+        """Words, and more than one text where there is more than one row."""
+        return not self.numeric and self.mean_length > 0 and self.distinct > min(1, self.n_rows - 1)
+
+
+class Judging:
+    """Judges a column whose values come some at a time.
+
+    Distinct values are counted by hashes of 64 bits: of five million, two have the same one with a probability of 1e-6.
+    """
+
+    def __init__(self, name: str):
+        self.name, self.numeric = name, True
+        self._counts: Counter[str] | None = Counter()
+        self._hashes = array("q")
+        self._rows = self._filled = self._characters = 0
+
+    def add(self, values: Sequence[str]) -> None:
+        """Take the next values into account."""
+        filled = list(filter(None, map(str.strip, values)))
+        self._rows, self._filled = self._rows + len(values), self._filled + len(filled)
+        self._characters += sum(map(len, filled))
+        self.numeric = self.numeric and all(map(NUMBER.fullmatch, filled))
+        if self._counts is not None:
+            self._counts.update(filled)
+            if len(self._counts) > MOST_COUNTED:
+                self._add_hashes(self._counts)
+                self._counts = None
+        else:
+            self._add_hashes(filled)
+
+    def _add_hashes(self, values: Iterable[str]) -> None:
+        self._hashes.frombytes(np.unique(np.fromiter(map(hash, values), dtype=np.int64)).tobytes())
+
+    def column(self) -> Column:
+        """What was found."""
+        if self._counts is None:
+            hashes = np.frombuffer(self._hashes, dtype=np.int64)
+            hashes.sort()  # in place: there may be one per row
+            distinct = 1 + int((hashes[1:] != hashes[:-1]).sum())
+        else:
+            distinct = len(self._counts)
+        mean = self._characters / self._filled if self._filled else 0.0
+        return Column(self.name, distinct, mean, self.numeric and self._filled > 0, self._rows, self._counts)
+
+
+def number(written: str) -> float:
+    """The number that is written, NaN where there is none or an infinite one."""
+    try:
+        value = float(written)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan

@@ -1,0 +1,19 @@
+"""What was detected about data: task, columns and reasons."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Detected:
+    """What was detected; `reasons` are messages, each with the option that would change it."""
+
+    task: str
+    text_column: str | None
+    label_column: str | None
+    reasons: list[str]
+    second_column: str | None = None
+    """The other text of each pair: the match of the first (embedding) or the target (translation)."""
+    chat: bool = False
+    """Whether these are conversations."""
+    warnings: list[str] = field(default_factory=list)
+    """Messages about what training on the data in this way loses."""

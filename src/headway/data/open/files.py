@@ -1,0 +1,295 @@
+"""Decoded text from a path, in bounded memory.
+
+One reader for every command: it refuses what is not a regular file, unpacks .gz, drops a byte order mark, decodes
+strictly and knows the line and the offset of a byte that does not fit.  A named encoding is that of the files which
+are not UTF-8: one that surely is UTF-8 is read as UTF-8, with a warning.  Lines end at "\\n" alone: U+2028, form
+feeds and the like are text, and "\\r\\n" is kept as it is.
+"""
+
+import codecs
+import difflib
+import functools
+import gzip
+import hashlib
+import itertools
+import os
+import stat
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from headway.data.open.diagnose import check_head, encoding_error
+from headway.errors import InputError
+
+BLOCK = 1 << 20
+"""Bytes read at a time."""
+WIDE = ("utf-16", "utf-32")
+"""Encodings whose line ends hold NUL bytes, as no UTF-8 text does."""
+MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""What text in one of them may begin with."""
+NOT_FILES = ("idna", "punycode")
+"""Encodings of host names, which Python lists among those of text."""
+SURE = 8
+"""Letters beyond ASCII that make a file surely UTF-8: text in another encoding is valid as UTF-8 by chance alone."""
+
+TABLES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+
+
+class Tally:
+    """What was read: `n_bytes` after unpacking, and the SHA-256 of those bytes."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+        self._sha = hashlib.sha256()
+
+    def add(self, block: bytes) -> None:
+        """Count one block of bytes."""
+        self.n_bytes += len(block)
+        self._sha.update(block)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of everything counted so far, in hexadecimal."""
+        return self._sha.hexdigest()
+
+
+def kind(path: Path) -> str:
+    """ "csv", "tsv", "jsonl", "parquet" or "text", by the extension without .gz; an unknown one is text."""
+    name = path.name.lower().removesuffix(".gz")
+    return TABLES.get(Path(name).suffix, "text")
+
+
+def unit(path: Path) -> str:
+    """What is counted in a file, for messages: "row" or "line"."""
+    return "row" if kind(path) == "parquet" else "line"
+
+
+def check_path(path: Path) -> os.stat_result:
+    """The status of a regular file or folder; InputError for anything else, without ever opening it."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(_missing(path)) from None
+    except PermissionError:
+        raise InputError(f"{path}: permission denied; check who may read this file and its folder.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)[:200]}: this path cannot be opened ({error}).") from None
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path}: this is a pipe or a device, not a file. Save its content to a file and name that.")
+    return status
+
+
+def _missing(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"{path}: there is no folder {folder}."
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        names = []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"{path}: there is no such file.{hint}"
+
+
+def folder_files(folder: Path) -> list[Path]:
+    """The .txt and .txt.gz files below a folder, or else the .parquet files, in the order of their relative paths.
+
+    Hidden ones are left out.  Raises InputError where there are none, or of both kinds.
+    """
+    try:
+        entries = sorted(path for path in folder.rglob("*") if path.is_file())
+    except OSError as error:
+        raise InputError(f"{folder}: this folder cannot be read ({error.strerror}).") from None
+    seen = [path for path in entries if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    files = [path for path in seen if path.name.lower().endswith((".txt", ".txt.gz"))]
+    shards = [path for path in seen if kind(path) == "parquet"]
+    if files and shards:
+        one, other = (found[0].relative_to(folder) for found in (files, shards))
+        raise InputError(f"{folder}: contains text files ({one}) and Parquet files ({other}); name the files to read.")
+    if files or shards:
+        return files or shards
+    if not seen:
+        raise InputError(
+            f"{folder}: this folder is empty; expected .txt or .parquet files in it, or a folder of pictures for each "
+            "class."
+        )
+    example = seen[0].relative_to(folder)
+    raise InputError(
+        f"{folder}: no .txt or .parquet files in this folder, only others such as {example}; name the file to read."
+    )
+
+
+def check_encoding(encoding: str | None) -> str:
+    """The encoding to decode with ("utf-8" for None); InputError when Python knows no text encoding of that name."""
+    if encoding is None:
+        return "utf-8"
+    try:
+        "".encode(encoding)
+        name = codecs.lookup(encoding).name
+        if name in NOT_FILES:
+            raise LookupError
+    except (LookupError, ValueError):
+        raise InputError(f"there is no encoding named {encoding!r}; try utf-8, cp1252, latin-1 or utf-16.") from None
+    return "utf-8" if name == "utf-8-sig" else name
+
+
+def encoding_of(path: Path, encoding: str | None) -> str:
+    """The encoding to read a file in: the one that is named, but UTF-8, with a warning, where the file surely is that.
+
+    So the encoding of one file that is not UTF-8 does no harm to the others that are read with it.
+    """
+    name = check_encoding(encoding)
+    if name in ("utf-8", "ascii"):  # a part of UTF-8: who names it wants nothing else
+        return name
+    status = check_path(path)
+    return _encoding_found(path, name, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=256)
+def _encoding_found(path: Path, name: str, *_state: int) -> str:
+    """``encoding_of``, found once for a file as it is."""
+    if not surely_utf8(blocks(path), name):
+        return name
+    warnings.warn(f"{path}: this file is UTF-8 and is read as UTF-8, not as {name}", stacklevel=2)
+    return "utf-8"
+
+
+def surely_utf8(content: Iterable[bytes], name: str) -> bool:
+    """Whether bytes that are said to be in the encoding ``name`` are UTF-8 and nothing else.
+
+    They are where all of them decode and letters beyond ASCII are among them: one is enough where ``name`` has a
+    letter for each byte (cp1252), SURE are needed where it has not (gb18030).  With UTF-16 and UTF-32 it is enough
+    that no byte is NUL and that no byte order mark is at the start.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+    wide = name.startswith(WIDE)
+    letters = 0
+    try:
+        for number, block in enumerate(itertools.chain(content, [b""])):
+            if wide and (b"\0" in block or (number == 0 and block.startswith(MARKS))):
+                return False
+            text = decoder.decode(block, final=not block)
+            letters += len(text) - len(text.encode("ascii", errors="ignore"))
+    except UnicodeDecodeError:
+        return False
+    return wide or letters >= (1 if _is_one_byte(name) else SURE)
+
+
+def _is_one_byte(name: str) -> bool:
+    """Whether an encoding has one byte for each letter, so that two bytes are two letters."""
+    return all(len(bytes([byte, byte]).decode(name, errors="replace")) == 2 for byte in range(128, 256))
+
+
+def blocks(path: Path, size: int = BLOCK) -> Iterator[bytes]:
+    """The bytes of a file in blocks of `size`, unpacked when its name ends in .gz."""
+    try:
+        with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as file:
+            while block := file.read(size):
+                yield block
+    except PermissionError:
+        raise InputError(f"{path}: permission denied; check who may read this file.") from None
+    except gzip.BadGzipFile:
+        raise InputError(f"{path}: this is not a valid gzip file; rename it if it is not compressed.") from None
+    except (EOFError, zlib.error):
+        raise InputError(f"{path}: this gzip file is cut short or damaged; copy it again.") from None
+    except OSError as error:
+        raise InputError(f"{path}: reading this file failed ({error.strerror or error}).") from None
+
+
+def pieces(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
+    """The text of a file, about 1 MB at a time; joined, the pieces are the text without its byte order mark.
+
+    Raises InputError when the file is not text or does not decode, naming byte, line and offset.
+    """
+    name = encoding_of(path, encoding)
+    decoder = codecs.getincrementaldecoder(name)("strict")
+    offset = newlines = 0
+    first = True
+    for block in blocks(path):
+        if offset == 0:
+            check_head(path, block, encoding)
+        if tally is not None:
+            tally.add(block)
+        text = _decode(path, decoder, name, block, offset, newlines, final=False)
+        offset += len(block)
+        newlines += text.count("\n")
+        if first and text:
+            first = False
+            text = text.removeprefix("\ufeff")
+        if text:
+            yield text
+    last = _decode(path, decoder, name, b"", offset, newlines, final=True)
+    if last:
+        yield last
+
+
+def _decode(
+    path: Path,
+    decoder: codecs.IncrementalDecoder,
+    name: str,
+    block: bytes,
+    offset: int,
+    newlines: int,
+    final: bool,
+) -> str:
+    try:
+        return decoder.decode(block, final)
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode(name, errors="ignore")
+        start = offset - (len(error.object) - len(block)) + error.start
+        line = newlines + before.count("\n") + 1
+        raise encoding_error(path, name, error, start, line, _fits_cp1252(path)) from None
+    except UnicodeError as error:
+        raise InputError(
+            f"{path}: this file is not {name.upper()} ({error}); name its encoding with --encoding."
+        ) from None
+
+
+def _fits_cp1252(path: Path) -> bool:
+    undefined = (b"\x81", b"\x8d", b"\x8f", b"\x90", b"\x9d")
+    return not any(byte in block for block in blocks(path) for byte in undefined)
+
+
+def lines(path: Path, encoding: str | None = None, tally: Tally | None = None) -> Iterator[str]:
+    """The lines of a file, each with its line end; only "\\n" ends a line."""
+    held: list[str] = []
+    for piece in pieces(path, encoding, tally):
+        start = 0
+        while (end := piece.find("\n", start)) >= 0:
+            held.append(piece[start : end + 1])
+            yield "".join(held) if len(held) > 1 else held[0]
+            held.clear()
+            start = end + 1
+        if start < len(piece):
+            held.append(piece[start:])
+    if held:
+        yield "".join(held)
+
+
+def cut_point(text: str) -> int:
+    """Where to cut a long text so that a tokenizer loses least: after its last line, else before its last word.
+
+    Blank space after a newline stays with the newline.  Returns a position in (0, len(text)].
+    """
+    end = len(text)
+    for _ in range(8):
+        end = text.rfind("\n", 0, end)
+        if end < 0:
+            break
+        if end + 1 < len(text) and not text[end + 1].isspace():
+            return end + 1
+    newline = text.rfind("\n")
+    if newline >= 0:
+        return newline + 1
+    space = text.rfind(" ")
+    return space if space > 0 else len(text)

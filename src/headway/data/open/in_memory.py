@@ -1,0 +1,222 @@
+"""Data in memory: pandas and polars frames, data sets, lists of texts, of labels and of rows.
+
+They are recognised by their attributes, so that no library is imported for them.  Cells become strings as in Parquet:
+a number as Python writes it, true and false as those words, a missing value as "".
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from headway.data.formats.parquet import cell
+from headway.data.open.columns import Judging
+from headway.data.open.files import Tally
+from headway.data.records.chunks import ROWS, Chunk, LineNumbers
+from headway.data.records.corpus import Corpus, Document, Source, row_chunks
+from headway.data.records.table import StreamedRows, Table
+from headway.errors import InputError
+from headway.io.quantities import counted
+
+EXPECTED = (
+    "expected names of files, a pandas or polars frame, a datasets.Dataset, a list of texts, a pair of a list of "
+    "texts and a list of labels, or a list of dicts"
+)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Rows in memory: what they are, their columns, and the values of each column from a row on, up to another."""
+
+    what: str
+    columns: list[str]
+    count: int
+    part: Callable[[int, int], dict[str, list[Any]]]
+
+
+def given_inputs(given: Sequence[Any]) -> list[Any]:
+    """The inputs of a call from Python: names of files one by one, or one table of data in memory.
+
+    Raises InputError for anything else.
+    """
+    if len(given) == 2 and all(isinstance(one, list) for one in given) and _are_texts(given[0]):
+        given = [(given[0], given[1])]
+    held = [_held(one) for one in given]
+    if len(given) == 1 and held[0] is not None:
+        return [_table(held[0])]
+    found: list[Any] = []
+    for one, in_memory in zip(given, held, strict=True):
+        files = [one] if isinstance(one, str | Path) else list(one) if isinstance(one, list | tuple) else [None]
+        if in_memory is not None or not all(isinstance(file, str | Path) for file in files):
+            what = in_memory.what if in_memory is not None else f"{type(one).__name__} ({str(one)[:40]!r})"
+            alone = "must be the only one;" if in_memory is not None else "cannot be used:"
+            raise InputError(f"the input {what} {alone} {EXPECTED}.")
+        found += files
+    return found
+
+
+def _held(data: Any) -> _Held | None:
+    """What is in memory; None for what may name files."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        return _pandas(data)
+    if hasattr(data, "iter_rows") and hasattr(data, "columns"):
+        return _polars(data)
+    if hasattr(data, "features") and isinstance(getattr(data, "column_names", None), list):
+        return _data_set(data)
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(side, list) for side in data):
+        return _texts(*data)
+    if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):
+        return _dicts(data)
+    return _texts(data) if _are_texts(data) else None
+
+
+def _are_texts(data: Any) -> bool:
+    """Whether this is a list of texts rather than of files: some have blanks in them, and none is there as a file."""
+    if not isinstance(data, list) or not data or not all(isinstance(one, str) for one in data):
+        return False
+    return any(len(one.split()) > 1 for one in data) and not any(_is_there(one) for one in data[:100])
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return name.strip() != "" and Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _pandas(frame: Any) -> _Held:
+    def part(start: int, stop: int) -> dict[str, list[Any]]:
+        rows = frame.iloc[start:stop]
+        values = [rows.iloc[:, at] for at in range(len(columns))]
+        return {
+            name: one.astype(object).where(one.notna(), None).tolist()
+            for name, one in zip(columns, values, strict=True)
+        }
+
+    columns = [str(name) for name in frame.columns]
+    return _Held("a pandas frame", columns, len(frame), part)
+
+
+def _polars(frame: Any) -> _Held:
+    def part(start: int, stop: int) -> dict[str, list[Any]]:
+        return frame.slice(start, stop - start).to_dict(as_series=False)
+
+    if not hasattr(frame, "__len__"):
+        raise InputError("a polars LazyFrame has no rows yet; pass the result of its .collect().")
+    return _Held("a polars frame", list(frame.columns), len(frame), part)
+
+
+def _data_set(rows: Any) -> _Held:
+    names = {name: list(feature.names) for name, feature in rows.features.items() if hasattr(feature, "names")}
+
+    def part(start: int, stop: int) -> dict[str, list[Any]]:
+        found = rows[start:stop]
+        return {name: [_named(value, names.get(name)) for value in found[name]] for name in rows.column_names}
+
+    return _Held("a data set", list(rows.column_names), len(rows), part)
+
+
+def _named(value: Any, names: list[str] | None) -> Any:
+    """The name of a class by its number; a number that has no name, such as -1, says that there is no class."""
+    if names is None or not isinstance(value, int):
+        return value
+    return names[value] if 0 <= value < len(names) else None
+
+
+def _texts(texts: list[Any], labels: list[Any] | None = None) -> _Held:
+    if not all(isinstance(text, str) for text in texts):
+        other = next(text for text in texts if not isinstance(text, str))
+        raise InputError(
+            f"a list of texts has {type(other).__name__} ({str(other)[:40]!r}) in it; expected only texts."
+        )
+    if labels is None:
+        return _Held("a list of texts", ["text"], len(texts), lambda start, stop: {"text": texts[start:stop]})
+    if len(texts) != len(labels):
+        raise InputError(f"{len(texts):,} texts were given with {len(labels):,} labels; expected as many of both.")
+    return _Held(
+        "texts with labels",
+        ["text", "label"],
+        len(texts),
+        lambda start, stop: {"text": texts[start:stop], "label": labels[start:stop]},
+    )
+
+
+def _dicts(rows: list[dict[Any, Any]]) -> _Held:
+    columns = list(rows[0])
+    if other := next((number for number, row in enumerate(rows, 1) if row.keys() != rows[0].keys()), None):
+        raise InputError(
+            f"a list of dicts: row {other} has the keys {', '.join(map(str, rows[other - 1]))}, the first row has "
+            f"{', '.join(map(str, columns))}; expected the same in each."
+        )
+
+    def part(start: int, stop: int) -> dict[str, list[Any]]:
+        return {str(name): [row[name] for row in rows[start:stop]] for name in columns}
+
+    return _Held("a list of dicts", [str(name) for name in columns], len(rows), part)
+
+
+def _table(held: _Held) -> Table:
+    """The table of data in memory, after one pass over them.  Raises InputError for data without texts or numbers."""
+    name = f"{held.what} of {counted(held.count, 'row')}"
+    if not held.count or not held.columns:
+        raise InputError(f"{held.what} is empty; expected rows of texts.")
+    if twice := sorted({column for column in held.columns if held.columns.count(column) > 1}):
+        raise InputError(f"{name}: has two columns {twice[0]!r}; every column needs its own name.")
+
+    def stream() -> Iterator[Chunk]:
+        for start in range(0, held.count, ROWS):
+            stop = min(start + ROWS, held.count)
+            columns = {
+                column: [_cell(value, name, column, row) for row, value in enumerate(values, start + 1)]
+                for column, values in held.part(start, stop).items()
+            }
+            yield Chunk(columns, range(start + 1, stop + 1))
+
+    digest, numbers = hashlib.sha256("\0".join([*held.columns, ""]).encode("utf-8", "surrogatepass")), LineNumbers()
+    judging = [Judging(column) for column in held.columns]
+    n_bytes = 0
+    for chunk in stream():
+        numbers.extend(chunk.numbers)
+        content = "\0".join([*chain.from_iterable(zip(*chunk.columns.values(), strict=True)), ""])
+        data = content.encode("utf-8", "surrogatepass")
+        digest.update(data)
+        n_bytes += len(data)
+        for one in judging:
+            one.add(chunk.columns[one.name])
+    facts = [one.column() for one in judging]
+    rows = StreamedRows(stream, held.count)
+    return Table(
+        (Path(name),), held.columns, rows, numbers, digest.hexdigest(), n_bytes, stream=stream, facts=facts, held=True
+    )
+
+
+def _cell(value: Any, name: str, column: str, row: int) -> str:
+    """A value as a string.  Raises InputError for one that is no text and no number."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bytes | dict):
+        raise InputError(
+            f"{name}, row {row}: column {column!r} holds {type(value).__name__}; expected texts or numbers."
+        )
+    text = cell(value)
+    if "\0" in text:
+        raise InputError(f"{name}, row {row}: a NUL in column {column!r}; expected text. Remove it and run again.")
+    return text
+
+
+def table_corpus(table: Table, column: str) -> Corpus:
+    """One column of a table in memory as running text, of which each row is a document."""
+    table.check_column(column)
+
+    def documents(tally: Tally | None) -> Iterator[Document]:
+        for row, text in enumerate(table.values(column), start=1):
+            if tally is not None:
+                tally.add(f"{text}\0".encode("utf-8", "surrogatepass"))
+            yield _document(f"{table.name}, row {row}", text)
+
+    return Corpus([Source(table.path, documents, column)])
+
+
+def _document(name: str, text: str) -> Document:
+    return Document(name, lambda: row_chunks(text))

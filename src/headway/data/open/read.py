@@ -1,0 +1,227 @@
+"""One reader for every command: files in, a `Corpus` of running text or a `Table` out.
+
+.txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, and folders of .txt or
+.parquet; folders of pictures by class, and .npz.  A table with one column is running text: every row is a document.  A
+.jsonl whose objects have a list of "messages" is conversations, and so is ShareGPT's with a list of "conversations".
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from headway.data.formats.delimited import open_delimited
+from headway.data.formats.json_lines import open_json_lines
+from headway.data.formats.parquet import open_parquet
+from headway.data.images.folder import are_pictures, read_pictures
+from headway.data.open.columns import Judging
+from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
+from headway.data.records.chunks import Chunk, LineNumbers
+from headway.data.records.corpus import Corpus, Document, Source, file_source, row_chunks
+from headway.data.records.dialogues import holds_dialogues, read_dialogues
+from headway.data.records.rows import BadRows, OpenTable, check_policy
+from headway.data.records.table import StreamedRows, Table
+from headway.errors import InputError
+from headway.io.regular_file import check_name
+
+HELD = 8 << 20
+"""The most characters of a table that stay in memory after reading, so that a small file is read once."""
+
+
+def read(
+    inputs: Sequence[str | Path] | str | Path,
+    *,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    on_bad_row: str = "error",
+) -> Corpus | Table:
+    """Read what the user named, and check all of it before anything is trained.
+
+    Several inputs of the same kind are joined in order; tables must have the same columns.  `encoding` is that of files
+    which are not UTF-8, None for none; `delimiter` None tries , ; tab and | ; `on_bad_row` "skip" leaves malformed rows
+    out, at most 1 % of them or five.  Raises InputError, naming file and line, for anything that cannot be
+    used as it is.
+    """
+    check_policy(on_bad_row)
+    check_encoding(encoding)
+    inputs = [inputs] if isinstance(inputs, str | Path) else inputs
+    if are_pictures(inputs):
+        return read_pictures(inputs, on_bad_row)
+    paths = input_paths(inputs)
+    texts = [path for path in paths if kind(path) == "text"]
+    if texts and len(texts) < len(paths):
+        table = next(path for path in paths if kind(path) != "text")
+        raise InputError(f"{texts[0]} is running text, {table} is a table; give inputs of one kind.")
+    if texts:
+        return _checked(Corpus([file_source(path, encoding) for path in paths]))
+    talks = [path for path in paths if holds_dialogues(path, encoding)]
+    if talks and len(talks) < len(paths):
+        other = next(path for path in paths if path not in talks)
+        raise InputError(f"{talks[0]} holds conversations, {other} does not; give inputs of one kind.")
+    if talks:
+        return read_dialogues(paths, encoding, on_bad_row)
+    columns = [_columns(path, encoding, delimiter, on_bad_row) for path in paths]
+    for path, found in zip(paths, columns, strict=True):
+        if sorted(found) != sorted(columns[0]):
+            raise InputError(
+                f"{path}: its columns are {', '.join(found)}, but {paths[0]} has {', '.join(columns[0])}; "
+                "files read together need the same columns."
+            )
+    if len(columns[0]) == 1:
+        return _checked(Corpus([_row_source(path, encoding, delimiter, on_bad_row) for path in paths]))
+    return _read_table(paths, columns[0], encoding, delimiter, on_bad_row)
+
+
+def text_corpus(
+    table: Table, column: str, *, encoding: str | None = None, delimiter: str | None = None, on_bad_row: str = "error"
+) -> Corpus:
+    """One column of a table as running text, streamed from its files again; the options are those given to `read`."""
+    table.check_column(column)
+    sources = [_row_source(path, encoding, delimiter, on_bad_row, column) for path in table.paths]
+    return _checked(Corpus(sources))
+
+
+def input_paths(inputs: Sequence[str | Path]) -> list[Path]:
+    """The files behind the inputs: folders replaced by the files in them, all of them there and not empty.
+
+    Raises InputError.
+    """
+    if not inputs:
+        raise InputError("no input given; name a file or a folder.")
+    found: list[Path] = []
+    for given in inputs:
+        path = Path(check_name(str(given), "an input"))
+        check_path(path)
+        if not path.is_dir():
+            if path.stat().st_size == 0:
+                raise InputError(f"{path}: this file is empty (0 bytes).")
+            found.append(path)
+            continue
+        files = [file for file in folder_files(path) if file.stat().st_size]
+        if not files:
+            raise InputError(f"{path}: every text file in this folder is empty.")
+        found.extend(files)
+    seen: set[Path] = set()
+    for path in found:
+        if path.resolve() in seen:
+            raise InputError(f"{path}: is given twice; name each file once.")
+        seen.add(path.resolve())
+    return found
+
+
+def _checked(corpus: Corpus) -> Corpus:
+    """The corpus after one pass over it.  Raises InputError for files that cannot be used."""
+    if not corpus.n_characters:
+        raise InputError(f"{corpus.name}: there is no text here, only blank space.")
+    return corpus
+
+
+def _open(
+    path: Path,
+    encoding: str | None,
+    delimiter: str | None,
+    bad: BadRows,
+    tally: Tally | None,
+    column: str | None = None,
+) -> OpenTable:
+    """A table; of one that is stored by columns, that column alone where one is named."""
+    if kind(path) == "parquet":
+        return open_parquet(path, bad, tally, None if column is None else [column])
+    if kind(path) == "jsonl":
+        return open_json_lines(path, lines(path, encoding, tally), bad)
+    return open_delimited(path, pieces(path, encoding, tally), delimiter, kind(path) == "tsv", bad)
+
+
+def _columns(path: Path, encoding: str | None, delimiter: str | None, on_bad_row: str) -> list[str]:
+    return _open(path, encoding, delimiter, BadRows(path, on_bad_row), None).columns
+
+
+def _row_source(
+    path: Path, encoding: str | None, delimiter: str | None, on_bad_row: str, column: str | None = None
+) -> Source:
+    """A table as documents, one for each row of a column (the only one for None), read as a stream."""
+
+    skipped: list[tuple[int, str]] = []
+
+    def documents(tally: Tally | None) -> Iterator[Document]:
+        bad = BadRows(path, on_bad_row)
+        opened = _open(path, encoding, delimiter, bad, tally, column)
+        wanted = opened.columns[0] if column is None else column
+        kept = 0
+        for chunk in opened.chunks:
+            kept += len(chunk)
+            for line, text in zip(chunk.numbers, chunk.columns[wanted], strict=True):
+                yield _row_document(f"{path}:{line}", text)
+        bad.check(kept)
+        if tally is not None:
+            skipped[:] = bad.skipped
+
+    name = column if column is not None else _columns(path, encoding, delimiter, on_bad_row)[0]
+    return Source(path, documents, name, skipped)
+
+
+def _row_document(name: str, text: str) -> Document:
+    return Document(name, lambda: row_chunks(text))
+
+
+def _read_table(
+    paths: list[Path], columns: list[str], encoding: str | None, delimiter: str | None, on_bad_row: str
+) -> Table:
+    """A table after one pass over it; a small one stays in memory, a large one is read again when needed."""
+    numbers, judging = LineNumbers(), [Judging(name) for name in columns]
+    held: list[Chunk] | None = []
+    states, starts, digests = [], [], []
+    skipped: list[tuple[int, str]] = []
+    n_bytes = size = 0
+    for path in paths:
+        states.append(_state(path))
+        tally, bad, start = Tally(), BadRows(path, on_bad_row), len(numbers)
+        starts.append(start)
+        for chunk in _open(path, encoding, delimiter, bad, tally).chunks:
+            numbers.extend(chunk.numbers)
+            for one in judging:
+                one.add(chunk.columns[one.name])
+            size += chunk.size()
+            if size > HELD:
+                held = None
+            elif held is not None:
+                held.append(chunk)
+        bad.check(len(numbers) - start)
+        if len(numbers) == start:
+            raise InputError(f"{path}: there are no rows in this file, only columns ({', '.join(columns)}).")
+        skipped.extend(bad.skipped)
+        n_bytes += tally.n_bytes
+        digests.append(tally.digest)
+
+    def stream() -> Iterator[Chunk]:
+        if held is not None:
+            yield from held
+            return
+        count = 0
+        for path, state in zip(paths, states, strict=True):
+            for chunk in _open(path, encoding, delimiter, BadRows(path, on_bad_row), None).chunks:
+                count += len(chunk)
+                yield chunk
+            if _state(path) != state:
+                count = -1
+        if count != len(numbers):
+            raise InputError(f"{path}: this file has changed while it was in use; run the command again.")
+
+    return Table(
+        tuple(paths),
+        columns,
+        StreamedRows(stream, len(numbers)),
+        numbers,
+        digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest(),
+        n_bytes,
+        skipped,
+        starts,
+        stream=stream,
+        reading=repr((encoding, delimiter, on_bad_row)),
+        facts=[one.column() for one in judging],
+    )
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of a file, to detect changes."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns

@@ -1,0 +1,383 @@
+"""Data for tasks that Headway does not have: how each is recognised, and what to do about it.
+
+``RECOGNISERS`` is the whole list.  Where training on the data would lose what they mean, they are refused, unless
+``--task`` is given; elsewhere one line says what is lost.  When a task is added, remove it from this list.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from headway.data.formats.tags import SPANS, TAG, TAGS, TOKENS, are_tags, listed, spans_of
+from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
+from headway.data.open.columns import MOST_LABELS, Column, number
+from headway.data.records.rows import shorten
+from headway.errors import InputError
+
+SURE = 0.95
+"""The share of values that must agree."""
+FEW_NUMBERS = 20
+"""The most distinct numbers that can be classes; more are a quantity."""
+SHORT = 8
+"""Characters: the texts of a pair are longer on average."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What recognisers look at: a table and the facts about its columns."""
+
+    columns: Sequence[Column] = ()
+    values: Callable[[str], Iterable[str]] = lambda name: []
+    """of a column, as they are read"""
+    text: str | None = None
+    """the column that was named as the text"""
+    label: str | None = None
+    """the column of labels: the one that was named, or, where a line is said, the one that was found"""
+
+    @property
+    def labels(self) -> Column | None:
+        """The column of labels as it was judged."""
+        return next((column for column in self.columns if column.name == self.label), None)
+
+    def distinct(self, column: Column) -> Iterable[str]:
+        """The values of a column without the blank space around them, at least one of each; those of many as read."""
+        if column.counts is not None:
+            return column.counts
+        return (stripped for value in self.values(column.name) if (stripped := value.strip()))
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """One kind of data for which there is no task."""
+
+    evidence: Callable[[Looked], str | None]
+    """the evidence, in words; None where there is none"""
+    what: str
+    """what the data are or, where training continues, what is lost"""
+    instead: str = ""
+    """what to do; empty where training continues"""
+
+
+def refuse(name: str, looked: Looked) -> None:
+    """Raise InputError for data that would be trained for the wrong task."""
+    for one in RECOGNISERS:
+        if one.instead and (evidence := one.evidence(looked)):
+            raise InputError(f"{name}: {evidence}: {one.what}. {one.instead}")
+
+
+def losses(looked: Looked) -> list[str]:
+    """A line for each thing that is lost when the labels of a column are trained as classes."""
+    found = ((one, one.evidence(looked)) for one in RECOGNISERS if not one.instead)
+    return [f"{evidence}: {one.what}" for one, evidence in found if evidence]
+
+
+def unread_lists(looked: Looked) -> list[str]:
+    """A line for each column that is called and looks like lists of labels, of a table whose texts alone are read."""
+    found = [replace(looked, label=column.name) for column in looked.columns if column.key in LISTED]
+    return [
+        f"{evidence}: not read, since Headway has no task yet for several labels per text; "
+        f"--label-column {one.label} treats each list as a class"
+        for one in found
+        if (evidence := label_lists(one))
+    ]
+
+
+def tagged_words(looked: Looked) -> str | None:
+    """Rows of a word and its tag each, without sentence boundaries."""
+    for column in looked.columns:
+        if looked.text != column.name and column.few and column.counts and are_tags(column.counts):
+            shown = ", ".join(tag for tag, _ in column.counts.most_common(4))
+            return f"column {column.name!r} holds tags of single tokens ({shown})"
+    return None
+
+
+def tagged_columns(looked: Looked) -> tuple[str, str, str] | None:
+    """(column of texts or lists of tokens, column of spans or lists of tags, what shows it); None where there is none.
+
+    A list of tags is as long as the list of tokens in the same row.
+    """
+    labels = [column for column in looked.columns if looked.label in (None, column.name)]
+    for tags in labels:
+        for text in looked.columns:
+            if text is tags or looked.text not in (None, text.name):
+                continue
+            if said := _lists_of_tags(looked, text, tags) or _spans(looked, text, tags):
+                return text.name, tags.name, said
+    return None
+
+
+def _lists_of_tags(looked: Looked, text: Column, tags: Column) -> str | None:
+    """Lists named like tags next to lists named like tokens; or lists that hold only tags."""
+    named = text.key in TOKENS and TAGS.search(tags.key) is not None
+    if not named and (text.key not in (*TEXT_NAMES, *TOKENS) or not _hold_tags(looked.values(tags.name))):
+        return None
+    lists = ([_parts(value) for value in looked.values(column.name)] for column in (text, tags))
+    pairs = list(zip(*lists, strict=True))
+    fit = sum(len(a) == len(b) > 0 for a, b in pairs)
+    if fit < SURE * len(pairs) or (named and not any(listed(value) for value in looked.values(tags.name))):
+        return None
+    return f"columns {text.name!r} and {tags.name!r} hold lists of tokens and of as many tags"
+
+
+def _parts(value: str) -> list[str]:
+    found = listed(value)
+    return value.split() if found is None else found
+
+
+def _hold_tags(values: Iterable[str]) -> bool:
+    """Whether all cells are lists of tags, and some are those of entities."""
+    several = named = False
+    for parts in (_parts(value.strip()) for value in values if value.strip()):
+        if not parts or not all(TAG.fullmatch(part) for part in parts):
+            return False
+        several, named = several or len(parts) > 1, named or any("-" in part for part in parts)
+    return several and named
+
+
+def _spans(looked: Looked, text: Column, spans: Column) -> str | None:
+    """Lists of spans in the rows of texts."""
+    named = (looked.text or text.key in TEXT_NAMES) and (looked.label or spans.key in SPANS)
+    if not named or text.numeric or not text.mean_length:
+        return None
+    if not next((value for value in looked.values(spans.name) if value.strip()), "").startswith("["):
+        return None
+    cells = [spans_of(value) for value in looked.values(spans.name)]
+    if cells.count(None) > (1 - SURE) * len(cells) or not any(cells):
+        return None
+    return f"column {spans.name!r} holds spans of the text in {text.name!r}, with a label each"
+
+
+PAIRS = {
+    "premise": ("hypothesis",),
+    **{"claim": ("evidence",), "sentence": ("paraphrase",), "context": ("response", "hypothesis")},
+    "prompt": ("completion", "response"),
+    "query": ("passage", "document", "doc", "text", "title", "product"),
+    "question": ("answer", "sentence", "passage", "paragraph", "context", "response"),
+}
+"""Names of the two texts of a pair that has a label or score."""
+JUDGED = (
+    SURE_LABEL_NAMES
+    | SCORE_NAMES
+    | frozenset(
+        [
+            *(
+                "goldlabel",
+                "entailment",
+                "entailmentjudgment",
+                "judgment",
+                "judgement",
+                "relation",
+                "stance",
+                "quality",
+            ),
+            *("duplicate", "paraphrase", "correct", "relevance", "relevant", "answerable", "relatednessscore"),
+            *("isduplicate", "isparaphrase", "iscorrect", "isrelevant", "isanswer", "similar", "issimilar"),
+        ]
+    )
+)
+"""Names of columns that label or score pairs."""
+
+
+def judged_pairs(looked: Looked) -> str | None:
+    """Two columns of texts that are called like the two of a pair, and a label or a score of the pair."""
+    found = _judged(looked)
+    return found and f"columns {found[0]!r} and {found[1]!r} are pairs of texts, {found[2]!r} a label or score of each"
+
+
+def judged_pair(looked: Looked) -> tuple[str, str] | None:
+    """The two columns that ``judged_pairs`` finds."""
+    found = _judged(looked)
+    return found and found[:2]
+
+
+def _judged(looked: Looked) -> tuple[str, str, str] | None:
+    """The names of both columns, and of the one that judges them."""
+    if looked.text is not None:
+        return None
+    texts = {column.key: column for column in looked.columns if column.text_like and column.mean_length >= SHORT}
+    for one, other, sure in _called_like_pairs(texts):
+        pair = texts[one], texts[other]
+        if _is_other_text(texts, one, other):
+            continue
+        judged = [column for column in looked.columns if column not in pair and _judges(column, looked, sure)]
+        if judged:
+            return pair[0].name, pair[1].name, judged[0].name
+    return None
+
+
+def _called_like_pairs(texts: dict[str, Column]) -> list[tuple[str, str, bool]]:
+    """Two keys of columns, and whether the names say enough by themselves: sentence1 and sentence2."""
+    found = []
+    for key in texts:
+        for one, two in (("1", "2"), ("a", "b")):
+            if len(key) > 1 and key.endswith(one) and key[:-1] + two in texts:
+                found.append((key, key[:-1] + two, True))
+        if key.startswith("first") and (second := f"second{key.removeprefix('first')}") in texts:
+            found.append((key, second, True))
+        found += [(key, other, key == "premise") for other in PAIRS.get(key, ()) if other in texts]
+    return found
+
+
+def _is_other_text(texts: dict[str, Column], one: str, other: str) -> bool:
+    """Whether the text of each row is in another column than these two: longer, or with a usual name."""
+    most = max(texts[one].mean_length, texts[other].mean_length)
+    rest = [column for key, column in texts.items() if not key.startswith((one, other)) and not column.few]
+    return any(column.mean_length > most or (column.key in TEXT_NAMES and column.key != "title") for column in rest)
+
+
+def _judges(column: Column, looked: Looked, sure: bool) -> bool:
+    """Whether a column judges pairs: it was named, or is called so; where the pairs are sure, any label does."""
+    if column.name == looked.label:
+        return True
+    if not (column.few or column.numeric):
+        return False
+    return column.key in JUDGED or (sure and (column.key in LABEL_NAMES or column.key.startswith("is")))
+
+
+QUANTITIES = frozenset(
+    [
+        *("target", "y", "score", "scores", "rating", "ratings", "stars", "grade", "grades", "points", "price"),
+        *("value", "salary", "targetscore", "averagerating", "avgrating", "meanscore"),
+    ]
+)
+"""Names of columns of numbers to predict, other than labels."""
+
+
+def quantity(looked: Looked) -> str | None:
+    """A column of many distinct numbers where the label is expected."""
+    if looked.label is None and any(column.label_like and _may_be_label(column) for column in looked.columns):
+        return None
+    named = SURE_LABEL_NAMES | QUANTITIES
+    for column in looked.columns:
+        if column.name == looked.text or not column.numeric or column.distinct <= FEW_NUMBERS:
+            continue
+        if column.name != looked.label and (looked.label is not None or column.key not in named):
+            continue
+        if _is_quantity(column, np.fromiter((number(_decimal(value)) for value in looked.distinct(column)), float)):
+            return f"column {column.name!r} holds {column.distinct:,} distinct numbers in {column.n_rows:,} rows"
+    return None
+
+
+def _may_be_label(column: Column) -> bool:
+    return column.key in LABEL_NAMES or not column.numeric
+
+
+def _decimal(value: str) -> str:
+    """A number with a comma before its decimals as Python writes it."""
+    return value.strip().replace(",", ".") if value.count(",") == 1 else value.strip().replace(",", "")
+
+
+def _is_quantity(column: Column, values: np.ndarray) -> bool:
+    """Whether numbers measure something.  Whole ones may count classes: those of a label do where they repeat."""
+    if bool((values != np.floor(values)).any()):
+        return True
+    if column.key in QUANTITIES - {"target", "y"}:
+        return True
+    counted = values.min() in (0, 1) and column.distinct >= 0.8 * (values.max() + 1)
+    return not counted and (column.distinct > MOST_LABELS or column.n_rows < 5 * column.distinct)
+
+
+RATED = frozenset(
+    [
+        *("rating", "ratings", "star", "stars", "starrating", "score", "scores", "grade", "points", "overall"),
+        *("overallrating", "reviewrating", "reviewscore", "severity", "satisfaction", "csat", "nps", "likert"),
+        *("priority", "level", "quality", "rate"),
+    ]
+)
+"""Names of columns of ratings."""
+STARS = re.compile("[★☆⭐✩✭\ufe0f]+|\\*{1,5}|[1-5](?:[.,]5)? ?stars?|(?:10|[0-9])(?:[.,][05])? ?(?:/|out of) ?(?:5|10)")
+"""Ratings that are written with stars or out of a maximum."""
+
+
+def ratings(looked: Looked) -> str | None:
+    """A few consecutive numbers, or stars: ordered classes."""
+    column = looked.labels
+    if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
+        return None
+    written = sorted(set(looked.distinct(column)))
+    if all(STARS.fullmatch(value.casefold()) for value in written):
+        return f"the labels in column {column.name!r} are ratings ({', '.join(written[:11])})"
+    values = sorted(number(_decimal(value)) for value in written) if column.numeric else []
+    if not values or not (column.key in RATED or values == [1, 2, 3, 4, 5]) or not _in_a_row(values):
+        return None
+    return f"the labels in column {column.name!r} look like ratings ({values[0]:g} to {values[-1]:g})"
+
+
+def _in_a_row(values: Sequence[float]) -> bool:
+    """Whether these are all whole numbers, or all tenths, halves and so on, of a range, a few missing."""
+    steps = {round(b - a, 6) for a, b in pairwise(values)}
+    least = min(steps)
+    return least in (1, 0.5, 0.25, 0.1) and max(steps) <= 3 * least
+
+
+LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels", "keywords", "classes", "emotions"])
+"""Names of columns with several labels per text."""
+
+
+def label_lists(looked: Looked) -> str | None:
+    """Labels that are lists of labels, each of which occurs in several lists or alone: "delay", "delay;cancel"."""
+    column = looked.labels
+    if column is None or column.numeric:
+        return None
+    values = set(looked.distinct(column))
+    for how, cut in LISTS:
+        cells = {value: cut(value) for value in sorted(values)}
+        if _share_parts([parts for parts in cells.values() if parts is not None], len(cells)):
+            example = next(value for value, parts in cells.items() if parts and len(parts) > 1)
+            return f"column {column.name!r} holds lists of labels, {how} ({shorten(example)})"
+    return None
+
+
+def _share_parts(lists: Sequence[Sequence[str]], count: int) -> bool:
+    """Whether all ``count`` values are lists, and their parts are labels that also occur in other lists."""
+    if len(lists) < count:
+        return False
+    cut = [[part.strip() for part in parts] for parts in lists if parts]
+    several = [parts for parts in cut if len(parts) > 1]
+    if len(several) < 2 or any(not part or len(part) > 40 or len(part.split()) > 4 for one in cut for part in one):
+        return False
+    occurs = Counter(part for parts in cut for part in set(parts))
+    atoms = {part for parts in several for part in parts}
+    places = {(part, at) for parts in several for at, part in enumerate(parts)}
+    free = len({len(parts) for parts in cut}) > 1 or len(places) > len(atoms)  # no table of fixed places
+    shared = sum(occurs[part] > 1 for part in atoms)
+    return free and len(atoms) > 1 and shared >= 0.8 * len(atoms)
+
+
+LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
+    ("as JSON writes them", listed),
+    ("separated by ;", lambda value: value.split(";")),
+    ("separated by |", lambda value: value.split("|")),
+    ("separated by ,", lambda value: value.split(",")),
+)
+"""How lists of labels are written."""
+
+RECOGNISERS = (
+    Recogniser(
+        tagged_words,
+        "these are tagged tokens, one in each row of a table, without sentence boundaries",
+        "Write a token and its tag on each line of a .conll file, and a blank line "
+        "after each sentence. --task classification classifies the words one by one.",
+    ),
+    Recogniser(
+        judged_pairs,
+        "this is classification or scoring of pairs, for which Headway has no task yet",
+        "--task embedding trains on pairs with a score in numbers, 0 to 1 for example; both texts can be joined in one "
+        "column and classified; --task classification uses one of the texts (choose it with --text-column).",
+    ),
+    Recogniser(
+        quantity,
+        "this is a quantity to predict (regression), for which Headway has no task yet",
+        "To classify, add a column of ranges such as low, medium and high. --task classification takes "
+        "each number as a class, --task language_modeling reads only the texts.",
+    ),
+    Recogniser(ratings, "trained as unordered classes, so mistaking 5 for 1 counts no more than mistaking 5 for 4"),
+    Recogniser(
+        label_lists,
+        "each list is trained as a class of its own, so what two lists share is not learned",
+    ),
+)

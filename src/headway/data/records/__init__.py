@@ -1,0 +1,1 @@
+"""Records: documents, rows of tables, conversations and labelled texts, checked and split."""

@@ -1,0 +1,96 @@
+"""Chunks of rows of a table, column by column, and the line numbers of rows."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import overload
+
+ROWS = 8192
+"""Rows of a chunk at most, where rows come one by one."""
+CHARACTERS = 4 << 20
+"""Characters of such a chunk, about."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows that follow each other: the values of each column, and the line (or row) of the file of each."""
+
+    columns: dict[str, list[str]]
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def rows(self) -> Iterator[dict[str, str]]:
+        """The rows one by one."""
+        names = list(self.columns)
+        return (dict(zip(names, row, strict=True)) for row in zip(*self.columns.values(), strict=True))
+
+    def size(self) -> int:
+        """The characters in it."""
+        return sum(sum(map(len, values)) for values in self.columns.values())
+
+
+def chunked(columns: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Chunk]:
+    """Rows that come one by one, each with its number, as chunks."""
+    numbers: list[int] = []
+    held: list[Sequence[str]] = []
+    size = 0
+    for number, row in rows:
+        numbers.append(number)
+        held.append(row)
+        size += sum(map(len, row))
+        if len(held) >= ROWS or size >= CHARACTERS:
+            yield chunk_of(columns, held, numbers)
+            numbers, held, size = [], [], 0
+    if held:
+        yield chunk_of(columns, held, numbers)
+
+
+def chunk_of(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> Chunk:
+    """The chunk of some rows, at least one."""
+    return Chunk(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)), numbers)
+
+
+class LineNumbers(Sequence[int]):
+    """The number of each row, of which runs such as 2, 3, 4, ... take no memory."""
+
+    def __init__(self) -> None:
+        self._firsts, self._numbers = array("q"), array("q")  # the row at which each run begins, and its number
+        self._count = 0
+
+    def extend(self, numbers: Sequence[int]) -> None:
+        """Add the numbers of the next rows."""
+        if not len(numbers):
+            return
+        is_run = numbers[-1] - numbers[0] == len(numbers) - 1  # they ascend
+        begins = [0] if is_run else [0, *(at for at, (a, b) in enumerate(pairwise(numbers), 1) if b != a + 1)]
+        for at in begins:
+            if not (at == 0 and self._count and numbers[0] == self[-1] + 1):
+                self._firsts.append(self._count + at)
+                self._numbers.append(numbers[at])
+        self._count += len(numbers)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        at = range(self._count)[index]  # negative too, and IndexError beyond
+        run = bisect_right(self._firsts, at) - 1
+        return self._numbers[run] + at - self._firsts[run]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"LineNumbers({len(self):,} rows, {len(self._firsts):,} runs)"

@@ -1,0 +1,196 @@
+"""Running text: documents streamed from disk, never all in memory."""
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.data.open.files import Tally, cut_point, pieces
+from headway.errors import InputError
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document: a file, or one row of a table.  `name` says where it is from."""
+
+    name: str
+    open: Callable[[], Iterator[str]]
+    """Starts reading: pieces of about 1 MB, cut after a line where there is one; joined, they are the document."""
+
+    def chunks(self) -> Iterator[str]:
+        """The text of the document, piece by piece."""
+        return self.open()
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a corpus.  `open(tally)` reads its documents, and counts what it reads in the tally when given."""
+
+    path: Path
+    open: Callable[[Tally | None], Iterator[Document]]
+    column: str | None = None
+    """The column the documents are from, where the file is a table."""
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    """(line, reason) of each malformed row that was left out, once the source was read with a tally."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one pass over a corpus finds."""
+
+    n_bytes: int
+    n_characters: int
+    n_documents: int
+    n_empty: int
+    fingerprint: str
+
+
+class Corpus:
+    """Running text from one or more files, read again in bounded memory each time it is needed.
+
+    Line ends are kept exactly as they are in the files ("\\r\\n" stays "\\r\\n"); only a byte order mark is dropped.
+    Documents that are empty or blank are left out and counted in `n_empty`.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = tuple(sources)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files, in reading order."""
+        return tuple(source.path for source in self.sources)
+
+    @property
+    def name(self) -> str:
+        """The files in a few words, for messages."""
+        more = len(self.sources) - 1
+        return f"{self.sources[0].path}" + (f" and {more} more" if more else "")
+
+    @property
+    def skipped(self) -> list[tuple[int, str]]:
+        """(line, reason) of each malformed row that was left out, once everything was read (``facts``)."""
+        return [one for source in self.sources for one in source.skipped]
+
+    def documents(self) -> Iterator[Document]:
+        """Every document in order, the empty ones too; a document of a table must be read before the next is asked."""
+        for source in self.sources:
+            yield from source.open(None)
+
+    def chunks(self) -> Iterator[tuple[str, bool]]:
+        """Pairs (text of about 1 MB at most, whether it ends its document), without empty documents."""
+        for document in self.documents():
+            yield from _flagged(document)
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        """Counts and fingerprint, by reading everything once; raises InputError where a file cannot be read as text."""
+        n_bytes = n_characters = n_documents = n_empty = 0
+        digests = []
+        for source in self.sources:
+            tally = Tally()
+            for document in source.open(tally):
+                length = sum(len(text) for text, _ in _flagged(document))
+                n_characters += length
+                n_documents += length > 0
+                n_empty += length == 0
+            n_bytes += tally.n_bytes
+            digests.append(tally.digest)
+        whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+        return Facts(n_bytes, n_characters, n_documents, n_empty, whole)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in the files, after unpacking."""
+        return self.facts.n_bytes
+
+    @property
+    def n_characters(self) -> int:
+        """Characters in all documents."""
+        return self.facts.n_characters
+
+    @property
+    def n_documents(self) -> int:
+        """Documents that are not blank."""
+        return self.facts.n_documents
+
+    @property
+    def n_empty(self) -> int:
+        """Blank documents, which are left out."""
+        return self.facts.n_empty
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the content in hexadecimal; for one file, of its unpacked bytes."""
+        return self.facts.fingerprint
+
+
+def _flagged(document: Document) -> Iterator[tuple[str, bool]]:
+    """The chunks of a document with its end marked; nothing for a blank document.
+
+    Blank text at the start is held back until something else comes; past 1 MB it counts as text.
+    """
+    held = ""
+    blank = True
+    for text in document.chunks():
+        if held and not blank:
+            yield held, False
+            held = ""
+        held += text
+        blank = blank and len(held) <= 1 << 20 and not text.strip()
+    if not blank:
+        yield held, True
+
+
+def file_source(path: Path, encoding: str | None) -> Source:
+    """A text file as the one document of its source."""
+
+    def documents(tally: Tally | None) -> Iterator[Document]:
+        yield Document(str(path), lambda: file_chunks(path, encoding, tally))
+
+    return Source(path, documents)
+
+
+def texts_source(path: Path, texts: Sequence[str]) -> Source:
+    """Texts in memory as the documents of a source, from files of which ``path`` is the first."""
+
+    def documents(tally: Tally | None) -> Iterator[Document]:
+        for number, text in enumerate(texts, start=1):
+            if tally is not None:
+                tally.add(f"{text}\0".encode("utf-8", "surrogatepass"))
+            yield Document(f"{path}:{number}", functools.partial(row_chunks, text))
+
+    return Source(path, documents)
+
+
+def file_chunks(path: Path, encoding: str | None, tally: Tally | None = None) -> Iterator[str]:
+    """The text of a file, cut after a line where there is one; raises InputError at a NUL, naming line and column."""
+    rest = ""
+    newlines = 0
+    for piece in pieces(path, encoding, tally):
+        if "\0" in piece:
+            raise _nul(path, rest + piece, newlines)
+        text = rest + piece
+        cut = cut_point(text)
+        rest = text[cut:]
+        newlines += text.count("\n", 0, cut)
+        yield text[:cut]
+    if rest:
+        yield rest
+
+
+def _nul(path: Path, text: str, newlines: int) -> InputError:
+    at = text.index("\0")
+    line = newlines + text.count("\n", 0, at) + 1
+    column = at - text.rfind("\n", 0, at)
+    return InputError(f"{path}, line {line}: a NUL byte at column {column}; expected text. Remove it and run again.")
+
+
+def row_chunks(text: str, size: int = 1 << 20) -> Iterator[str]:
+    """One row as chunks of at most `size` characters."""
+    start = 0
+    while len(text) - start > size:
+        cut = start + cut_point(text[start : start + size])
+        yield text[start:cut]
+        start = cut
+    yield text[start:]

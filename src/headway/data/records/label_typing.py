@@ -1,0 +1,221 @@
+"""Labels that differ only in typing ("Positive", "positive", "postive"): finding and joining them."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.data.records.rows import shorten
+from headway.errors import InputError
+from headway.io.quantities import counted
+from headway.io.strict_json import parse_object, read_text
+
+ALL = "all"
+"""For --merge-labels: join whatever differs only in typing."""
+INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
+"""Characters that nobody sees in a label."""
+LETTERS = 5
+"""A label of fewer letters is near to too many words."""
+RARE = 10
+"""So many rows of a label are no slip, unless the other label has TIMES as many."""
+TIMES = 10
+SHOWN = 5
+"""Labels that a line names, of each class and classes."""
+
+
+def typing_key(label: str) -> str:
+    """What labels share that differ only in case, blank space and how their letters are encoded."""
+    seen = unicodedata.normalize("NFC", INVISIBLE.sub("", label))
+    return " ".join(unicodedata.normalize("NFC", seen.casefold()).split())
+
+
+def groups(counts: Mapping[str, int]) -> dict[str, list[str]]:
+    """The labels that would be one class: what each class would be called, and the others, the most frequent first.
+
+    A class is called as most of its rows have it.  Near spellings, one letter apart, belong to a class that has more
+    rows; never where digits differ, where there are fewer than five letters, or where both are frequent.
+    """
+    same: dict[str, list[str]] = {}
+    for label in sorted(counts, key=lambda label: (-counts[label], label)):
+        same.setdefault(typing_key(label), []).append(label)
+    rows = {key: sum(counts[label] for label in members) for key, members in same.items()}
+    joined = _near_spellings(rows)
+    found: dict[str, list[str]] = {}
+    for key, members in same.items():
+        meant = same[joined.get(key, key)][0]
+        found.setdefault(meant, []).extend(label for label in members if label != meant)
+    return {meant: others for meant, others in found.items() if others}
+
+
+def _near_spellings(rows: Mapping[str, int]) -> dict[str, str]:
+    """For each rare key that is a near spelling of one more frequent key, and of no second, that key."""
+    found: dict[str, str] = {}
+    spelt: dict[str, list[str]] = {}  # by each way to leave a letter out
+    for key in rows:
+        for short in {key, *_shorter(key)} if _can_be_near(key) else ():
+            spelt.setdefault(short, []).append(key)
+    for key, count in rows.items():
+        if not _can_be_near(key):
+            continue
+        others = {other for short in (key, *_shorter(key)) for other in spelt[short] if other != key}
+        near = [other for other in others if _is_slip(count, rows[other]) and _one_apart(key, other)]
+        if len(near) == 1:
+            found[key] = near[0]
+    return {key: other for key, other in found.items() if other not in found}
+
+
+def _can_be_near(key: str) -> bool:
+    return sum(letter.isalpha() for letter in key) >= LETTERS and len(key) <= 100
+
+
+def _shorter(key: str) -> list[str]:
+    """The key without one letter, for each letter but the first: keys one edit apart share such a form."""
+    return [key[:at] + key[at + 1 :] for at in range(1, len(key))]
+
+
+def _is_slip(rare: int, other: int) -> bool:
+    return 2 * rare <= other and (rare < RARE or TIMES * rare < other)
+
+
+def _one_apart(one: str, other: str) -> bool:
+    """Whether one letter is missing, added, another, or changed places with the next; never the first, and no digit."""
+    if one[0] != other[0] or re.sub(r"\D", "", one) != re.sub(r"\D", "", other):
+        return False
+    short, long = sorted((one, other), key=len)
+    at = next((i for i, letter in enumerate(short) if letter != long[i]), len(short))
+    if len(long) > len(short):
+        return short[at:] == long[at + 1 :]
+    swapped = short[:at] + short[at : at + 2][::-1] + short[at + 2 :]
+    return short[at + 1 :] == long[at + 1 :] or swapped == long
+
+
+def suggestion(counts: Mapping[str, int]) -> list[str]:
+    """One line that says which labels would be one class, if any."""
+    found = groups(counts)
+    if not found:
+        return []
+    after = len(counts) - sum(map(len, found.values()))
+    named = {one: f"{shorten(one)} ({counts[one]:,})" for others in found.values() for one in others}
+    classes = list(found.items())[:SHOWN]
+    shown = "; ".join(f"{meant!r} for {_listed([named[one] for one in others])}" for meant, others in classes)
+    more = f"; and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+    return [
+        f"labels that differ only in typing: {len(counts):,} classes, which would be {after:,} with --merge-labels all:"
+        f" {shown}{more} (or name a file of pairs, found and meant)"
+    ]
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
+    return ", ".join(words[:SHOWN]) + more
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How labels are joined, as a run records it."""
+
+    pairs: dict[str, str] = field(default_factory=dict)
+    """the label that is meant by each that was found"""
+    by_typing: bool = False
+    """whether a label that was never seen is one that differs from it only in typing"""
+
+    def __call__(self, label: str, known: Mapping[str, str]) -> str:
+        """The label that is meant; ``known`` are those that are meant by their keys."""
+        meant = self.pairs.get(label)
+        return meant or (known.get(typing_key(label), label) if self.by_typing else label)
+
+    def merged(self, labels: Sequence[str], classes: Iterable[str] = ()) -> list[str]:
+        """The labels after joining; ``classes`` are those of the run."""
+        known = {typing_key(label): label for label in (*self.pairs.values(), *classes)}
+        known |= {typing_key(found): meant for found, meant in self.pairs.items()}
+        meant = {label: self(label, known) for label in set(labels)}
+        return [meant[label] for label in labels]
+
+    def plain(self) -> dict[str, Any]:
+        """As headway.json keeps it."""
+        return {"pairs": self.pairs, "by_typing": self.by_typing}
+
+
+def merging(asked: str | None, counts: Mapping[str, int]) -> Merging | None:
+    """What ``--merge-labels`` asks for, given the rows of each label.  Raises InputError for a file without pairs."""
+    if asked is None:
+        return None
+    if asked == ALL:
+        return Merging({other: meant for meant, others in groups(counts).items() for other in others}, True)
+    pairs = read_pairs(asked)
+    if not set(pairs) & set(counts):
+        raise InputError(
+            f"--merge-labels {asked}: none of the labels found in it, such as {shorten(next(iter(pairs)))}, is a label "
+            f"here; there are {', '.join(map(repr, list(counts)[:SHOWN]))}."
+        )
+    return Merging(pairs)
+
+
+def recorded(facts: Mapping[str, Any]) -> Merging | None:
+    """How the labels of a run were joined, by its headway.json."""
+    data = facts.get("data")
+    kept = data.get("merged_labels") if isinstance(data, dict) else None
+    if not isinstance(kept, dict) or not isinstance(kept.get("pairs"), dict):
+        return None
+    pairs = {found: meant for found, meant in kept["pairs"].items() if isinstance(meant, str)}
+    return Merging(pairs, bool(kept.get("by_typing")))
+
+
+def read_pairs(place: str | Path) -> dict[str, str]:
+    """Pairs of a .csv or .tsv with the columns "found" and "meant", or of a .json object.  Raises InputError."""
+    from headway.data.open.read import read  # which reads labels too
+    from headway.data.records.table import Table
+
+    path = Path(place)
+    pairs: list[tuple[str, Any]]
+    if path.name.lower().endswith(".json"):
+        found = parse_object(f'{{"pairs": {read_text(path)}}}', str(path))["pairs"]
+        pairs = _of_json(found, path)
+    else:
+        source = read([path])
+        if not isinstance(source, Table) or set(source.columns) != {"found", "meant"}:
+            columns = ", ".join(source.columns) if isinstance(source, Table) else "one column"
+            raise InputError(
+                f'--merge-labels {path}: expected "all", or a .csv, .tsv or .json of pairs: a table with the columns '
+                f"found and meant, or one JSON object; there is {columns}."
+            )
+        pairs = [(row["found"], row["meant"]) for row in source.rows]
+    kept: dict[str, str] = {}
+    for found, meant in pairs:
+        if not isinstance(meant, str) or not meant.strip() or not found.strip():
+            raise InputError(f"--merge-labels {path}: {shorten(found)} needs the label that it means, as text.")
+        if kept.setdefault(found.strip(), meant.strip()) != meant.strip():
+            raise InputError(f"--merge-labels {path}: {shorten(found)} stands for two labels; keep one of the pairs.")
+    for found, meant in kept.items():
+        if kept.get(meant, meant) != meant:
+            raise InputError(
+                f"--merge-labels {path}: {shorten(found)} means {meant!r}, which means {kept[meant]!r}; name the last "
+                "one in both pairs."
+            )
+    if not kept:
+        raise InputError(f"--merge-labels {path}: there are no pairs in this file.")
+    return kept
+
+
+def _of_json(found: Any, path: Path) -> list[tuple[str, Any]]:
+    """The pairs of an object, of a list of lists of two, or of a list of objects.  Raises InputError."""
+    if isinstance(found, dict):
+        return list(found.items())
+    rows: list[Any] = found if isinstance(found, list) else [found]
+    rows = [[one.get("found"), one.get("meant")] if isinstance(one, dict) else one for one in rows]
+    if not all(isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) for row in rows):
+        raise InputError(
+            f'--merge-labels {path}: expected pairs such as {{"postive": "positive"}} or '
+            '[{"found": "postive", "meant": "positive"}].'
+        )
+    return [(row[0], row[1]) for row in rows]
+
+
+def said(merging: Merging, counts: Counter[str]) -> str:
+    """A line about what was joined, ``counts`` being those before."""
+    joined = [label for label, _ in counts.most_common() if merging.pairs.get(label, label) != label]
+    words = [f"{shorten(label)} ({counts[label]:,}) as {merging.pairs[label]!r}" for label in joined]
+    return f"labels joined in {counted(sum(counts[label] for label in joined), 'row')}: {_listed(words) or 'none'}"

@@ -1,0 +1,331 @@
+"""Texts with labels, checked before training: what is missing, what contradicts itself, what leaks."""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+import numpy as np
+
+from headway.data.batches.cache import cache_key
+from headway.data.records.chunks import Chunk
+from headway.data.records.label_typing import Merging, suggestion
+from headway.data.records.repeats import group_numbers, text_hashes
+from headway.data.records.rows import SKIP_SHARE, check_policy, check_skipped, shorten
+from headway.data.records.table import Table
+from headway.data.records.text_checks import TextChecks
+from headway.errors import InputError
+from headway.io.quantities import counted, plural
+
+MISSING = frozenset(["", "nan", "null", "<na>", "#n/a", "n/a"])
+"""Values that mean a missing label, in lower case; "NA" too, but only in capitals."""
+
+RARE = 10
+"""A class of fewer rows is warned about."""
+
+FIRST = 6
+"""Rows that are kept for messages: one more than a message names."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows of a table that have a text and a label, in their order; the texts are read on demand."""
+
+    table: Table
+    text_column: str
+    classes: list[str]
+    """The distinct labels in alphabetical order."""
+    index: np.ndarray
+    """The numbers of the rows in the table, int64 (N,)."""
+    targets: np.ndarray
+    """The number of each row's label among the classes, int32 (N,)."""
+    hashes: np.ndarray
+    """Equal for texts that read the same (``text_hashes``), int64 (N,)."""
+    lengths: np.ndarray
+    """The characters of each text, int32 (N,)."""
+    warnings: list[str] = field(default_factory=list)
+    """One message each."""
+    dropped: int = 0
+    """Rows left out because text or label was missing."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[str]:
+        """The texts, as they are read."""
+        return self.table.texts(self.text_column, self.index)
+
+    @property
+    def name(self) -> str:
+        """The table in a few words, for messages."""
+        return self.table.name
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, held in memory."""
+        return list(self)
+
+    @property
+    def labels(self) -> list[str]:
+        """The label of each row."""
+        return [self.classes[target] for target in self.targets]
+
+    @property
+    def row_numbers(self) -> list[int]:
+        """The line of each row in its file."""
+        return [self.table.row_numbers[i] for i in self.index]
+
+    @property
+    def fingerprint(self) -> str:
+        """A key for the texts."""
+        return cache_key(
+            self.table.fingerprint, self.table.reading, self.text_column, sha256(self.index.tobytes()).hexdigest()
+        )
+
+    def numbered(self, classes: Sequence[str]) -> np.ndarray:
+        """The number of each row's label among other classes, which have all of them, int32 (N,)."""
+        place = {name: at for at, name in enumerate(classes)}
+        return np.array([place.get(name, -1) for name in self.classes], dtype=np.int32)[self.targets]
+
+    def counts(self) -> dict[str, int]:
+        """How many rows each class has."""
+        return dict(zip(self.classes, np.bincount(self.targets, minlength=len(self.classes)).tolist(), strict=True))
+
+    def part(self, rows: np.ndarray) -> "Labelled":
+        """Some of the rows, by their numbers here in ascending order; the classes stay those of all."""
+        found = (self.index[rows], self.targets[rows], self.hashes[rows], self.lengths[rows])
+        return Labelled(self.table, self.text_column, self.classes, *found)
+
+
+def is_missing(label: str) -> bool:
+    """Whether a label, without the whitespace around it, means a missing one."""
+    return label.casefold() in MISSING or label == "NA"
+
+
+def label_counts(table: Table, label_column: str) -> Counter[str]:
+    """How many rows have each label as it is written, without the blank space around it."""
+    table.check_column(label_column)
+    (column,) = table.judged(label_column)
+    counts = column.counts
+    if counts is None:
+        counts = Counter(label.strip() for label in table.values(label_column))
+    return Counter({label: count for label, count in counts.items() if not is_missing(label)})
+
+
+class _Numbers(dict[str, int]):
+    """A number for each label as it is written, in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        self.missing: list[int] = []
+        """the numbers of those that mean a missing label"""
+
+    def __missing__(self, label: str) -> int:
+        self[label] = number = len(self)
+        if is_missing(label.strip()):
+            self.missing.append(number)
+        return number
+
+
+class _Rows:
+    """The facts that one pass over the rows of a table finds."""
+
+    def __init__(self, table: Table, text_column: str, label_column: str):
+        for column in (text_column, label_column):
+            table.check_column(column)
+        self.checks, self.written = TextChecks(), _Numbers()
+        self.empty, self.missing = array("q"), array("q")
+        """rows without a text, and rows without a label"""
+        self.none: dict[str, None] = {}
+        """the cells in place of a label there, in the order of the rows"""
+        self.n_blank = 0
+        """rows without anything at all"""
+        index, numbers, hashes, lengths = array("q"), array("i"), array("q"), array("i")
+        start = 0
+        for chunk in table.chunks():
+            texts, labels = chunk.columns[text_column], chunk.columns[label_column]
+            found = np.fromiter(map(self.written.__getitem__, labels), np.int32, len(chunk))
+            bad = self._bad(chunk, texts, labels, found, start)
+            kept = np.ones(len(chunk), dtype=bool)
+            kept[bad] = False
+            rows = np.flatnonzero(kept)
+            if bad:
+                texts = [texts[i] for i in rows]
+            self.checks.add(texts, start + rows)
+            index.frombytes((start + rows).tobytes())
+            numbers.frombytes(found[rows].tobytes())
+            hashes.frombytes(text_hashes(texts).tobytes())
+            lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
+            start += len(chunk)
+        self.count = start
+        self.index, self.hashes = np.frombuffer(index, np.int64), np.frombuffer(hashes, np.int64)
+        self.numbers, self.lengths = np.frombuffer(numbers, np.int32), np.frombuffer(lengths, np.int32)
+
+    def _bad(self, chunk: Chunk, texts: list[str], labels: list[str], found: np.ndarray, start: int) -> list[int]:
+        """Record and return the rows that cannot be used.  Labels are ``found`` as numbers."""
+        empty = [i for i, text in enumerate(texts) if not text or text.isspace()]
+        blank = {i for i in empty if not any(values[i].strip() for values in chunk.columns.values())}
+        missing = np.flatnonzero(np.isin(found, self.written.missing)).tolist() if self.written.missing else []
+        self.n_blank += len(blank)
+        self.empty.extend(start + i for i in empty if i not in blank)
+        self.missing.extend(start + i for i in missing if i not in blank)
+        self.none |= dict.fromkeys(labels[i] for i in missing if i not in blank)
+        return sorted({*empty, *missing})
+
+    def counts(self) -> dict[str, int]:
+        """How many rows that are kept have each label as it is written, in the order of their first rows."""
+        labels, counts = list(self.written), np.bincount(self.numbers, minlength=len(self.written))
+        used, first = np.unique(self.numbers, return_index=True)
+        return {labels[at]: int(counts[at]) for at in used[np.argsort(first)]}
+
+
+def labelled(
+    table: Table,
+    text_column: str,
+    label_column: str,
+    *,
+    on_bad_row: str = "error",
+    to_learn: bool = True,
+    merging: Merging | None = None,
+    classes: Sequence[str] = (),
+) -> Labelled:
+    """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
+
+    ``merging`` joins labels, also with ``classes`` that were known before.  Rows with an empty text are left out with a
+    warning, 1 % of all at most.  Raises InputError for more of them and for missing labels ("skip" drops and counts
+    both), for labels that are the same number written twice (1 and 1.0) and, if they are ``to_learn`` from, for a
+    single label and for a column that is no label.  The table is read once, some rows at a time.
+    """
+    check_policy(on_bad_row)
+    rows = _Rows(table, text_column, label_column)
+    written = list(rows.written)
+    stripped = [label.strip() for label in written]
+    meant = dict(zip(written, stripped if merging is None else merging.merged(stripped, classes), strict=True))
+    bad = sorted({*rows.empty, *rows.missing})
+    if on_bad_row == "error":
+        if len(rows.empty) > SKIP_SHARE * rows.count:
+            _refuse(table, rows.empty, "empty text", f"column {text_column!r}")
+        _refuse(table, rows.missing, "no label", f"column {label_column!r}", [meant[label] for label in rows.none])
+        check_skipped(table.name, len(bad), len(rows.index), "without text or label")
+    counts: Counter[str] = Counter()
+    for label, count in rows.counts().items():
+        counts[meant[label]] += count
+    _check_classes(table.name, label_column, counts, len(rows.index), to_learn)
+    names = sorted(counts)
+    place = {name: at for at, name in enumerate(names)}
+    targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
+    found = Labelled(table, text_column, names, rows.index, targets, rows.hashes, rows.lengths)
+    warnings = []
+    if bad:
+        warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(bad)})")
+    if rows.n_blank:
+        warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
+    warnings += _label_warnings(counts, rows.counts()) + _text_warnings(rows.checks, found) + _repeat_warnings(found)
+    return replace(found, warnings=warnings, dropped=len(bad) + rows.n_blank)
+
+
+def _refuse(table: Table, rows: Sequence[int], what: str, where: str, written: Sequence[str] = ()) -> None:
+    """Raise InputError for rows with empty cells, or with ``written`` values that mean a missing one."""
+    if rows:
+        have = "row has" if len(rows) == 1 else "rows have"
+        words = " and ".join(repr(word) for word in dict.fromkeys(written) if word)
+        raise InputError(
+            f"{table.name}: {len(rows):,} {have} {what} in {where} ({table.places(rows)})"
+            f"{f'; {words} there is read as {what}' if words else ''}. Fill them in, or pass --on-bad-row skip."
+        )
+
+
+def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to_learn: bool) -> None:
+    if len(counts) == 1 and to_learn:
+        label = next(iter(counts))
+        rows = counted(n_rows, "row")
+        raise InputError(f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to learn.")
+    if not counts:
+        raise InputError(f"{name}: no row has both a text and a label.")
+    if len(counts) > max(2, n_rows / 2) and to_learn:
+        raise InputError(
+            f"{name}: column {column!r} has {len(counts):,} distinct values in {n_rows:,} rows, which does not look "
+            "like a label. Choose another with --label-column."
+        )
+    numbers: dict[float, str] = {}
+    for label in counts:
+        if re.fullmatch(r"[-+]?\d+(\.\d+)?", label):
+            other = numbers.setdefault(float(label), label)
+            if other != label:
+                raise InputError(
+                    f"{name}: column {column!r} writes one label as {other!r} and {label!r}; use one form."
+                )
+
+
+def _label_warnings(counts: Counter[str], written: Mapping[str, int]) -> list[str]:
+    warnings = []
+    rare = sorted((n, label) for label, n in counts.items() if n < RARE)
+    if rare:
+        shown = ", ".join(f"{label!r} ({n})" for n, label in rare[:5]) + (", ..." if len(rare) > 5 else "")
+        warnings.append(f"{len(rare)} of {len(counts)} labels have fewer than {RARE} rows: {shown}")
+    for label in counts:
+        if label.casefold() in ("none", "na"):
+            warnings.append(
+                f"label {label!r} ({counted(counts[label], 'row')}) is taken as a class of its own, not as missing"
+            )
+    around: Counter[str] = Counter()
+    for label, n in written.items():
+        if label != label.strip() and label.strip() in written:
+            around[label.strip()] += n
+    if around:
+        shown = ", ".join(f"{label!r} ({counted(n, 'row')})" for label, n in around.most_common(5))
+        warnings.append(f"whitespace around labels is removed, which merges classes: {shown}")
+    return warnings + suggestion(counts)
+
+
+def _text_warnings(checks: TextChecks, rows: Labelled) -> list[str]:
+    return [
+        f"{counted(one.count, 'row')} ({one.count / len(rows):.1%}) with {one.what} ({rows.table.places(one.first)})"
+        for one in checks.found
+        if one.count
+    ]
+
+
+def _repeat_warnings(rows: Labelled) -> list[str]:
+    numbers, n_groups = group_numbers(rows.hashes)
+    extra = len(rows) - n_groups
+    if not extra:
+        return []
+
+    def places(index: np.ndarray) -> str:
+        return rows.table.places(rows.index[index[:FIRST]].tolist())
+
+    first = np.flatnonzero(numbers == np.argmax(np.bincount(numbers) > 1))
+    warnings = [f"{counted(extra, 'row')} ({extra / len(rows):.1%}) with a text seen before ({places(first)})"]
+    one = np.full(n_groups, len(rows.classes), dtype=np.int32)
+    other = np.full(n_groups, -1, dtype=np.int32)
+    np.minimum.at(one, numbers, rows.targets)
+    np.maximum.at(other, numbers, rows.targets)
+    conflicts = np.flatnonzero(one != other)
+    if len(conflicts):
+        members = np.flatnonzero(numbers == conflicts[0])
+        targets = rows.targets[members]
+        pair = members[np.array([0, int(np.argmax(targets != targets[0]))])]
+        marks = " and ".join(repr(rows.classes[target]) for target in rows.targets[pair])
+        (text,) = rows.part(pair[:1])
+        subject = counted(len(conflicts), "text")
+        warnings.append(f"{subject} with more than one label: {shorten(text)} is {marks} ({places(pair)})")
+    return warnings
+
+
+def check_labels(train_labels: Sequence[str], other: Labelled, name: str) -> None:
+    """Raise InputError when `other`, which is called `name` ("validation"), has labels that training never shows."""
+    known = set(train_labels)
+    strange = [at for at, label in enumerate(other.classes) if label not in known]
+    rows = other.index[np.isin(other.targets, strange)]
+    if not len(rows):
+        return
+    unseen = [other.classes[at] for at in strange]
+    shown = ", ".join(repr(label) for label in unseen[:5]) + (", ..." if len(unseen) > 5 else "")
+    numbers = ", ".join(str(other.table.row_numbers[i]) for i in rows[:5]) + (", ..." if len(rows) > 5 else "")
+    raise InputError(
+        f"{other.name}: {name} has {counted(len(unseen), 'label')} absent from training: {shown} "
+        f"({counted(len(rows), 'row')}, {plural(len(rows), 'line')} {numbers}). "
+        f"Training has: {', '.join(repr(label) for label in sorted(known)[:10])}."
+    )

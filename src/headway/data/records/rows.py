@@ -1,0 +1,85 @@
+"""Rows of a table during reading, and what happens to malformed ones."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.data.open.files import unit
+from headway.data.records.chunks import Chunk
+from headway.errors import InputError
+from headway.io.quantities import counted
+
+SKIP_SHARE = 0.01
+"""The share of rows that may be skipped; more than this (and more than SKIP_ROWS) is an error."""
+
+SKIP_ROWS = 5
+SKIP = "--on-bad-row skip"
+"""The option that skips them."""
+
+
+@dataclass
+class OpenTable:
+    """A table whose columns are known and whose rows are still to be read."""
+
+    columns: list[str]
+    chunks: Iterator[Chunk]
+
+
+@dataclass
+class BadRows:
+    """What to do with a malformed row of `path`: "error" raises, "skip" keeps (line, reason) in `skipped`."""
+
+    path: Path
+    policy: str = "error"
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: int, reason: str) -> None:
+        """Record a malformed row; under "error", raise InputError with its line."""
+        if self.policy != "skip":
+            hint = "" if SKIP in reason else f" ({SKIP} leaves such rows out.)"
+            raise InputError(f"{self.path}, {unit(self.path)} {line}: {reason}{hint}")
+        self.skipped.append((line, reason))
+
+    def check(self, kept: int) -> None:
+        """Raise InputError when more rows were skipped than ``check_skipped`` allows."""
+        check_skipped(str(self.path), len(self.skipped), kept, "malformed", self.skipped[:1], unit(self.path))
+
+
+def check_policy(policy: str) -> None:
+    """Raise ValueError unless `on_bad_row` is one of its two words."""
+    if policy not in ("error", "skip"):
+        raise ValueError(f'on_bad_row is {policy!r}, expected "error" or "skip"')
+
+
+def check_skipped(
+    name: str, skipped: int, kept: int, what: str, first: Sequence[tuple[int, str]] = (), unit: str = "line"
+) -> None:
+    """Raise InputError when more than 1 % of the rows, and more than 5, were skipped."""
+    total = skipped + kept
+    if skipped > SKIP_ROWS and skipped > SKIP_SHARE * total:
+        example = f" (first: {unit} {first[0][0]}: {first[0][1].rstrip('.')})" if first else ""
+        raise InputError(
+            f"{name}: {skipped:,} of {total:,} rows are {what}{example}; "
+            f"at most {SKIP_SHARE:.0%}, or {SKIP_ROWS} rows, may be skipped. Correct the file."
+        )
+
+
+def left_out(name: str, skipped: Sequence[tuple[int, str]]) -> str:
+    """A line about the malformed rows that were left out of a file, with the first three."""
+    shown = [f"{unit(Path(name))} {line}: {reason.split('. ')[0].rstrip('.')}" for line, reason in skipped]
+    more = [f"and {len(shown) - 3:,} more"] if len(shown) > 3 else []
+    return f"{name}: {counted(len(skipped), 'malformed row')} left out ({'; '.join(shown[:3] + more)})"
+
+
+def missing_column(name: str, wanted: str, columns: Sequence[str]) -> InputError:
+    """The error for a column that is not there, with the nearest one that is."""
+    folded = {column.casefold(): column for column in columns}
+    near = difflib.get_close_matches(wanted.casefold(), list(folded), n=1, cutoff=0.6)
+    hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
+    return InputError(f"{name}: no column {wanted!r}; found: {', '.join(columns)}.{hint}")
+
+
+def shorten(text: str, length: int = 40) -> str:
+    """The beginning of a text, in quotes and on one line, for messages."""
+    return repr(text if len(text) <= length else text[: length - 1] + "…")

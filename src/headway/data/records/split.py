@@ -1,0 +1,125 @@
+"""Validation splits: rows by label and seed, running text by its last characters."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from headway.data.records.corpus import Corpus
+from headway.data.records.repeats import group_numbers, text_hashes
+from headway.errors import InputError
+
+HELD_OUT = 0.1
+"""The share of the data that is held out when no validation file is given."""
+
+
+def split_indices(
+    texts: Sequence[str], labels: Sequence[str], fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row indices (int64, ascending) for training and for validation, as ``split_rows`` finds them, of texts in memory.
+
+    Rows whose texts read the same (`text_key`) stay on one side.
+    """
+    if len(texts) != len(labels):
+        raise ValueError(f"{len(texts)} texts but {len(labels)} labels")
+    names = sorted(set(labels))
+    number = {name: at for at, name in enumerate(names)}
+    targets = np.fromiter((number[label] for label in labels), dtype=np.int32, count=len(labels))
+    return split_rows(text_hashes(texts), targets, fraction, seed)
+
+
+def split_rows(hashes: np.ndarray, targets: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row indices (int64, ascending) for training and for validation; a pure function of its arguments.
+
+    ``hashes`` say which texts read the same (``text_hashes``), ``targets`` are the numbers of labels in alphabetical
+    order.  About `fraction` of the rows of every class are held out.  Rows of one text stay on one side; where they
+    carry several labels they count for the rarest.  A class with two or more distinct texts has rows on both sides, one
+    with a single text stays in training.  Raises InputError when nothing could be held out.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction is {fraction}, expected a number between 0 and 1")
+    numbers, n_groups = group_numbers(hashes)
+    classes = _rarest_classes(numbers, n_groups, targets)
+    sizes = np.bincount(numbers, minlength=n_groups)
+    by_class = np.argsort(classes, kind="stable")  # groups in the order of their first rows
+    ends = np.cumsum(np.bincount(classes))
+    random = np.random.default_rng(seed)
+    held = np.zeros(n_groups, dtype=bool)
+    for start, end in pairwise([0, *ends.tolist()]):
+        members = by_class[start:end]
+        held[members[_hold_out(sizes[members], fraction, random)]] = True
+    if not held.any():
+        raise InputError(
+            f"{len(hashes):,} rows with {n_groups:,} distinct texts are too few to hold out a validation set; "
+            "add rows, or name a file with --validation."
+        )
+    chosen = held[numbers]
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def _rarest_classes(numbers: np.ndarray, n_groups: int, targets: np.ndarray) -> np.ndarray:
+    """The class of each group: the rarest of its rows' classes, of equally rare ones the first."""
+    order = np.argsort(np.bincount(targets), kind="stable")  # classes, the rarest first
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    rarest = np.full(n_groups, len(order), dtype=np.int32)
+    np.minimum.at(rarest, numbers, place[targets])
+    return order[rarest]
+
+
+def _hold_out(sizes: np.ndarray, fraction: float, random: np.random.Generator) -> np.ndarray:
+    """The numbers of groups of so many rows, near `fraction` of all rows; at least one group where there are two."""
+    if len(sizes) < 2:
+        return np.zeros(0, dtype=np.int64)
+    left = max(1, round(fraction * int(sizes.sum())))
+    shuffled = random.permutation(len(sizes))
+    rest = shuffled[:-1]  # the last one stays in training
+    held = []
+    while len(rest := rest[sizes[rest] <= left]):  # one after the other, those that are too large passed over
+        ends = np.cumsum(sizes[rest])
+        count = int(np.searchsorted(ends, left, side="right"))
+        held.append(rest[:count])
+        left, rest = left - int(ends[count - 1]), rest[count:]
+    return np.concatenate(held) if held else shuffled[np.argmin(sizes[shuffled])][None]
+
+
+def text_boundary(n_tokens: int, fraction: float = 0.1) -> int:
+    """How many of n characters or tokens are for training when the last `fraction` is held out: int(n * 0.9)."""
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction is {fraction}, expected a number between 0 and 1")
+    return int(n_tokens * (1 - fraction))
+
+
+class TextPart:
+    """The characters [start, stop) of a corpus, as chunks that can be read any number of times."""
+
+    def __init__(self, corpus: Corpus, start: int, stop: int) -> None:
+        self.corpus, self.start, self.stop = corpus, start, stop
+
+    @property
+    def n_characters(self) -> int:
+        """How many characters there are."""
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        """Pairs (text, whether a document ends here); a document cut by the boundary has no end in the first part."""
+        at = 0
+        for text, ends in self.corpus.chunks():
+            low, high = max(self.start - at, 0), min(self.stop - at, len(text))
+            at += len(text)
+            if low < high:
+                yield text[low:high], ends and high == len(text)
+            if at >= self.stop:
+                return
+
+
+def split_text(corpus: Corpus, fraction: float = 0.1) -> tuple[TextPart, TextPart]:
+    """The training and the validation part of running text: all documents in a row, cut at `text_boundary` characters.
+
+    Both stream from disk.  Raises InputError when a part would be empty.
+    """
+    n = corpus.n_characters
+    boundary = text_boundary(n, fraction)
+    if boundary < 1:
+        raise InputError(f"{corpus.name}: {n} characters are too few to hold {fraction:.0%} out; add text.")
+    return TextPart(corpus, 0, boundary), TextPart(corpus, boundary, n)

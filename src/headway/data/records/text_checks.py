@@ -1,0 +1,71 @@
+"""Checks of texts: characters lost in a conversion, and invisible or unintended ones."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+
+FIRST = 6
+"""Places that are kept: one more than a message shows."""
+
+MOJIBAKE = re.compile("Ã[\x80-\xbf\u0192\u2020-\u203a\u0152-\u0178\u02c6\u02dc]|â€|Â[\xa0-\xbf]")
+"""UTF-8 that was decoded as Windows-1252 and saved again."""
+
+SPECIAL = re.compile(r"<\|[a-z_]+\|>|\[(?:CLS|SEP|MASK|PAD|UNK)\]|</?s>|<(?:pad|unk|mask|bos|eos)>")
+"""What tokenizers use as special tokens."""
+
+ENTITY = re.compile("&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});")
+"""Letters as HTML writes them."""
+
+UNSEEN = "\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069"
+HIDDEN = re.compile(f"[{UNSEEN}]")
+"""Zero-width characters and those that turn the direction of writing; not joiners, which emoji and scripts need."""
+
+CONTROL = "".join(map(chr, [*range(1, 9), *range(14, 28), 127]))
+"""Characters that command a terminal, other than blank space."""
+
+CHECKS = (
+    (MOJIBAKE, "'Ã©'-style text: probably decoded twice", "ÃâÂ"),
+    (re.compile("\ufffd"), "U+FFFD, a sign of letters lost in an earlier conversion", "\ufffd"),
+    (re.compile(f"[{CONTROL}]"), "control characters", CONTROL),
+    (SPECIAL, "text that looks like special tokens, such as <|endoftext|>; it is read as plain text", "<["),
+    (ENTITY, "HTML entities such as &amp;, read as they are; Python's html.unescape converts them", "&"),
+    (HIDDEN, "zero-width or direction-turning characters", UNSEEN),
+)
+"""What is looked for, in words, and characters of which every match has one."""
+
+
+@dataclass
+class Found:
+    """The rows where something was found: how many, and the first."""
+
+    what: str
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+
+class TextChecks:
+    """Looks at texts that come some at a time."""
+
+    def __init__(self) -> None:
+        self.found = [Found(what) for _, what, _ in CHECKS]
+
+    def add(self, texts: Sequence[str], rows: np.ndarray) -> None:
+        """Look at the next texts, which have these numbers in the table."""
+        whole = "\n".join(texts)  # no match crosses the end of a line
+        starts: list[int] = []
+        for (pattern, _, needed), found in zip(CHECKS, self.found, strict=True):
+            if not any(letter in whole for letter in needed):
+                continue
+            seen = -1
+            for match in pattern.finditer(whole):
+                starts = starts or [0, *accumulate(len(text) + 1 for text in texts)]
+                row = bisect_right(starts, match.start()) - 1
+                if row != seen:
+                    found.count += 1
+                    if len(found.first) < FIRST:
+                        found.first.append(int(rows[row]))
+                seen = row

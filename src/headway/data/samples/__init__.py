@@ -1,0 +1,1 @@
+"""Texts that come with Python, and synthetic pairs of texts."""
