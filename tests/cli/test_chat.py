@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +56,9 @@ class Scripted:
         self.config = SimpleNamespace(max_length=context)
         self.script, self.vocab_size, self.kept = script, vocab_size, {"generation_config.json": kept}
         self.told: list[list[int]] = []
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        return iter([torch.zeros(1)])
 
     def new_state(self) -> SimpleNamespace:
         self.told.append([])

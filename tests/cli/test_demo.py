@@ -82,7 +82,7 @@ def test_a_stopped_demo_goes_on(tmp_path):
     module._make_room(tmp_path / "new", asked, said.append)
     (tmp_path / "new" / "docs.txt").write_text("kept")
     module._make_room(tmp_path / "new", asked, said.append)
-    assert (tmp_path / "new" / "docs.txt").exists() and "going on" in said[0]
+    assert (tmp_path / "new" / "docs.txt").exists() and "resuming" in said[0]
     module._make_room(tmp_path / "new", {**asked, "seed": 1}, said.append)
     assert not (tmp_path / "new" / "docs.txt").exists() and "starting over" in said[1]
 

@@ -15,9 +15,16 @@ from headway.tasks.command import Command, Option
 from headway.tasks.spec import TaskSpec
 
 SPEC = TaskSpec(
-    "length", "Measure of lengths", "measure", "Say how long a text is.", "number",
-    argument='"..."', counted="text", loss_unit="", logits=0.0,
-)  # fmt: skip
+    name="length",
+    title="Measure of lengths",
+    verb="measure",
+    help="Say how long a text is.",
+    answers="number",
+    argument='"..."',
+    counted="text",
+    loss_unit="",
+    logits=0.0,
+)
 
 
 class Measure(Command):
@@ -58,7 +65,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         vars(module).update(values)
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(registry, "NAMES", (*registry.NAMES, "length"))
-    monkeypatch.setattr("headway.workflows.load.load", lambda path: Pipe())
+    monkeypatch.setattr("headway.workflows.load.load", lambda path, device="auto": Pipe())
     (tmp_path / "config.json").write_text("{}")
     return tmp_path
 

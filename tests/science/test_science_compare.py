@@ -333,7 +333,7 @@ def test_a_comparison_goes_on_with_its_own_words_alone(rows_file: Path, tmp_path
         compare(Contest(*words, seed=1, time="1m"), tmp_path / "out", NoProgress())
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("keep")
-    with pytest.raises(InputError, match="is not empty, and holds no comparison"):
+    with pytest.raises(InputError, match="is not empty and holds no comparison"):
         compare(Contest(*words), tmp_path / "other", NoProgress())
 
 

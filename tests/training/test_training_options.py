@@ -15,7 +15,7 @@ from headway.workflows.train.resume import changes, recorded
 
 def test_a_time_may_be_a_number_of_seconds():
     found = TrainOptions(time=15, save_every=2.5)
-    assert (found.time, found.save_every) == ("15s", "2.5s")
+    assert (found.run.time, found.run.save_every) == ("15s", "2.5s")
     assert time_limit(found) == 15 and found == TrainOptions(time="15s", save_every="2.5s")
     assert time_limit(TrainOptions(more_time=0.5)) == 0.5
 

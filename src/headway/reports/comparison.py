@@ -46,7 +46,7 @@ def write_comparison(found: dict[str, Any], folder: Path, guessing: float = 0.0)
             draw(rows, colours, folder / name)
             names.append(name)
     text = _page(found, rows, names, folder)
-    write_whole(folder / "report.html", lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(folder / "report.html", lambda new: new.write_text(text, encoding="utf-8"))
 
 
 def _quality(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:

@@ -295,6 +295,7 @@ def _options(contest: Contest, model: Candidate, first: dict[str, Any] | None) -
 
 def _check(contest: Contest, models: Sequence[Candidate], chosen: TrainOptions, source: Any, found: Detected) -> None:
     """Raise InputError for what would stop a model or the end of the comparison, before anything is trained."""
+    TrainOptions(seed=contest.seed)  # named as the user named it, not as the split's
     for model in models:
         check_for_task(TrainOptions(**{**_options(contest, model, None), "seed": contest.seed}), found.task)
     if (needs := room(found.task).metric_needs()) is not None:

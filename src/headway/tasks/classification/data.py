@@ -40,7 +40,7 @@ from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.evaluation.comparison import FEW
 from headway.training.objective import Objective
-from headway.training.options import OF_THE_LOOP, TrainOptions, split_seed
+from headway.training.options import OF_THE_LOOP, TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.architecture import architecture, built
 from headway.training.sizing.baseline_models import reference
@@ -81,7 +81,7 @@ class ClassificationData(TaskData):
             warnings += _leak_warning(rows, other)
             train, held = rows, other
         else:
-            train, held = split_labelled(rows, split_seed(asdict(self.options)))
+            train, held = split_labelled(rows, self.options.seed_of_split)
         self.labels = rows.classes
         self.new_head = self.base is None or not classifies(self.base.model, self.labels)
         self.train_targets, self.targets = train.targets, held.numbered(self.labels)

@@ -29,7 +29,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
 from headway.training.objective import Objective
-from headway.training.options import TrainOptions, split_seed
+from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
 from headway.training.sizing.presets import encoder_plan, fine_tune_rows_plan
 
@@ -66,7 +66,7 @@ class TokenClassificationData(TaskData):
             train, held_out = tagged.sentences, other.sentences
             warnings += [*other.warnings, *_leak_warning(train, held_out)]
         else:
-            train, held_out = split(tagged, split_seed(asdict(self.options)))
+            train, held_out = split(tagged, self.options.seed_of_split)
         vocabulary = base_vocabulary(given, [one.text for one in train])
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
         places = [self.tokenizer.encode_places([one.text for one in part]) for part in (train, held_out)]
