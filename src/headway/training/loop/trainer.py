@@ -85,15 +85,8 @@ class Job:
 def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> Training:
     """Train until the budget is used up; the best weights are kept.  Raises Interrupted or a RunFailed."""
     plan, feed, ranks = job.plan, job.feed, job.ranks
-    average = WeightAverage(job.model, plan.average) if plan.average else None
-    now = Training(job.model, _optimizers(job.model, plan, ranks), average, ranks)
-    if saved is not None:
-        now.restore(*saved)
-        if now.state.cycle < job.cycle:
-            now.restart(job.cycle)
-    else:
-        now.state.cycle, now.state.measure_first = job.cycle, job.known.pretrained
-    state, device = now.state, now.device
+    now = _started(job, saved)
+    state = now.state
     parameters = [p for p in job.model.parameters() if p.requires_grad]
     watch = LossGuard(state, feed, job.run, progress, skip=plan.on_spike == "skip")
     spread = any(isinstance(p, DTensor) for p in parameters)
@@ -141,23 +134,10 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
             _note_checkpoints(job, saver)
             rate = factor(share, plan.schedule, plan.warmup)
             set_rate(now.optimizers, rate)
-            before, random = (state.position, state.tokens), random_state(device)
-            positions: list[Position] = []
-            total, count = torch.zeros((), device=device), 0
-            try:
-                for _ in range(accumulation(share, plan.accumulate, plan.grow_batch)):
-                    positions.append(state.position)
-                    with stop.waiting():
-                        part, tokens, state.position = batches.next(state.position)
-                    state.tokens += tokens
-                    if part is not None:
-                        part = part.to(device)
-                        loss, n = shares.add_gradient(job.model, job.objective, part, plan.precision, parameters)
-                        total, count = total + loss, count + n
-            except StopRequested:  # an incomplete step does not count
-                state.position, state.tokens = before
-                set_random_state(device, random)
+            found = _gradient(job, now, share, stop, shares, batches)
+            if found is None:
                 continue
+            total, count, positions = found
             loss_sum, targets = ranks.all_reduce_sum(total.item(), count)
             state.position = together(state.position, ranks)
             if not spread:
@@ -179,23 +159,75 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
                 left = used * (1 / max(_share(job, budget, state), 1e-9) - 1)
                 progress.step(share, state.step, state.train_loss, left, state.tokens / max(state.seconds, 1e-9))
             if state.step % plan.log_every == 0 or state.step == 1:
-                job.run.log(
-                    "step",
-                    step=state.step,
-                    seconds=round(state.seconds, 3),
-                    tokens=state.tokens,
-                    loss=state.train_loss,
-                    learning_rate=plan.learning_rate * rate,
-                    norm=norm,
-                )
+                _log_step(job, state, plan.learning_rate * rate, norm)
+    _check_end(job, now, saver, progress)
+    return now
+
+
+def _started(job: Job, saved: Saved | None) -> Training:
+    """The state of training at its first step, or as a checkpoint saved it."""
+    average = WeightAverage(job.model, job.plan.average) if job.plan.average else None
+    now = Training(job.model, _optimizers(job.model, job.plan, job.ranks), average, job.ranks)
+    if saved is not None:
+        now.restore(*saved)
+        if now.state.cycle < job.cycle:
+            now.restart(job.cycle)
+    else:
+        now.state.cycle, now.state.measure_first = job.cycle, job.known.pretrained
+    return now
+
+
+def _gradient(
+    job: Job, now: Training, share: float, stop: Stop, shares: ThreadParallel, batches: Prefetch
+) -> tuple[Tensor, int, list[Position]] | None:
+    """Add up the gradient of a step: the sum of the loss, its number of targets, and the positions of the batches.
+
+    None if someone asked to stop: a step that is not whole is no step, so everything is as it was before.
+    """
+    state, plan, device = now.state, job.plan, now.device
+    parameters = [p for p in job.model.parameters() if p.requires_grad]
+    before, random = (state.position, state.tokens), random_state(device)
+    positions: list[Position] = []
+    total, count = torch.zeros((), device=device), 0
+    try:
+        for _ in range(accumulation(share, plan.accumulate, plan.grow_batch)):
+            positions.append(state.position)
+            with stop.waiting():
+                part, tokens, state.position = batches.next(state.position)
+            state.tokens += tokens
+            if part is not None:
+                part = part.to(device)
+                loss, n = shares.add_gradient(job.model, job.objective, part, plan.precision, parameters)
+                total, count = total + loss, count + n
+    except StopRequested:
+        state.position, state.tokens = before
+        set_random_state(device, random)
+        return None
+    return total, count, positions
+
+
+def _log_step(job: Job, state: State, rate: float, norm: float) -> None:
+    """A line of the log."""
+    job.run.log(
+        "step",
+        step=state.step,
+        seconds=round(state.seconds, 3),
+        tokens=state.tokens,
+        loss=state.train_loss,
+        learning_rate=rate,
+        norm=norm,
+    )
+
+
+def _check_end(job: Job, now: Training, saver: Saver | SharedSaver, progress: Progress) -> None:
+    """Wait for the last checkpoint.  Raises Diverged if no evaluation gave a finite loss."""
     saver.wait()
     _note_checkpoints(job, saver)
-    if ranks.first and saver.latest != state.step:
+    if job.ranks.first and saver.latest != now.state.step:
         last = "there is none" if saver.latest is None else f"the newest is from step {saver.latest:,}"
         progress.warn(f"the last checkpoint could not be saved; {last}, and more --steps would resume from it")
     if not now.best:
-        raise Diverged(f"the validation loss was never finite, last at step {state.step}. {ADVICE}")
-    return now
+        raise Diverged(f"the validation loss was never finite, last at step {now.state.step}. {ADVICE}")
 
 
 def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.Optimizer]:

@@ -27,7 +27,7 @@ from headway.training.hardware.measure import evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
 from headway.training.hardware.precision import keep_freed_memory
 from headway.training.loop.budget import Budget, StepBudget, TimeBudget
-from headway.training.loop.trainer import Interrupted, Job, train
+from headway.training.loop.trainer import Interrupted, Job, Saved, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
@@ -85,11 +85,7 @@ def run_training(
         torch.set_num_threads(options.runtime.threads)
     keep_freed_memory()
     progress.phase("reading")
-    source, found = read_input(inputs, options)
-    check_for_task(options, found.task, found.reasons)
-    _check_for_ranks(options, found.task, ranks.count)
-    if isinstance(source, Corpus) and options.optimisation.batch_size is not None:
-        raise InputError("--batch-size is for texts of different lengths; for running text use --batch-tokens.")
+    source, found = _read(inputs, options, ranks.count)
     held_out = validation_input(validation, options, found)
     prints = fingerprints(source, held_out)
     if earlier is not None:
@@ -113,36 +109,10 @@ def run_training(
                 recompute_activations(prepared.model)
             if isinstance(prepared.feed, StreamFeed):
                 prepared.feed.check(ranks.count)
-            if (
-                not prepared.plan.fine_tuning.frozen and not options.runtime.shard
-            ):  # its weights may not fit in one process
+            if not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded weights may not fit here
                 try_longest(prepared.model, prepared.objective, prepared.feed, prepared.plan, ranks)
             if earlier is None:
-                plan, data = prepared.plan, prepared.data
-                whole, learning = count_parameters(prepared.model)
-                run.save_processor(data.processor, plan.config.max_length)
-                run.update(
-                    headway=versions()["headway"],
-                    task=found.task,
-                    command=list(command),
-                    options=recorded(options),
-                    validation=[one.name if isinstance(one, Table) else str(one) for one in validation],
-                    validation_fingerprint=prints["validation"],
-                    plan=plan.flat(),
-                    decisions=plan.decisions,
-                    data=_as_given(data.facts, inputs),
-                    labels=data.labels,
-                    base={"path": options.fine_tuning.from_model, "fingerprint": prepared.base}
-                    if prepared.base
-                    else None,
-                    parameters=whole,
-                    trained_parameters=learning,
-                    baselines=data.baselines,
-                    machine=machine(device),
-                    versions=versions(),
-                    started=clock(),
-                    finished=False,
-                )
+                _record_start(run, prepared, options, found.task, inputs, validation, prints, command)
             if once_more:
                 run.update(continued=[*run.facts.get("continued", []), entry(options)], finished=False)
         except BaseException:
@@ -151,14 +121,7 @@ def run_training(
         ranks.signal(PREPARED)
         if options.run.tensorboard:
             run.open_board()
-        for decision in prepared.plan.decisions:
-            if decision["what"] == "passes" and options.given(BOUNDS):
-                continue  # a continued run trains for the time or steps given now
-            change = f" ({decision['option']} to change)" if decision["option"] else ""
-            progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
-        whole, learning = count_parameters(prepared.model)
-        if learning < whole:
-            progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
+        _say_plan(prepared, options, progress)
         if "cross_validation" not in run.facts:
             most = None if prepared.limit is None else CROSS_VALIDATING * prepared.limit
             run.update(cross_validation=prepared.data.cross_validation(prepared.plan, prepared.model, most))
@@ -171,6 +134,64 @@ def run_training(
         if not ranks.first:
             run.read()
         return run
+
+
+def _read(inputs: Sequence[str | Path], options: TrainOptions, count: int) -> tuple[Corpus | Table, Detected]:
+    """The files and what they are for, checked against the options and the number of processes.  Raises InputError."""
+    source, found = read_input(inputs, options)
+    check_for_task(options, found.task, found.reasons)
+    _check_for_ranks(options, found.task, count)
+    if isinstance(source, Corpus) and options.optimisation.batch_size is not None:
+        raise InputError("--batch-size is for texts of different lengths; for running text use --batch-tokens.")
+    return source, found
+
+
+def _record_start(
+    run: RunDirectory,
+    prepared: Prepared,
+    options: TrainOptions,
+    task: str,
+    inputs: Sequence[Any],
+    validation: Sequence[Any],
+    prints: dict[str, Any],
+    command: Sequence[str],
+) -> None:
+    """Save the tokenizer or preprocessor, and what headway.json says of a run that begins."""
+    plan, data = prepared.plan, prepared.data
+    whole, learning = count_parameters(prepared.model)
+    run.save_processor(data.processor, plan.config.max_length)
+    run.update(
+        headway=versions()["headway"],
+        task=task,
+        command=list(command),
+        options=recorded(options),
+        validation=[one.name if isinstance(one, Table) else str(one) for one in validation],
+        validation_fingerprint=prints["validation"],
+        plan=plan.flat(),
+        decisions=plan.decisions,
+        data=_as_given(data.facts, inputs),
+        labels=data.labels,
+        base={"path": options.fine_tuning.from_model, "fingerprint": prepared.base} if prepared.base else None,
+        parameters=whole,
+        trained_parameters=learning,
+        baselines=data.baselines,
+        machine=machine(device_of(options.runtime.device)),
+        versions=versions(),
+        started=clock(),
+        finished=False,
+    )
+
+
+def _say_plan(prepared: Prepared, options: TrainOptions, progress: Progress) -> None:
+    """Say what was decided, each with the option that changes it, and how much of the model is trained."""
+    for decision in prepared.plan.decisions:
+        if decision["what"] == "passes" and options.given(BOUNDS):
+            continue  # a continued run trains for the time or steps given now
+        change = f" ({decision['option']} to change)" if decision["option"] else ""
+        progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
+    whole, learning = count_parameters(prepared.model)
+    if learning < whole:
+        progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")
 
 
 def _as_given(facts: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
@@ -265,32 +286,7 @@ def _train(
     if options.runtime.shard:
         twin = deepcopy(model)
         shard(model, ranks, plan.precision)
-    saved, problems = newest_checkpoint(run.checkpoints, model)
-    if saved is None and (problems or run.facts.get("checkpoints") or run.facts.get("finished")):
-        lost = "; ".join(problems) or f"{run.checkpoints} is empty"
-        raise InputError(
-            f"{run.path}: no checkpoint can be used, so the run cannot resume: {lost}. Restore one, or start over in "
-            f"another directory with --out, if you like from its best model with --from {run.path}."
-        )
-    for problem in problems:
-        progress.warn(f"a checkpoint cannot be used: {problem}")
-    torch.manual_seed(plan.seed + RANK_SEED * ranks.rank)
-    if saved is None:
-        run.log("start", time=clock())
-    else:
-        progress.say(f"{run.path}: resuming from step {saved[1]['step']:,}")
-        run.log("resume", step=saved[1]["step"], time=clock())
-        if ranks.first:
-            complete(run.checkpoints, saved[1]["step"])
-        ranks.barrier()
-        if options.run.steps is not None and saved[1]["step"] > options.run.steps and not options.given(BOUNDS):
-            progress.warn(f"it is already beyond --steps {options.run.steps:,}, so there is nothing to train")
-        if changed:
-            run.log("changed", step=saved[1]["step"], options={name: options.value(name) for name in changed})
-            _begin_pass(saved[1], prepared.feed, changed, progress)
-            went_on(saved[1])
-    if changed:
-        run.update(options=recorded(options), plan=plan.flat(), finished=False)
+    saved = _checkpoint(run, prepared, options, changed, progress, ranks)
     cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
     since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
@@ -343,6 +339,45 @@ def _train(
     finish(run, now, prepared, options, of_baselines, started)
     if ranks.first:
         keep_once(run, progress)
+
+
+def _checkpoint(
+    run: RunDirectory,
+    prepared: Prepared,
+    options: TrainOptions,
+    changed: Sequence[str],
+    progress: Progress,
+    ranks: Ranks,
+) -> Saved | None:
+    """The checkpoint to resume from, logged; None for a run that begins.  Raises InputError if all are lost."""
+    plan = prepared.plan
+    saved, problems = newest_checkpoint(run.checkpoints, prepared.model)
+    if saved is None and (problems or run.facts.get("checkpoints") or run.facts.get("finished")):
+        lost = "; ".join(problems) or f"{run.checkpoints} is empty"
+        raise InputError(
+            f"{run.path}: no checkpoint can be used, so the run cannot resume: {lost}. Restore one, or start over in "
+            f"another directory with --out, if you like from its best model with --from {run.path}."
+        )
+    for problem in problems:
+        progress.warn(f"a checkpoint cannot be used: {problem}")
+    torch.manual_seed(plan.seed + RANK_SEED * ranks.rank)
+    if saved is None:
+        run.log("start", time=clock())
+    else:
+        progress.say(f"{run.path}: resuming from step {saved[1]['step']:,}")
+        run.log("resume", step=saved[1]["step"], time=clock())
+        if ranks.first:
+            complete(run.checkpoints, saved[1]["step"])
+        ranks.barrier()
+        if options.run.steps is not None and saved[1]["step"] > options.run.steps and not options.given(BOUNDS):
+            progress.warn(f"it is already beyond --steps {options.run.steps:,}, so there is nothing to train")
+        if changed:
+            run.log("changed", step=saved[1]["step"], options={name: options.value(name) for name in changed})
+            _begin_pass(saved[1], prepared.feed, changed, progress)
+            went_on(saved[1])
+    if changed:
+        run.update(options=recorded(options), plan=plan.flat(), finished=False)
+    return saved
 
 
 def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Progress) -> None:
