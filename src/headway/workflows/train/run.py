@@ -43,6 +43,7 @@ from headway.workflows.train.setup import ADAPTED, ENDING, Prepared, prepare
 
 ADAPTING = 0.4
 """The fraction of the time that it may take."""
+COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
 PREPARED = "prepared"
 """The signal of the first rank that the others can load the run."""
 RANK_SEED = 1_000_003
@@ -91,10 +92,7 @@ def run_training(
     if earlier is not None:
         check_same_data(earlier, prints, source, run)
         if earlier.get("finished") and not changed and not once_more:
-            progress.say(
-                f"{out}: this run is complete. --more-time 5m continues it; name another directory with --out to start "
-                "over."
-            )
+            progress.say(f"{out}: {COMPLETE}")
             ranks.signal(PREPARED)
             return run
     run.create()
