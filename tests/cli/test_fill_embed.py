@@ -195,7 +195,7 @@ def test_standard_input(encoder: Path, masked: Path, in_process: Callable, monke
         (["fill", "{encoder}", OPEN], "fill needs a masked language model"),
         (["fill", "{masked}", "missing.csv"], "there is no such file"),
         (["embed", "{encoder}", "{lines}", "--to", "out.txt"], ".npy, .jsonl or .csv"),
-        (["embed", "{encoder}", "{lines}", "--to", "{lines}"], "is the file that is read"),
+        (["embed", "{encoder}", "{lines}", "--to", "{lines}"], "this is the input file"),
         (["embed", "{encoder}", "{lines}", "--to", "/no/where/out.npy"], "cannot be written"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--similarity"], "one of them"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--k", "0"], "k is 0"),

@@ -118,7 +118,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     err = running.stderr
     assert running.returncode == 130
     assert running.stdout == ""
-    assert "the same command goes on" in err and str(tmp_path / "run") in err
+    assert "run the same command again to resume" in err and str(tmp_path / "run") in err
     assert "Traceback" not in err
     steps = len(losses(tmp_path / "run"))
     assert 3 <= steps < 20

@@ -61,7 +61,7 @@ def test_a_grid_fits_its_time_and_can_tell_n_from_d(seconds: float):
 def test_a_short_text_is_not_gone_through_more_often_than_is_said():
     grid = plan_grid(replace(LONG, tokens=1_000_003), 14400, speed, length=128, kind=KINDS[0], scaling=SCALING)
     assert max(cell.tokens for cell in grid.cells) <= PASSES * 1_000_003 + grid.batch_tokens
-    assert grid.seconds < 7000 and "more passes" in grid.notes[-1]
+    assert grid.seconds < 7000 and "more epochs" in grid.notes[-1]
     with pytest.raises(InputError, match="too few for a scaling law"):
         plan_grid(replace(LONG, tokens=10_007), 14400, speed, length=128, kind=KINDS[0], scaling=SCALING)
     with pytest.raises(InputError, match=r"--time 20s is too short for a grid"):

@@ -56,7 +56,7 @@ REFUSED = {
     "hidden tokens": (
         "gpt2",
         {"adapt": True},
-        r"gpt2: is not an encoder with a \[MASK\], .* --adapt begins with; .* leave that option out",
+        r"gpt2: is not an encoder with a \[MASK\], .* --adapt starts with; .* leave that option out",
     ),
 }
 

@@ -268,5 +268,5 @@ def test_sizes_are_said(rows: Path, tmp_path: Path, tiny_words: list[str], in_pr
     found = sizes(run)
     assert "to use it" in out and "to resume it" in out and "headway clean" in out
     page = (run / "report.html").read_text()
-    assert "On disk" in page and "to go on with the run" in page
+    assert "On disk" in page and "to resume the run" in page
     assert found.use > (run / "model.safetensors").stat().st_size
