@@ -135,7 +135,7 @@ def test_evaluate_returns_what_json_prints(classifier_run: Path, rows: Path, in_
         found = headway.evaluate(classifier_run, data)
         assert code == 0 and {**found, "seconds": 0} == {**printed, "seconds": 0} and list(found) == list(printed)
     assert headway.evaluate(classifier_run)["examples"] == headway.evaluate(classifier_run, rows)["examples"]
-    with pytest.raises(headway.InputError, match="is int; expected the name of a file"):
+    with pytest.raises(headway.InputError, match="cannot be used: expected names of files"):
         headway.evaluate(classifier_run, [3])
 
 

@@ -12,11 +12,11 @@ CONSTANTS = {"IMAGES", "TO_TEXT"}
 """Names of ``data.open.detect`` that hold the name of a task."""
 ALLOWED = {
     "cli.demo",  # trains models of its own
-    *("data.detect", "data.detect_pairs", "workflows.input"),  # find the task of a file
+    *("data.open.detect", "data.open.detect_pairs", "workflows.input"),  # find the task of a file
 }
 ANOTHER_WORD = {
     *("models.size", "training.optim.optimizers"),  # the embedding of a model
-    *("data.json_lines", "data.column_names"),  # a key or a column of a file
+    *("data.formats.json_lines", "data.open.column_names"),  # a key or a column of a file
 }
 
 

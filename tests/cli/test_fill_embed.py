@@ -197,7 +197,7 @@ def test_standard_input(encoder: Path, masked: Path, in_process: Callable, monke
         (["embed", "{encoder}", "{lines}", "--to", "out.txt"], ".npy, .jsonl or .csv"),
         (["embed", "{encoder}", "{lines}", "--to", "{lines}"], "this is the input file"),
         (["embed", "{encoder}", "{lines}", "--to", "/no/where/out.npy"], "cannot be written"),
-        (["embed", "{encoder}", "{lines}", "--nearest", "a", "--similarity"], "one of them"),
+        (["embed", "{encoder}", "{lines}", "--nearest", "a", "--similarity"], "choose one"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--k", "0"], "k is 0"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--to", "out.npy"], ".jsonl or .csv"),
     ],

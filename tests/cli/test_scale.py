@@ -72,11 +72,11 @@ def test_what_a_person_is_told(points: Path, in_process):
         (["--points", "none.csv"], "none.csv: cannot be read"),
         (
             ["--points", "points.csv", "--out", "."],
-            ".: this directory holds other files and no study; name a new directory",
+            ".: this directory holds other files and no study; name a new one",
         ),
         (
             ["book.txt", "--out", ".", "--time", "5m"],
-            ".: this directory holds other files and no study; name a new directory",
+            ".: this directory holds other files and no study; name a new one",
         ),
         (["--points", "together.csv"], "varied together"),
     ],

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
+import headway
 from headway.cli.common import NAMES_OF_FILES
 from headway.cli.main import VERBS
 from headway.cli.main import headway as group
@@ -50,7 +51,16 @@ def numbers_of(verb: str) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def arguments(lm_run, classifier_run, masked_run, translator_run, corpus, rows, tmp_path_factory):
+def tagger_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tagger")
+    file = folder / "names.conll"
+    file.write_text("".join(f"Anna B-PER\nlives O\nin O\nVienna{i} B-LOC\n\n" for i in range(20)))
+    headway.train(file, steps=2, preset="tiny", out=folder / "run", quiet=True)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def arguments(lm_run, classifier_run, masked_run, translator_run, tagger_run, corpus, rows, tmp_path_factory):
     """The words of a command that works, for each verb."""
     folder = tmp_path_factory.mktemp("made")
     pairs = folder / "pairs.csv"
@@ -63,6 +73,7 @@ def arguments(lm_run, classifier_run, masked_run, translator_run, corpus, rows, 
         "classify": [classifier_run, "the cat"],
         "translate": [translator_run, "the cat"],
         "predict": [classifier_run, "the cat"],
+        "tag": [tagger_run, "the cat"],
         "fill": [masked_run, "the [MASK]"],
         "embed": [masked_run, rows, "--nearest", "cat"],
         "explain": [lm_run],

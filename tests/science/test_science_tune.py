@@ -227,7 +227,7 @@ def test_more_trials_go_on_and_other_searches_are_refused(rows: Path, tmp_path: 
     with pytest.raises(InputError, match=r"tune\.db: cannot be used"):
         searched(rows, out, trials=5)
     (out / "tune.db").unlink()
-    with pytest.raises(InputError, match=r"tune\.db: is missing"):
+    with pytest.raises(InputError, match=r"tune\.db: this file is missing"):
         searched(rows, out, trials=5)
     assert len(made.tried) == 5
 

@@ -240,7 +240,7 @@ def test_padding_of_sources_that_is_attended_to_fails_batch(
     runs: Callable, without_resume: None, monkeypatch: pytest.MonkeyPatch
 ):
     run = runs("translator")
-    monkeypatch.setattr(transformer, "across_mask", lambda mask: torch.ones_like(mask)[:, None, None, :])
+    monkeypatch.setattr(transformer, "across_mask", lambda mask, **given: torch.ones_like(mask)[:, None, None, :])
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert failed(verify(run)) == ["batch"]
 

@@ -147,7 +147,7 @@ def test_overrides_are_for_transformers_from_scratch(corpus: Path, lm_run: Path,
     for more, said in (
         ({"model": "lstm"}, "--model lstm has none"),
         ({"from_model": str(lm_run)}, "the model has its own"),
-        ({"task": "masked_lm"}, "is for language_modeling and"),
+        ({"task": "masked_lm"}, "is for classification and language_modeling and"),
     ):
         with pytest.raises(InputError, match=said):
             headway.train(corpus, out=tmp_path / "run", config_overrides="norm=rmsnorm", **{**OPTIONS, **more})

@@ -37,5 +37,5 @@ def test_a_frame_trains_as_its_file_does(tmp_path: Path):
 
 
 def test_what_is_no_data_is_one_message():
-    with pytest.raises(InputError, match="cannot be used: expected names of files, a frame of"):
+    with pytest.raises(InputError, match="cannot be used: expected names of files, a pandas or polars frame"):
         headway.train(7)

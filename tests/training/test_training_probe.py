@@ -49,7 +49,7 @@ def test_by_time_the_faster_way_is_taken_and_recorded(
     plan = plan_of(tmp_path / "run")
     assert plan["shares"] == expected
     said = next(line for line in plan["decisions"] if line["what"] == "threads")
-    assert f"{alone:g} s together" in said["why"] and f"{apart:g} s apart" in said["why"]
+    assert f"{alone:g} s in each operation" in said["why"] and f"{apart:g} s by rows" in said["why"]
     headway.train(text, out=tmp_path / "run", time="6s", threads=2, allow_changes=True, **options())
     assert len(asked) == 1, "a run that is continued follows what was decided"
     assert plan_of(tmp_path / "run")["shares"] == expected
