@@ -162,7 +162,7 @@ def test_headway_json_vouches_for_the_files_of_a_finished_run(lm_run, tmp_path):
     run = shutil.copytree(lm_run, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config, indent=7))
-    with pytest.raises(InputError, match=r"config\.json: .*has changed .* remove headway\.json"):
+    with pytest.raises(InputError, match=r"config\.json: is damaged: it has changed .* remove headway\.json"):
         headway.load(run)
     (run / "headway.json").unlink()
     assert headway.load(run).task == "language_modeling"
@@ -239,7 +239,7 @@ def test_a_run_does_not_go_on_with_another_tokenizer(lm_run, corpus, tmp_path, i
         words = ["--steps", str(facts["steps"] + 2), "--out", run, "--allow-changes"]
         status, _, err = in_process("train", corpus, *words_of(lm_run), *words)
         check_message(status, err)
-        assert status == 2 and "has changed since training wrote it" in err
+        assert status == 2 and "tokenizer.json: is damaged: it has changed since training wrote it" in err
 
 
 def test_a_folder_in_the_place_of_cached_tokens_is_one_message(corpus, tmp_path, in_process, monkeypatch):

@@ -132,7 +132,7 @@ def test_counted_without_being_built():
         ("rows.csv", {"model": "lstm", "preset": "tiny"}, "--preset is for Transformers"),
         ("rows.csv", {"model": "cnn", "layers": 2}, "--layers is for Transformers and recurrent"),
         ("rows.csv", {"model": "lstm", "d_model": 25}, "d.model is 25, but must be even"),
-        ("rows.csv", {"model": "lstm", "from_model": "any"}, "--model lstm"),
+        ("rows.csv", {"model": "lstm", "from_model": "any"}, "--model lstm is trained from scratch"),
     ],
 )
 def test_what_does_not_go_together_is_one_message(

@@ -94,7 +94,7 @@ class Command(ABC):
     @classmethod
     def conversation(cls, pipe: Any, options: dict[str, Any], notice: Callable[[str], None]) -> Any:
         """The conversation: ``say`` (text -> pieces of the reply), ``reset`` and ``messages``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the command of {cls.spec.name} has no conversation")
 
     @property
     def tokens(self) -> int:
@@ -158,15 +158,15 @@ class Command(ABC):
 
     def content(self, found: Sequence[Any]) -> bytes:
         """Answers in that format."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the command of {self.spec.name} has no file format of its own")
 
     def restored(self, content: bytes) -> Sequence[Any]:
         """All answers from the ``content`` of a .vectors file, for a command that ``gathers``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the command of {self.spec.name} gathers no answers")
 
     def gathered(self, found: Sequence[Any]) -> "tuple[Command, Sequence[Any]]":
         """The result of all answers, and how it is shown and written."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the command of {self.spec.name} gathers no answers")
 
     def count(self) -> str:
         """The number of results."""
