@@ -133,7 +133,10 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     held_out = validation_input(contest.validation, chosen, found)
     _check(contest, models, chosen, source, found)
     _remember(contest, out)
-    progress.say(_duration(contest, len(models)))
+    most = duration(len(models) * parse_seconds(contest.time))
+    slower = "; at equal tokens a slower model than the first takes longer" if contest.match == "tokens" else ""
+    each = f"{len(models)} models with {contest.time} each (--time to change)"
+    progress.say(f"{each}: about {most}, plus measurements{slower}")
     inputs = room(found.task).some_inputs(source, found, SAMPLE)
     rows: list[dict[str, Any]] = []
     first: dict[str, Any] | None = None
@@ -207,18 +210,21 @@ def _row(
         facts, path = run(f"trial-{number}", options)
         if number == 0 and not facts["plan"]["frozen"]:
             rate = facts["plan"]["learning_rate"]
-        metric = metric or _metric(spec(task).compared, facts["metrics"])
+        names = spec(task).compared
+        metric = metric or next((name for name in names if facts["metrics"].get(name) is not None), names[0])
         value = facts["metrics"].get(metric)
         sign = -1 if metric in LOWER_IS_BETTER else 1
         tried.append((sign * value if value is not None else -math.inf, options, facts, path))
-        say(f"{model.name}, trial {number + 1}: {_said(options)}{metric} {_figure(value)}")
+        tried_rate = f"learning rate {options['learning_rate']:g}, " if number else ""
+        figure = "not measured" if value is None else quantities.metric(value)
+        say(f"{model.name}, trial {number + 1}: {tried_rate}{metric} {figure}")
     _, options, facts, path = max(tried, key=lambda one: one[0])
     finished = [(facts, path)]
     for number in range(1, contest.seeds):
         finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
     metrics = [_measured(contest, path) for _, path in finished]
     values = [one[metric] for one in metrics]
-    row: dict[str, Any] = {
+    return {
         "model": model.name,
         "metric": metric,
         "mean": statistics.mean(values),
@@ -239,7 +245,6 @@ def _row(
         "size": _size(facts),
         "run": str(path.relative_to(out)),
     }
-    return row
 
 
 def _time(rows: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
@@ -249,7 +254,10 @@ def _time(rows: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
     for row, found in zip(there, speeds(pipes, inputs), strict=True):
         row |= found
     models = [getattr(pipe.model, "members", [pipe.model])[0] for pipe in pipes]
-    stacked = [number for number, model in enumerate(models) if _reads_tokens(model)]
+    stacked = [  # the Transformers of texts, whose sequences may be of any length
+        number for number, model in enumerate(models)
+        if hasattr(model, "stack") and getattr(model, "patches", None) is None
+    ]  # fmt: skip
     plans = [(read_facts(out / there[number]["run"]) or {})["plan"] for number in stacked]
     stacks, reaches = [models[number].stack for number in stacked], [_reach(models[number]) for number in stacked]
     for number, lengths in zip(stacked, token_seconds(stacks, plans, reaches), strict=True):
@@ -327,37 +335,10 @@ def interval(values: Sequence[float], most: float = math.inf) -> list[float] | N
     return [max(0.0, mean - half), min(most, mean + half)]
 
 
-def _metric(names: Sequence[str], metrics: dict[str, Any]) -> str:
-    """The first of some metrics that was measured, or else the first."""
-    return next((name for name in names if metrics.get(name) is not None), names[0])
-
-
-def _reads_tokens(model: Any) -> bool:
-    """Whether it is a Transformer of texts, whose sequences may be of any length."""
-    return hasattr(model, "stack") and getattr(model, "patches", None) is None
-
-
 def _reach(model: Any) -> int:
     """How long a sequence may be: learned positions end."""
     position = getattr(model.config, "position", None)
     return model.config.max_length if getattr(position, "kind", "") == "learned" else 1 << 20
-
-
-def _duration(contest: Contest, count: int) -> str:
-    """How long the comparison takes at most, where the first model's time bounds the others."""
-    whole = duration(count * parse_seconds(contest.time))
-    said = f"{count} models with {contest.time} each (--time to change): about {whole}, plus measurements"
-    return said if contest.match != "tokens" else f"{said}; at equal tokens a slower model than the first takes longer"
-
-
-def _figure(value: float | None) -> str:
-    """A metric for a person."""
-    return "not measured" if value is None else quantities.metric(value)
-
-
-def _said(options: dict[str, Any]) -> str:
-    rate = options.get("learning_rate")
-    return "" if rate is None else f"learning rate {rate:g}, "
 
 
 def _with_text(contest: Contest, out: Path) -> Contest:

@@ -19,7 +19,7 @@ An option that the user gave is not searched.  Neither is one that changes what 
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from headway.nn.recurrent import CELLS
 from headway.tasks.registry import spec
@@ -28,19 +28,6 @@ from headway.training.plan import Plan
 from headway.training.sizing.baseline_models import baseline_kind
 
 Value = int | float | str
-
-
-class Chooser(Protocol):
-    """What draws a value for a trial: ``optuna.Trial`` has these methods."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """A number from low to high."""
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        """A whole number from low to high."""
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """One of the choices."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +41,11 @@ class Range:
     log: bool = False
     whole: bool = False
 
-    def suggest(self, trial: Chooser, name: str) -> Value:
-        """A value for a trial."""
-        if self.whole:
-            return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
-        return trial.suggest_float(name, self.low, self.high, log=self.log)
+    def suggest(self, trial: Any, name: str) -> Value:
+        """A value for a trial, drawn by the methods of ``optuna.Trial``."""
+        draw, kind = (trial.suggest_int, int) if self.whole else (trial.suggest_float, float)
+        found: Value = draw(name, kind(self.low), kind(self.high), log=self.log)
+        return found
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -72,7 +59,7 @@ class Choice:
     preset: Value
     values: tuple[Value, ...]
 
-    def suggest(self, trial: Chooser, name: str) -> Value:
+    def suggest(self, trial: Any, name: str) -> Value:
         """A value for a trial."""
         found: Value = trial.suggest_categorical(name, list(self.values))
         return found
@@ -127,9 +114,7 @@ def _from_scratch(options: TrainOptions, plan: Plan) -> Space:
             space["layers"] = Range(depth, max(1, depth // 2), 2 * depth, whole=True)
     space["dropout"] = _share(config.dropout, 0.5)
     space["batch_tokens"] = _batches(plan, (0.25, 0.5, 1.0, 2.0, 4.0))
-    if plan.epochs is not None:
-        space["epochs"] = Range(plan.epochs, max(1, plan.epochs // 2), 3 * plan.epochs, log=True, whole=True)
-    return space
+    return space | _epochs(plan, 3)
 
 
 def _fine_tuning(options: TrainOptions, plan: Plan) -> Space:
@@ -139,9 +124,14 @@ def _fine_tuning(options: TrainOptions, plan: Plan) -> Space:
     space["weight_decay"] = _share(plan.weight_decay, 0.1)
     space["dropout"] = _share(plan.config.dropout, 0.3)
     space["batch_tokens"] = _batches(plan, (0.5, 1.0, 2.0))
-    if plan.epochs is not None:
-        space["epochs"] = Range(plan.epochs, max(1, plan.epochs // 2), 2 * plan.epochs, log=True, whole=True)
-    return space
+    return space | _epochs(plan, 2)
+
+
+def _epochs(plan: Plan, most: int) -> Space:
+    """Half to ``most`` times the epochs, where the preset bounds them."""
+    if plan.epochs is None:
+        return {}
+    return {"epochs": Range(plan.epochs, max(1, plan.epochs // 2), most * plan.epochs, log=True, whole=True)}
 
 
 def _around(value: float, factor: float, *, most: float = math.inf) -> Range:

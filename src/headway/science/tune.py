@@ -211,7 +211,8 @@ class _Tuning:
                     f"the time is over after {done} of {self.planned} trials; raise --time to continue the search"
                 )
                 break
-            trial = self.record.next(self.search.space, evaluations=self._evaluations, planned=self.planned)
+            evaluations = int(self.search.pinned["evaluations"])
+            trial = self.record.next(self.search.space, evaluations=evaluations, planned=self.planned)
             before = self.record.best()
             self._make(trial)
             made += 1
@@ -220,10 +221,6 @@ class _Tuning:
                 self._save_best(finished=False)
             self._say(self.record.attempts()[-1], done + 1, best)
         return made
-
-    @property
-    def _evaluations(self) -> int:
-        return int(self.search.pinned["evaluations"])
 
     def _seconds_left(self) -> float | None:
         """What is left for trials."""
@@ -261,7 +258,9 @@ class _Tuning:
         tried = ", ".join(f"{name} {shown(value)}" for name, value in one.options.items())
         what = "the preset" if one.preset else tried
         if one.state == "complete":
-            said = ", ".join(f"{name} {quantities.metric(value)}" for name, value in self._figures(one).items())
+            figures = {self.search.measure: one.value}  # what trials are compared by first
+            figures |= {name: one.metrics.get(name) for name in ("accuracy", "val_loss")}
+            said = ", ".join(f"{name} {quantities.metric(v)}" for name, v in figures.items() if v is not None)
         else:
             said = "pruned, worse than the others" if one.state == "pruned" else f"failed: {one.problem}"
         left = self._seconds_left()
@@ -272,15 +271,9 @@ class _Tuning:
             so_far = f" (best: trial {best.number}, {value}{after})"
         self.progress.say(f"{done} of {self.planned}, trial {one.number}: {what}: {said}{so_far}")
 
-    def _figures(self, one: Attempt) -> dict[str, float]:
-        """The numbers of a complete trial that are said, what trials are compared by first."""
-        known = {self.search.measure: one.value, **{name: one.metrics.get(name) for name in ("accuracy", "val_loss")}}
-        return {name: value for name, value in known.items() if value is not None}
-
     def _save_best(self, *, finished: bool) -> None:
         """Make ``out`` the directory of the best trial's model."""
-        best = self.record.best()
-        if best is None:
+        if (best := self.record.best()) is None:
             return
         place = self.run.path / "trials" / f"{best.number:03}"
         names = copy_run(place, self.run.path)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from headway.errors import InputError
-from headway.science.scaling.bootstrap import LEVEL, Draws, bootstrap
+from headway.science.scaling.bootstrap import DRAWS, LEVEL, Draws, bootstrap
 from headway.science.scaling.curves import fit_curve, lowest
 from headway.science.scaling.fit import Fit, fit_law, variable_projection
 from headway.science.scaling.frontier import planned
@@ -27,24 +27,22 @@ BUDGETS = (1.0, 10.0, 100.0)
 
 
 def analyse(
-    runs: Sequence[Run], count: str, *, budgets: Sequence[float] = (), seed: int = 0, draws: int | None = None
+    runs: Sequence[Run], count: str, *, budgets: Sequence[float] = (), seed: int = 0, draws: int = DRAWS
 ) -> dict[str, Any]:
     """The results of a scaling study as ``--json`` gives them.  Raises InputError where no exponent can be given.
 
     The runs that are marked as held out, or else the one with the most compute, are left out of ``fit``; the largest of
     them is predicted by it and compared.  ``predicted`` answers for ``budgets`` in FLOPs, by a fit to all runs.
     """
-    left_out = _left_out(runs)
+    marked = [run for run in runs if run.held_out]
+    left_out = max(marked or runs, key=lambda run: run.compute, default=None)
     fitted = [run for run in runs if run is not left_out and not run.held_out]
     try:
         check_varied(fitted)
     except InputError:
         check_varied(runs)  # raises where all of them do not suffice
         left_out, fitted = None, list(runs)
-    more = {} if draws is None else {"draws": draws}
-    n, d, loss = arrays(fitted)
-    fit = fit_law(n, d, loss)
-    drawn = bootstrap(fit, n, d, loss, seed=seed, **more)
+    fit, drawn = _fitted(fitted, seed, draws)
     unseen = _unseen(fit, fitted)
     largest, used = max(run.compute for run in runs), {id(run) for run in fitted}
     found: dict[str, Any] = {
@@ -56,27 +54,22 @@ def analyse(
     }
     found["notes"] = _doubts(fit, fitted, unseen, found["optimal"][1])
     if budgets:
-        n, d, loss = arrays(runs)
-        fit = fit_law(n, d, loss)
-        drawn = bootstrap(fit, n, d, loss, seed=seed, **more)
+        fit, drawn = _fitted(runs, seed, draws)
+        known = not _unseen(fit, runs)
         found["predicted"] = [
-            {
-                **planned(fit.law, drawn, flops, not _unseen(fit, runs)),
-                "times_largest": flops / largest,
-                "runs": len(runs),
-            }
+            {**planned(fit.law, drawn, flops, known), "times_largest": flops / largest, "runs": len(runs)}
             for flops in budgets
         ]
     return found
 
 
-def _left_out(runs: Sequence[Run]) -> Run | None:
-    marked = [run for run in runs if run.held_out]
-    return max(marked or runs, key=lambda run: run.compute, default=None)
+def _fitted(runs: Sequence[Run], seed: int, draws: int) -> tuple[Fit, Draws]:
+    n, d, loss = arrays(runs)
+    fit = fit_law(n, d, loss)
+    return fit, bootstrap(fit, n, d, loss, seed=seed, draws=draws)
 
 
 def _fit_facts(fit: Fit, drawn: Draws, runs: Sequence[Run], count: str) -> dict[str, Any]:
-    check = variable_projection(*arrays(runs))
     return {
         **fit.law.plain(),
         "intervals": drawn.intervals(),
@@ -84,7 +77,7 @@ def _fit_facts(fit: Fit, drawn: Draws, runs: Sequence[Run], count: str) -> dict[
         "runs": len(runs),
         "spread": fit.spread,
         "starts": fit.starts,
-        "check": check.plain(),
+        "check": variable_projection(*arrays(runs)).plain(),
         "counted": COUNTED[count],
     }
 

@@ -13,6 +13,7 @@ Letters: n runs, k fits at a time, 5 constants (a, b, e, alpha, beta).
 """
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ LEAST_E = np.log(1e-4)
 """ln E is not taken below this: there E is negligible next to the other two."""
 STEEPEST = 3.0
 """Exponents are looked for from 0 to here."""
+EXPONENTS = (0.1, 0.3, 0.6, 1.2)
+"""Where the search for each of the two begins."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,10 @@ def starts(x: np.ndarray, y: np.ndarray, loss: np.ndarray) -> np.ndarray:
     """
     middle = float(np.median(loss))
     found = []
-    for part in (0.1, 0.5, 0.8, 0.95):
+    for part, share, alpha, beta in product((0.1, 0.5, 0.8, 0.95), (0.2, 0.5, 0.8), EXPONENTS, EXPONENTS):
         e = part * float(loss.min())
-        for share in (0.2, 0.5, 0.8):
-            for alpha in (0.1, 0.3, 0.6, 1.2):
-                for beta in (0.1, 0.3, 0.6, 1.2):
-                    above = max(middle - e, 1e-6)
-                    found.append([np.log(share * above), np.log((1 - share) * above), np.log(e), alpha, beta])
+        above = max(middle - e, 1e-6)
+        found.append([np.log(share * above), np.log((1 - share) * above), np.log(e), alpha, beta])
     return np.array(found)
 
 
@@ -207,7 +207,7 @@ def variable_projection(n: np.ndarray, d: np.ndarray, loss: np.ndarray) -> Law:
         columns = np.stack([np.ones_like(x), np.exp(-exponents[0] * x), np.exp(-exponents[1] * y)], axis=1)
         return nnls(columns, loss)
 
-    grid = [np.array([alpha, beta]) for alpha in (0.1, 0.3, 0.6, 1.2) for beta in (0.1, 0.3, 0.6, 1.2)]
+    grid = [np.array(exponents) for exponents in product(EXPONENTS, EXPONENTS)]
     begin = min(grid, key=lambda exponents: linear(exponents)[1])
     limits = [(1e-3, STEEPEST)] * 2
     best = minimize(

@@ -47,12 +47,7 @@ def planned(law: Law, draws: Draws, flops: float, known: bool = True) -> dict[st
 
 def best_sizes(law: Law, flops: np.ndarray) -> dict[str, np.ndarray]:
     """The best N by a study's own law and by each published one, by its name, for budgets (n,)."""
-    return {"this study": optimal(law, flops)[0], **published_optima(flops)}
-
-
-def published_optima(flops: np.ndarray) -> dict[str, np.ndarray]:
-    """The best N by each published law, by its name, for budgets (n,)."""
-    found = {}
+    found = {"this study": optimal(law, flops)[0]}
     for one in PUBLISHED:
         if isinstance(one.law, Law):
             found[one.name] = optimal(one.law, flops)[0]

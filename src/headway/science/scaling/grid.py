@@ -18,7 +18,8 @@ The learning rate follows the width by ``rate``.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from headway.errors import InputError
@@ -91,7 +92,7 @@ class Grid:
     length: int
     batch_tokens: int
     precision: str
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -175,12 +176,12 @@ def plan_grid(
     Raises InputError for a time or a text that are too short for any.
     """
     choices = shapes(text.vocab_size, length, kind, scaling)
-    most_tokens = PASSES * text.tokens
+    make = partial(_grid, text, speed, length, precision, batch_tokens)
     best: tuple[float, Grid] | None = None
     for largest in choices[FEWEST_SIZES - 1 :]:
-        if largest.parameters * LEAST_WANTED > most_tokens:
+        if largest.parameters * LEAST_WANTED > PASSES * text.tokens:
             break
-        grid = _filled(text, USED * seconds, speed, choices, largest, length, precision, batch_tokens)
+        grid = _filled(make, text, USED * seconds, choices, largest)
         if grid is None:
             continue
         of_largest = max(cell.tokens for cell in grid.cells if not cell.held_out) / largest.parameters
@@ -209,17 +210,11 @@ def _too_little(text: Text, seconds: float, before: float, speed: Callable[[Shap
     return f"--time {seconds + before:.0f}s is too short for a grid of runs here; expected {enough}s or more."
 
 
-def _filled(
-    text: Text,
-    seconds: float,
-    speed: Callable[[Shape], float],
-    choices: list[Shape],
-    largest: Shape,
-    length: int,
-    precision: str,
-    batch_tokens: int | None,
-) -> Grid | None:
-    """The grid with that largest size, on as many tokens as the time allows; None where that is no good grid."""
+def _filled(make: Callable[..., Grid], text: Text, seconds: float, choices: list[Shape], largest: Shape) -> Grid | None:
+    """The grid with that largest size, on as many tokens as the time allows; None where that is no good grid.
+
+    ``make`` is ``_grid`` for this text and machine.
+    """
     sizes = _halves(choices, largest)
     above = [shape for shape in choices if shape.parameters > largest.parameters]
     if not above:
@@ -232,7 +227,7 @@ def _filled(
         return None
 
     def at(ratio: float) -> Grid:
-        return _grid(text, speed, sizes, left_out, growth, ratio * largest.parameters, length, precision, batch_tokens)
+        return make(sizes, left_out, growth, ratio * largest.parameters)
 
     if at(low).seconds > seconds:
         return None
@@ -253,13 +248,13 @@ def _halves(choices: list[Shape], largest: Shape) -> list[Shape]:
 def _grid(
     text: Text,
     speed: Callable[[Shape], float],
+    length: int,
+    precision: str,
+    batch_tokens: int | None,
     sizes: list[Shape],
     left_out: Shape,
     growth: float,
     most: float,
-    length: int,
-    precision: str,
-    batch_tokens: int | None,
 ) -> Grid:
     shortest = most / 2 ** (LENGTHS - 1)
     batch = batch_tokens or int(min(LARGEST_BATCH, max(4 * length, shortest / LEAST_STEPS)) // length * length)
