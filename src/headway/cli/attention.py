@@ -114,7 +114,6 @@ def _check_out(out: str) -> None:
 
 
 def _text(argument: str, encoding: str | None) -> str:
-    """The text that an argument stands for."""
     if argument == "-":
         return standard_input(encoding)
     if not is_file(argument):

@@ -173,7 +173,6 @@ def _written(found: dict[str, Any], folder: Path) -> Path:
 
 
 def _curve_lines(found: dict[str, Any]) -> list[str]:
-    """A table and the exponents, as lines for a person."""
     lines = [
         f"{'kind':12}{'length':>8}{'width':>7}{'seconds':>11}{'least':>11}{'most':>11}{'peak MB':>10}{'tokens/s':>12}"
     ]

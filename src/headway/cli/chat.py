@@ -74,7 +74,6 @@ def _said(line: str) -> str:
 
 
 def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:
-    """Stream a reply, and end its line."""
     with contextlib.closing(pieces):  # type: ignore[type-var]
         for piece in pieces:
             if not silent:
@@ -86,7 +85,6 @@ def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:
 
 
 def _lines(first: Sequence[str], terminal: bool) -> Iterator[str]:
-    """Lines as they are typed or piped."""
     yield from first
     if terminal:
         with contextlib.suppress(ImportError):

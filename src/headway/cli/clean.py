@@ -34,7 +34,6 @@ def command(run: str, checkpoints: bool, snapshots: bool, as_json: bool, quiet: 
 
 
 def _parts(resume: int, snapshots: int) -> str:
-    """What more could be freed."""
     parts = []
     if resume:
         parts.append(f"{size(resume)} of it only to resume the run (--checkpoints frees it)")

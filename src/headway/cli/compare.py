@@ -90,7 +90,6 @@ def command(inputs: tuple[str, ...], limit: str, out: str | None, as_json: bool,
 
 
 def _table(found: dict[str, Any]) -> list[str]:
-    """The rows as a table, best first."""
     heads = ["model", found["metric"].replace("_", " "), "95 % interval", "parameters", "trained, s", "tokens/s"]
     heads += ["latency, ms", "throughput/s", "memory, MB"]
     lines = [heads]

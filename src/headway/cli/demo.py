@@ -209,7 +209,6 @@ def _complete(path: Path) -> dict[str, Any] | None:
 
 
 def _write(part: Part, place: Path, size: int, seed: int, folder: Path | None) -> None:
-    """Write the text of a part to files."""
     from headway.data.samples.python_texts import documentation, lines_with_slips, source_code
     from headway.data.samples.toy_pairs import dates
     from headway.io.atomic_write import write_whole

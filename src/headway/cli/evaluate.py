@@ -48,7 +48,6 @@ def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
 
 
 def _printed(found: dict[str, Any]) -> dict[str, Any]:
-    """The keys of ``--json``."""
     from headway.training.objective import METRICS, OF_SOME
 
     keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_SOME, *MORE) if key in found))

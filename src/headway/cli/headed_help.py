@@ -37,7 +37,6 @@ class HeadedCommand(click.Command):
 
 
 def _show_all(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    """Print the whole help and leave."""
     if wanted and not ctx.resilient_parsing:
         ctx.meta[__name__] = True
         click.echo(ctx.get_help(), color=ctx.color)

@@ -156,7 +156,6 @@ def _in_thread(given: Any, otherwise: Any = threading.excepthook) -> None:
 
 
 def _warn(message: object, *place: Any, **more: Any) -> None:
-    """Print a warning as one line."""
     _say(f"warning: {message}")
 
 

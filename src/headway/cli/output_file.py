@@ -85,7 +85,6 @@ class OutputFile:
             self._descriptor = -1
 
     def read(self) -> bytes:
-        """Everything written so far."""
         return self.part.read_bytes()
 
     @contextlib.contextmanager

@@ -123,7 +123,6 @@ def quantity(text: str, name: str) -> float:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """The same for a person."""
     layout, hardware, model = found["layout"], found["hardware"], found["model"]
     held, processes, micro = layout["memory"], hardware["processes"], layout["micro_batch"]
     where = "this machine's processor" if hardware["cpu"] else counted(processes, "GPU")
@@ -177,7 +176,6 @@ HELD = {
 
 
 def _gpus(asked: dict[str, Any], numbers: dict[str, float]) -> Any:
-    """The requested GPUs, or None."""
     from headway.training.distributed.memory_plan import GPU_LINK, GPU_SHARE, Hardware
 
     if all(asked[name] is None for name in HARDWARE):
@@ -206,7 +204,6 @@ def _this_machine(precision: str) -> Any:
 
 
 def _command(inputs: Sequence[str], chosen: TrainOptions, work: Any, layout: Any, hardware: Any) -> str:
-    """The command that trains by this plan."""
     words = ["headway", "train", *(map(shlex.quote, inputs) if inputs else ["FILE"])]
     if hardware.processes > 1:
         each = max(n for n in range(1, PER_MACHINE + 1) if hardware.processes % n == 0)

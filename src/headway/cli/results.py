@@ -38,14 +38,12 @@ def write_output(to: str, content: bytes) -> None:
 
 
 def as_csv(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows of a table as lines of a .csv file."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
 
 
 def as_jsonl(rows: Iterable[dict[str, Any]]) -> str:
-    """Objects as the text of a .jsonl file."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
@@ -65,7 +63,6 @@ class Beside:
 
     @property
     def header(self) -> list[str]:
-        """The names of its columns."""
         return list(self.names.values())
 
     def of(self, number: int) -> dict[str, str]:

@@ -182,7 +182,6 @@ def _of_text(
     progress: Any,
     started: float,
 ) -> dict[str, Any]:
-    """Train the runs, fit the law and plot it."""
     from headway.cli.train import default_out
     from headway.io.quantities import duration, parse_seconds
     from headway.science.scaling.analysis import analyse
@@ -251,7 +250,6 @@ def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[st
 
 
 def _plan_lines(found: dict[str, Any]) -> list[str]:
-    """The grid for a person."""
     from headway.io.quantities import duration
 
     header = ("parameters", "width", "layers", "tokens", "tokens/par.", "rate", "seconds")
@@ -277,7 +275,6 @@ def _plan_lines(found: dict[str, Any]) -> list[str]:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    """The results for a person."""
     fit, last = found["fit"], found["held_out"]
     lines = [
         "L = E + A / N^alpha + B / D^beta, nats per token; N: " + fit["counted"],

@@ -160,7 +160,6 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 
 
 def _disk(run: Path) -> list[str]:
-    """The disk space of a run."""
     from headway.io.quantities import size
     from headway.training.store.cleaning import sizes
 
@@ -210,7 +209,6 @@ def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType(
 
 
 def out_option(text: str) -> Any:
-    """--out, with its help."""
     return click.option("--out", cls=Headed, heading=HEADINGS["run"], help=text)
 
 

@@ -41,7 +41,6 @@ def command(run: str, device: str, as_json: bool, quiet: bool) -> None:
 
 
 def _lines(checks: list[dict[str, Any]]) -> list[str]:
-    """The checks as a table, each followed by what was compared."""
     rows = [("check", "result", "difference", "bound", "seconds")]
     for check in checks:
         result = {True: "passed", False: "FAILED", None: "skipped"}[check["passed"]]

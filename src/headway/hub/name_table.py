@@ -40,7 +40,6 @@ class Row:
 
 
 def row(ours: str, *theirs: str | Part) -> Row:
-    """A row from names."""
     return Row(ours, tuple(Part(name) if isinstance(name, str) else name for name in theirs))
 
 
@@ -55,7 +54,6 @@ def stacked(ours: str, *theirs: str) -> list[Row]:
 
 
 def transposed(name: str) -> Part:
-    """A part that is stored transposed."""
     return Part(name, lambda tensor, _: tensor.T, lambda tensor, _: tensor.T)
 
 

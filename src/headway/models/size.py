@@ -37,7 +37,6 @@ class Head:
 
     @property
     def has_dense(self) -> bool:
-        """Whether the head has a dense layer before its output."""
         return self.kind == "masked" or (self.kind == "classes" and self.dense)
 
 

@@ -62,7 +62,6 @@ class Stored:
 
     @property
     def characters(self) -> int:
-        """The number of characters."""
         return sum(len(text) + AROUND for rows in (*self.maps, *self.rests) for text in rows)
 
 
@@ -116,7 +115,6 @@ def _cell(maps: np.ndarray, q: int, side: int) -> int:
 
 
 def _written(weights: np.ndarray, causal: bool, q: int, cell: int) -> tuple[str, str]:
-    """One map, and the means of its cells if they are stored."""
     levels = np.rint(weights * np.float64(q)).astype(np.uint16)
     rest = _text(_rest(weights, levels, q, cell, causal).tobytes()) if cell else ""
     return _text(_bytes(levels, q)), rest

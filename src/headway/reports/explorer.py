@@ -130,12 +130,10 @@ MOST_PIXELS = 100_000
 
 
 def _explorer(inside: Inside) -> str:
-    """The part that the script fills in."""
     return EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_PICTURE).strip())
 
 
 def _head(inside: Inside, title: str) -> Html:
-    """The heading: the model and its input."""
     sizes = ", ".join(f"{len(names):,} tokens of the {axis}" for axis, names in inside.tokens.items())
     maps = next(iter(inside.kinds.values())).maps
     lines = [

@@ -62,13 +62,11 @@ class Record:
 
     @property
     def baselines(self) -> list[dict[str, Any]]:
-        """The baselines that were measured."""
         found = self.info.get("baselines")
         return [line for line in found if isinstance(line, dict)] if isinstance(found, list) else []
 
     @property
     def finished(self) -> bool:
-        """Whether the run is complete."""
         if self.last_event in {"interrupted", "end"}:
             return self.last_event == "end"
         return number(self.info.get("steps")) is not None

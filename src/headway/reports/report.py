@@ -23,7 +23,6 @@ def write_report(run: Path) -> Path:
 
 
 def page(record: Record) -> str:
-    """The whole page as HTML."""
     body = "\n".join(
         part
         for part in (

@@ -66,7 +66,6 @@ def head(record: Record) -> Html:
 
 
 def key_figures(record: Record) -> Html:
-    """The most important numbers."""
     metrics = record.metrics
     pairs = [(metric_name(key), decimal(metrics[key])) for key in METRICS if number(metrics.get(key)) is not None]
     if (parameters := number(record.info.get("parameters"))) is not None:
@@ -174,7 +173,6 @@ def model(record: Record) -> Html:
 
 
 def disk(record: Record) -> Html:
-    """The disk space of the run, by purpose."""
     found = record.sizes
     if found is None or not found.resume + found.snapshots:
         return Html("")
@@ -189,7 +187,6 @@ def disk(record: Record) -> Html:
 
 
 def machine(record: Record) -> Html:
-    """The machine and the versions."""
     found = {**mapping(record.info.get("machine")), **_versions(record)}
     return _section("Machine and versions", facts((words(key), value) for key, value in found.items()))
 

@@ -36,7 +36,6 @@ def best_so_far(trials: list[dict[str, Any]]) -> list[tuple[int, float]]:
 
 
 def _history(found: dict[str, Any], place: Path) -> Path:
-    """The value of each trial, and the best so far."""
     trials = found["trials"]
     with plotted(place) as axes:
         for state, (words, colour) in STATES.items():
@@ -60,7 +59,6 @@ def _history(found: dict[str, Any], place: Path) -> Path:
 
 
 def _importance(found: dict[str, Any], place: Path) -> Path:
-    """The importance of each option."""
     shares = list(reversed(found["importance"].items()))
     with plotted(place, height=1.4 + 0.3 * len(shares)) as axes:
         axes.barh([name for name, _ in shares], [100 * share for _, share in shares], color=COLOURS[0])

@@ -155,7 +155,6 @@ def cross_validation_in_words(found: object) -> list[str]:
 
 
 def _plural(unit: object, count: float | None) -> str:
-    """rows, or row."""
     name = unit if isinstance(unit, str) and unit else "examples"
     return name.removesuffix("s") if count == 1 else name
 
@@ -204,7 +203,6 @@ def _without_metrics(record: Record) -> str:
 
 
 def _advice(record: Record, found: Mapping[str, Any]) -> str:
-    """Advice if a baseline is better."""
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
     spec = known_task(record.task)

@@ -63,7 +63,6 @@ def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _figure(row: dict[str, Any]) -> str:
-    """A row's value with its interval."""
     ends = row["interval"]
     return f"{row['mean']:.4g}" + (f", 95 % interval {ends[0]:.4g} to {ends[1]:.4g}" if ends else "")
 

@@ -55,12 +55,10 @@ class Search:
     """of a long text, every n-th window of it (Plan.validation_every)"""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
         return {**vars(self), "space": plain_space(self.space)}
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> "Search":
-        """Back from JSON."""
         return cls(**{**plain, "space": read_space(plain["space"])})
 
     @property

@@ -48,7 +48,6 @@ class Range:
         return found
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
         return asdict(self)
 
 
@@ -60,12 +59,10 @@ class Choice:
     values: tuple[Value, ...]
 
     def suggest(self, trial: Any, name: str) -> Value:
-        """A value for a trial."""
         found: Value = trial.suggest_categorical(name, list(self.values))
         return found
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
         return {"preset": self.preset, "values": list(self.values)}
 
 
@@ -74,12 +71,10 @@ Space = dict[str, Range | Choice]
 
 
 def plain_space(space: Space) -> dict[str, dict[str, Any]]:
-    """As JSON holds it."""
     return {name: one.plain() for name, one in space.items()}
 
 
 def read_space(plain: dict[str, dict[str, Any]]) -> Space:
-    """Back from JSON."""
     return {
         name: Choice(one["preset"], tuple(one["values"])) if "values" in one else Range(**one)
         for name, one in plain.items()

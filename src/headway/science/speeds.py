@@ -75,7 +75,6 @@ class _Sum:
     """A task whose loss is the sum of what a stack gives."""
 
     def loss(self, stack: nn.Module, batch: Batch) -> tuple[Tensor, int]:
-        """A number to go back from."""
         return stack(batch.ids).sum(), batch.ids.numel()
 
 

@@ -44,7 +44,6 @@ class Attempt:
     preset: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
         return asdict(self)
 
 
@@ -88,7 +87,6 @@ class Trials:
         return dict(self._study.user_attrs)
 
     def note(self, **facts: Any) -> None:
-        """Note facts of the search as a whole."""
         with self._written():
             for name, value in facts.items():
                 self._study.set_user_attr(name, value)
@@ -199,15 +197,12 @@ class Trial:
             return share < 1 and bool(self._trial.should_prune())
 
     def complete(self, value: float, **facts: Any) -> None:
-        """It came to its end."""
         self._tell(facts, values=value)
 
     def prune(self, **facts: Any) -> None:
-        """It was given up."""
         self._tell(facts, state=self._trials._optuna.trial.TrialState.PRUNED)
 
     def fail(self, problem: str, **facts: Any) -> None:
-        """It gave no model."""
         self._tell({**facts, "problem": problem}, state=self._trials._optuna.trial.TrialState.FAIL)
 
     def _tell(self, facts: dict[str, Any], **told: Any) -> None:

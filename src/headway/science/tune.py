@@ -254,7 +254,6 @@ class _Tuning:
             shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a trial is not gone on with
 
     def _say(self, one: Attempt, done: int, best: Attempt | None) -> None:
-        """A line about a trial that is over."""
         tried = ", ".join(f"{name} {shown(value)}" for name, value in one.options.items())
         what = "the preset" if one.preset else tried
         if one.state == "complete":
@@ -293,7 +292,6 @@ class _Tuning:
         self.run.update(**facts, tuning=tuning)
 
     def _result(self, best: Attempt) -> dict[str, Any]:
-        """What the command reports."""
         attempts = self.record.attempts()
         complete = sorted((one for one in attempts if one.state == "complete"), key=lambda one: one.value or 0.0)
         second = next((one for one in complete if one.number != best.number), None)

@@ -118,7 +118,6 @@ def _train_word(sample: Sample, size: int, specials: list[str], role: str, lower
 
 
 def _steps(nfc: bool, lowercase: bool) -> list[normalizers.Normalizer]:
-    """The normalization before a text is split."""
     return [*([normalizers.NFC()] if nfc else []), *([normalizers.Lowercase()] if lowercase else [])]
 
 

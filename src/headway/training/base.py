@@ -36,21 +36,18 @@ class Base:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of a model of texts."""
         if not isinstance(self.processor, Tokenizer):
             raise TypeError("a model of pictures has no tokenizer")
         return self.processor
 
     @property
     def preprocessor(self) -> ImagePreprocessor:
-        """The preprocessor of a model of pictures."""
         if not isinstance(self.processor, ImagePreprocessor):
             raise TypeError("a model of texts reads no pictures")
         return self.processor
 
     @property
     def config(self) -> Any:
-        """The model's configuration."""
         return model_config(self.model)
 
 

@@ -214,7 +214,6 @@ def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[st
 
 
 def without_columns(options: TrainOptions) -> TrainOptions:
-    """The options for files that have no columns."""
     return options.but(text_column=None, label_column=None, second_column=None)
 
 

@@ -169,7 +169,6 @@ def limit(memory: int, seconds: int, n_bytes: int) -> None:
 
 
 def main() -> None:
-    """Run the job given on standard input."""
     job = json.load(sys.stdin)
     path = ""
     try:

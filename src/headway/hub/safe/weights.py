@@ -75,11 +75,9 @@ class Weights(Mapping[str, Tensor]):
         return self._home[name].weight(name)
 
     def path(self, name: str) -> Path:
-        """The file that holds a tensor."""
         return self._home[name].path
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files:
             file.close()
 

@@ -42,7 +42,6 @@ def gradient_times_input(
 
 
 def _tables(model: nn.Module) -> dict[str, nn.Module]:
-    """The tables of token vectors, by kind."""
     if isinstance(model, EncoderDecoder):
         stacks: dict[str, Any] = {"source": model.encoder, "target": model.decoder}
     elif isinstance(model, Encoder | Decoder):

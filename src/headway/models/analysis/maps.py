@@ -47,7 +47,6 @@ def fused_difference(model: nn.Module, *inputs: Any, **given: Any) -> float:
 
 
 def _attentions(model: nn.Module) -> dict[str, list[Attention]]:
-    """The attention layers of a model, by kind, in the order in which they run."""
     if isinstance(model, Encoder | Decoder) and isinstance(model.stack, Stack):
         return {"self": _within(model.stack)}
     if isinstance(model, EncoderDecoder) and isinstance(model.decoder, Stack):

@@ -42,7 +42,6 @@ class LearnedEncoding(PositionEncoding):
         self.max_length, self.sizes = max_length, (max_length, width, start)
 
     def make_vectors(self) -> LearnedPositions:
-        """The table."""
         self.vectors = LearnedPositions(*self.sizes)
         return self.vectors
 

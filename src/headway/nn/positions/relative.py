@@ -46,7 +46,6 @@ class RelativeEncoding(PositionEncoding):
         self.n_heads, self.buckets, self.max_distance, self.causal = n_heads, buckets, max_distance, causal
 
     def make_biases(self) -> RelativeBias:
-        """The table."""
         self.biases = RelativeBias(self.n_heads, self.buckets, self.max_distance, causal=self.causal)
         return self.biases
 

@@ -148,7 +148,6 @@ def _curves(runs: Sequence[Run], seed: int) -> dict[str, Any]:
 
 
 def _row(run: Run, fit: Fit, left_out: bool) -> dict[str, Any]:
-    """One run of the table."""
     return {
         **run.more,
         "name": run.name,

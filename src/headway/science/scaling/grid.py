@@ -100,12 +100,10 @@ class Grid:
         return sum(cell.seconds for cell in self.cells)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
         return {**asdict(self), "cells": [asdict(cell) for cell in self.cells], "notes": list(self.notes)}
 
     @staticmethod
     def from_plain(found: dict[str, Any]) -> "Grid":
-        """The grid that ``plain`` wrote."""
         return Grid(
             **{**found, "cells": tuple(Cell(**cell) for cell in found["cells"]), "notes": tuple(found["notes"])}
         )
@@ -199,7 +197,6 @@ def plan_grid(
 
 
 def _too_little(text: Text, seconds: float, before: float, speed: Callable[[Shape], float], smallest: Shape) -> str:
-    """Why there is no grid."""
     if smallest.parameters * LEAST_WANTED > PASSES * text.tokens / 2:
         return (
             f"the text has {text.tokens:,} tokens for training, too few for a scaling law even of small models: "

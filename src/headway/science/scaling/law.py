@@ -33,7 +33,6 @@ class Law:
         return self.E + self.A / np.power(n, self.alpha) + self.B / np.power(d, self.beta)
 
     def plain(self) -> dict[str, float]:
-        """The constants by name."""
         return asdict(self)
 
 

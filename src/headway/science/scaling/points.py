@@ -39,8 +39,6 @@ TOGETHER = 0.95
 
 @dataclass(frozen=True)
 class Run:
-    """One run."""
-
     parameters: float
     """N, as it is counted for this fit"""
     tokens: float

@@ -226,7 +226,6 @@ def _largest(
 def _nothing_fits(
     work: Work, hardware: Hardware, sharded: bool | None, checkpointed: bool | None, wiring: dict[str, Any]
 ) -> str:
-    """The message when not even one sequence at a time fits."""
 
     def least(processes: int) -> Memory:
         there = Hardware(processes, hardware.memory, hardware.flops, hardware.share, cpu=hardware.cpu)

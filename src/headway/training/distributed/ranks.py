@@ -91,7 +91,6 @@ class Ranks:
             _store().wait([what], PREPARING)
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
         if self.count > 1:
             dist.barrier()
 

@@ -110,7 +110,6 @@ def evaluation_seconds(model: nn.Module, feed: Feed, objective: Objective, sampl
 
 
 def _seconds_of(sample: Callable[[], str] | None) -> float:
-    """How long a sample takes."""
     if sample is None:
         return 0.0
     start = time.perf_counter()

@@ -60,13 +60,11 @@ class State:
         return judge(self.signs, known)
 
     def plain(self) -> dict[str, Any]:
-        """The state as plain JSON values."""
         values = asdict(self)
         return {**values, **{k: str(v) for k, v in values.items() if isinstance(v, float) and not math.isfinite(v)}}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> "State":
-        """Back from JSON."""
         values = dict(plain)
         values.setdefault("lowest", values["best_loss"])
         for name in ("best_loss", "lowest", "train_loss", "seconds"):
@@ -93,7 +91,6 @@ class Training:
 
     @property
     def device(self) -> torch.device:
-        """The model's device."""
         return next(self.model.parameters()).device
 
     def saved(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

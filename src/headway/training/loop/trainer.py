@@ -207,7 +207,6 @@ def _gradient(
 
 
 def _log_step(job: Job, state: State, rate: float, norm: float) -> None:
-    """A line of the log."""
     job.run.log(
         "step",
         step=state.step,

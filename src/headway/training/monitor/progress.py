@@ -25,7 +25,6 @@ class Progress:
         """A line that stays."""
 
     def warn(self, text: str) -> None:
-        """Show a warning."""
         self.say(f"warning: {text}")
 
     def phase(self, text: str) -> None:

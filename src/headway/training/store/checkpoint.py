@@ -256,7 +256,6 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _problem(path: Path) -> str | None:
-    """What is wrong with a checkpoint, or None."""
     for file in path.iterdir():
         if not file.is_file():  # reading a pipe would block, reading a device never ends
             return f"{file.name} is not a regular file"

@@ -33,12 +33,10 @@ class Sizes:
 
     @property
     def total(self) -> int:
-        """Bytes of all."""
         return self.use + self.resume + self.snapshots
 
 
 def sizes(path: Path) -> Sizes:
-    """How much disk space a run uses."""
     found = {"use": 0, "resume": 0, "snapshots": 0}
     parts = {"checkpoints": "resume", ADAPTED: "resume", SNAPSHOTS: "snapshots"}
     for file, size in _files(path):

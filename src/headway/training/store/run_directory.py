@@ -74,7 +74,6 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """Where the checkpoints are."""
         return self.path / "checkpoints"
 
     def create(self) -> None:
@@ -166,7 +165,6 @@ class RunDirectory:
             )
 
     def update(self, **facts: Any) -> None:
-        """Add to headway.json."""
         self.facts.update(facts)
         with saving(self.path / FILE):
             write_facts(self.path, self.facts)
@@ -324,7 +322,6 @@ def _token_ids(tokenizer: Tokenizer, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def machine(device: torch.device = PROCESSOR) -> dict[str, Any]:
-    """The machine and the versions, for the record."""
     gpu = gpu_name(device)
     return {
         "system": platform.system(),

@@ -133,7 +133,6 @@ def _as_options(said: str) -> str:
 
 
 def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: str) -> None:
-    """Print the facts of the data, and the baselines."""
     facts = data.facts
     progress.say(f"training on {facts['train']}, held out {facts['validation']}")
     if "merged" in facts:

@@ -41,7 +41,6 @@ class Check:
         return within and self.problem is None
 
     def plain(self) -> dict[str, Any]:
-        """The result as a dict for JSON."""
         found = {"name": self.name, "passed": self.passed, "value": self.value, "bound": self.bound}
         found |= {"what": self.what, "seconds": self.seconds, **self.more}
         said = {"problem": self.problem, "skipped": self.skipped}

@@ -79,7 +79,6 @@ class Command:
             time.sleep(10 * POLL)
 
     def kill(self) -> None:
-        """Kill it, and wait for it to end."""
         self._process.kill()
         self._process.wait()
 

@@ -41,7 +41,6 @@ class Subject:
 
     @property
     def device(self) -> torch.device:
-        """The device of the model."""
         return self.pipe.runtime.device
 
     @property

@@ -46,7 +46,6 @@ class Uncached:
         self.model = model
 
     def new_state(self) -> Read:
-        """Nothing read."""
         return Read()
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
@@ -67,7 +66,6 @@ class Both:
         self.cached, self.uncached = cached, uncached
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep the given rows in both."""
         self.cached.reorder(rows)
         self.uncached.reorder(rows)
 
@@ -81,7 +79,6 @@ class Compared:
         self.tokens, self.tokens_equal = 0, True
 
     def new_state(self) -> Both:
-        """Nothing read."""
         return Both(self.model.new_state(), self.uncached.new_state())
 
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
