@@ -42,10 +42,9 @@ from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.workflows.evaluate import evaluate
-from headway.workflows.input import COLUMNS, read_input
+from headway.workflows.input import COLUMNS, read_input, validation_input
 from headway.workflows.load import load
 from headway.workflows.train.check import check_for_task
-from headway.workflows.train.run import validation_input
 
 WRITERS = ("transformer", "rnn", "lstm", "gru")
 """The models of running text."""

@@ -32,11 +32,11 @@ from headway.training.options import FREE, OPTIONS, TrainOptions
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts
 from headway.training.store.run_directory import RunDirectory
-from headway.workflows.input import read_input
+from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.check import check_for_task
 from headway.workflows.train.outcome import result
 from headway.workflows.train.resume import fingerprints, recorded
-from headway.workflows.train.run import run_training, validation_input
+from headway.workflows.train.run import run_training
 from headway.workflows.train.setup import Prepared, prepare
 
 DEFAULT_TIME, DEFAULT_TRIALS = "30m", 20

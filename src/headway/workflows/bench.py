@@ -54,12 +54,8 @@ WIRINGS: dict[type, Wiring] = {Encoder: "encoder", Decoder: "decoder", EncoderDe
 Kind = Callable[[TransformerConfig, type[nn.Module]], nn.Module]
 
 
-def _full(config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
-    return wiring(config.but(window=None))
-
-
-def _windowed(config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
-    return wiring(config.but(window=WINDOW))
+def _transformer(window: int | None, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
+    return wiring(config.but(window=window))
 
 
 def _recurrent(cell: str, config: TransformerConfig, wiring: type[nn.Module]) -> nn.Module:
@@ -74,8 +70,8 @@ RECURRENT: dict[type, Callable[[BaselineConfig], nn.Module]] = {
     EncoderDecoder: RecurrentEncoderDecoder,
 }
 KINDS: dict[str, Kind] = {
-    "full": _full,
-    "windowed": _windowed,
+    "full": partial(_transformer, None),
+    "windowed": partial(_transformer, WINDOW),
     **{cell: partial(_recurrent, cell) for cell in CELLS},
 }
 """Builders of each kind of model with the sizes of a configuration; the model takes ids (B, T)."""
@@ -162,20 +158,15 @@ def cost_curves(
             left_out.append({**left, "for_want_of": "memory"})
             continue
         cases.append(case)
-    _repeat(cases, end, progress)
+    progress.phase("repeating the measurements")
+    for _ in range(REPEATS - 1):  # all cases in turn, so that a slow phase affects all alike
+        if end is not None and time.monotonic() + sum(max(LEAST, c.seconds[0]) for c in cases) > end:
+            break
+        for case in cases:
+            case.seconds.append(seconds(case.call))
     series = {key: [c for c in cases if (c.axis, c.kind) == key] for key in floors}
     fits = [_fit(measured, floors[key]) for key, measured in series.items() if measured]
     return {"rows": [case.plain() for case in cases], "fits": fits, "left_out": left_out}
-
-
-def _repeat(cases: Sequence[Case], end: float | None, progress: Progress) -> None:
-    """Measure all cases again, in turn, so that a slow phase affects all alike."""
-    progress.phase("repeating the measurements")
-    for _ in range(REPEATS - 1):
-        if end is not None and time.monotonic() + sum(max(LEAST, c.seconds[0]) for c in cases) > end:
-            return
-        for case in cases:
-            case.seconds.append(seconds(case.call))
 
 
 def _cases(
@@ -274,13 +265,9 @@ def speed(pipe: Pipeline, *, limit: float | None = None, progress: Progress | No
             times.append(seconds(call, device))
         middle = statistics.median(times)
         each[kind] = middle / (batch * length)
-        found.append(
-            {
-                **{"kind": kind, "batch": batch, "length": length, "seconds": middle},
-                **{"spread": [min(times), max(times)], "repeats": len(times)},
-                **{"bytes": peak, "tokens_per_second": batch * length / middle},
-            }
-        )
+        row = {"kind": kind, "batch": batch, "length": length, "seconds": middle}
+        row |= {"spread": [min(times), max(times)], "repeats": len(times)}
+        found.append({**row, "bytes": peak, "tokens_per_second": batch * length / middle})
     if left_out := len(rows) - len(found):
         progress.warn(f"{left_out} of {len(rows)} sizes were skipped for lack of time (raise --time)")
     return sorted(found, key=lambda row: (row["kind"], row["length"], row["batch"]))

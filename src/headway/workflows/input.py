@@ -1,5 +1,6 @@
 """Read the user's files and find their task."""
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -156,11 +157,8 @@ def _conversations(
     if turns_of(source.columns) is None:
         return source, columns
     refuse_columns(source)
-    base = (
-        f"{options.fine_tuning.from_model} has no chat template"
-        if options.fine_tuning.from_model
-        else "no chat model is named"
-    )
+    model = options.fine_tuning.from_model
+    base = f"{model} has no chat template" if model else "no chat model is named"
     raise InputError(
         f"{source.name}: these are conversations ({turns.words}), but {base}. Name a model with a chat template with "
         "--from, or use --task dialogue to train on them with the default template; --task translation learns to write "
@@ -234,3 +232,16 @@ def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
             f"{first} has {one:,} lines, {second} {other:,}. If each line belongs to the same line of the other, use "
             "--task translation; if they are one text after the other, --task language_modeling."
         )
+
+
+def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
+    """The validation files, read for the task, if any were named."""
+    if not validation:
+        return None
+    options = options.but(task=found.task, stream=False)
+    if are_aligned(validation, found.task):  # the columns were named for the training table
+        options = without_columns(options)
+    source, _ = read_input(validation, options, chat=found.chat)
+    for line in rows_left_out(source):
+        warnings.warn(line, stacklevel=2)
+    return source

@@ -26,8 +26,7 @@ from headway.tasks.registry import NAMES, room
 from headway.tasks.task import TaskInputs
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import TrainOptions
-from headway.workflows.input import read_input
-from headway.workflows.train.run import validation_input
+from headway.workflows.input import read_input, validation_input
 
 PLAN, RESULTS, REPORT, RUNS = "plan.json", "results.csv", "scaling.json", "runs"
 TASK = "language_modeling"

@@ -173,9 +173,7 @@ def _as_input_error(out: Path):
     try:
         yield
     except (InputError, OSError) as error:
-        cause = (
-            error.__cause__ if isinstance(error, InputError) else error
-        )  # the error names the path that could not be written
+        cause = error.__cause__ if isinstance(error, InputError) else error  # which names the path
         if not isinstance(cause, OSError):
             raise
         reason = cause.strerror or str(cause)

@@ -216,9 +216,7 @@ def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Ten
         answer = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
         return ours(source, target, mask), _of(answer)
     if pad is None and hasattr(theirs, "score"):
-        lengths = lengths[
-            :1
-        ]  # a decoder's classifier finds the last token by the padding: without padding, one at a time
+        lengths = lengths[:1]  # a decoder's classifier finds the last token by the padding: without, one at a time
     ids, mask = _batch(ours.config, lengths, pad, draw)
     found, expected = ours(ids, mask), _of(theirs(input_ids=ids, attention_mask=mask.long()))
     return (found[mask], expected[mask]) if found.dim() == 3 and found.shape == expected.shape else (found, expected)

@@ -17,11 +17,11 @@ def check_for_task(options: TrainOptions, task: str, reasons: Sequence[str] = ()
     its = spec(task)
     if options.architecture.model is not None and its.models and options.architecture.model not in its.models:
         raise InputError(f"--model {options.architecture.model} is not for {task}, which has {', '.join(its.models)}.")
-    also = (
-        spec(its.pretrain_with).options if options.fine_tuning.adapt and its.pretrain_with is not None else frozenset()
-    )
+    known = its.options
+    if options.fine_tuning.adapt and its.pretrain_with is not None:
+        known |= spec(its.pretrain_with).options
     for name in options.given(OPTIONS):
-        if name in its.options | also:
+        if name in known:
             continue
         if wanted := sorted(one for one in NAMES if name in spec(one).options):
             why = f" Found: {'; '.join(reasons)}." if reasons else ""

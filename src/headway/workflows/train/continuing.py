@@ -48,13 +48,11 @@ def as_continued(run: RunDirectory, earlier: dict[str, Any] | None, options: Tra
 
 def _merged(earlier: dict[str, Any], options: TrainOptions) -> TrainOptions:
     """The options of an earlier run, updated by those given now."""
-    known = OPTIONS
-    before = {name: value for name, value in earlier.get("options", {}).items() if name in known}
-    given = {name: options.value(name) for name in options.given(known)}
-    now = options.flat()
+    before = {name: value for name, value in earlier.get("options", {}).items() if name in OPTIONS}
+    given = {name: options.value(name) for name in options.given(OPTIONS)}
     if {"time", "steps"} & given.keys():
         before |= {"time": None, "steps": None}
-    return TrainOptions(**{**before, **given, **{name: now[name] for name in ("allow_changes", *BOUNDS)}})
+    return TrainOptions(**{**before, **given, **{name: options.value(name) for name in ("allow_changes", *BOUNDS)}})
 
 
 def entry(options: TrainOptions) -> dict[str, Any]:

@@ -4,13 +4,11 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
-from headway.models.config import TransformerConfig
 from headway.models.device import device_of
 from headway.tasks.registry import spec
 from headway.training.distributed.memory_plan import Work
@@ -20,9 +18,8 @@ from headway.training.option_fields import flag
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.sizing.presets import decoder_config, head_count
 from headway.training.store.run_directory import RunDirectory
-from headway.workflows.input import read_input
+from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.check import check_for_task
-from headway.workflows.train.run import validation_input
 from headway.workflows.train.setup import Prepared, prepare
 
 VOCABULARY, LENGTH = 32768, 2048
@@ -85,10 +82,12 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
     plan = prepared.plan
     if plan.fine_tuning.frozen:
         raise InputError("--plan is for training in steps; a linear classifier (--frozen) is fitted in one go.")
+    if isinstance(plan.config, BaselineConfig):
+        raise InputError(f"--plan is for Transformers only, not for --model {plan.config.kind}.")
     count, trained = count_parameters(prepared.model)
     step_tokens = plan.batch_tokens * plan.accumulate
     return Work(
-        config=_transformer(plan.config),
+        config=plan.config,
         tokens=tokens or _tokens_seen(prepared, options, count),
         length=plan.length,
         step_tokens=step_tokens,
@@ -129,12 +128,6 @@ def work_without_data(parameters: float, tokens: float | None, options: TrainOpt
         precision=options.runtime.precision or "bfloat16",
         average=bool(options.optimisation.average),
     )
-
-
-def _transformer(config: Any) -> TransformerConfig:
-    if isinstance(config, BaselineConfig):
-        raise InputError(f"--plan is for Transformers only, not for --model {config.kind}.")
-    return config
 
 
 def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float:

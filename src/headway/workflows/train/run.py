@@ -2,15 +2,15 @@
 
 import contextlib
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.batches.batch_source import RowFeed
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
@@ -34,15 +34,13 @@ from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
-from headway.workflows.input import are_aligned, read_input, rows_left_out, without_columns
+from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.check import check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
 from headway.workflows.train.setup import ADAPTED, ENDING, Prepared, prepare
 
-ADAPTING = 0.4
-"""The fraction of the time that it may take."""
 COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
 PREPARED = "prepared"
 """The signal of the first rank that the others can load the run."""
@@ -50,8 +48,10 @@ RANK_SEED = 1_000_003
 """The distance between the seeds of two ranks, so that their dropout differs."""
 CROSS_VALIDATING = 0.1
 """The fraction of the time that the cross-validation of a small table may take."""
-ADAPTING_EPOCHS = 10
-"""Its maximum number of epochs (Gururangan et al. 2020: up to 100)."""
+ADAPTING, ADAPTING_EPOCHS = 0.4, 10
+"""Of ``--adapt``: the fraction of the time that it may take, and its epochs (Gururangan et al. 2020: up to 100)."""
+SHARED = ("encoding", "delimiter", "on_bad_row", "length", "threads", "device", "steps", "precision", "seed")
+"""The options that it shares with the main run."""
 
 
 def run_training(
@@ -214,19 +214,6 @@ def _check_for_ranks(options: TrainOptions, task: str, count: int) -> None:
         raise InputError(f"{what} is for one process; start it without torchrun.")
 
 
-def validation_input(validation: Sequence[str | Path], options: TrainOptions, found: Detected) -> Corpus | Table | None:
-    """The validation files, read for the task, if any were named."""
-    if not validation:
-        return None
-    options = options.but(task=found.task, stream=False)
-    if are_aligned(validation, found.task):  # the columns were named for the training table
-        options = without_columns(options)
-    source, _ = read_input(validation, options, chat=found.chat)
-    for line in rows_left_out(source):
-        warnings.warn(line, stacklevel=2)
-    return source
-
-
 def _adapt(
     inputs: Sequence[str | Path],
     found: Detected,
@@ -251,10 +238,7 @@ def _adapt(
         task=task,
         from_model=options.fine_tuning.from_model,
         text_column=found.text_column,
-        **{
-            name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row", "length", "threads", "device")
-        },
-        **{name: options.value(name) for name in ("steps", "precision", "seed", *theirs)},
+        **{name: options.value(name) for name in (*SHARED, *theirs)},
         time=time_left,
         epochs=ADAPTING_EPOCHS,
     )
@@ -278,7 +262,7 @@ def _train(
     ranks: Ranks,
 ) -> None:
     """The training loop, from the newest checkpoint if there is one, and its records."""
-    plan, model, data = prepared.plan, prepared.model, prepared.data
+    plan, model, data, feed = prepared.plan, prepared.model, prepared.data, prepared.feed
     ranks.broadcast(model)
     twin = model  # a complete model if the weights are sharded over ranks
     if options.runtime.shard:
@@ -289,28 +273,17 @@ def _train(
     since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
-    after = evaluation_seconds(model, prepared.feed, prepared.objective, sample) * 1.25
+    after = evaluation_seconds(model, feed, prepared.objective, sample) * 1.25
     budget = _budget(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
     of_baselines = data.baseline_units(plan)
 
-    def keep_best() -> None:
+    def save(write: Callable[..., None], *where: int) -> None:
         with out_of_memory("while the model was saved", plan):
-            run.save_model(put_together(model, twin), data.processor, data.labels)
+            write(*where, put_together(model, twin), data.processor, data.labels)
 
-    def snapshot(step: int) -> None:
-        with out_of_memory("while the model was saved", plan):
-            run.save_snapshot(step, put_together(model, twin), data.processor, data.labels)
-
-    job = Job(
-        model,
-        prepared.objective,
-        prepared.feed,
-        plan,
-        run,
-        keep_best,
-        snapshot if options.run.snapshots else None,
-        sample,
-    )
+    keep_best = partial(save, run.save_model)
+    snapshot = partial(save, run.save_snapshot) if options.run.snapshots else None
+    job = Job(model, prepared.objective, feed, plan, run, keep_best, snapshot, sample)
     job.ranks, job.workers = ranks, options.runtime.workers
     job.save_every, job.on_save_error = parse_seconds(options.run.save_every, "--save-every"), options.run.on_save_error
     job.known, job.keep, job.cycle = known_signs(prepared), options.run.keep, cycle
@@ -323,8 +296,8 @@ def _train(
         raise
     finally:
         progress.close()
-    passes = prepared.feed.epochs(now.state.position)
-    if passes < 1 and isinstance(prepared.feed, RowFeed) and prepared.limit is not None:
+    passes = feed.epochs(now.state.position)
+    if passes < 1 and isinstance(feed, RowFeed) and prepared.limit is not None:
         progress.warn(f"the time was enough for {passes:.1f} epochs only; more --time would help")
     for name, p in trained(model).items():
         put_back(p, now.best[name])
@@ -371,38 +344,30 @@ def _checkpoint(
             progress.warn(f"it is already beyond --steps {options.run.steps:,}, so there is nothing to train")
         if changed:
             run.log("changed", step=saved[1]["step"], options={name: options.value(name) for name in changed})
-            _begin_pass(saved[1], prepared.feed, changed, progress)
+            position = saved[1]["position"]
+            regrouped = isinstance(prepared.feed, RowFeed) and {"batch_tokens", "batch_size"} & set(changed)
+            if regrouped and position["consumed"]:
+                saved[1]["position"] = {"epoch": position["epoch"] + 1, "consumed": 0}
+                progress.warn("the batch size changed: the rest of this epoch is skipped")
             went_on(saved[1])
     if changed:
         run.update(options=recorded(options), plan=plan.flat(), finished=False)
     return saved
 
 
-def _begin_pass(state: dict[str, Any], feed: Feed, changed: Sequence[str], progress: Progress) -> None:
-    """Move a saved position to the next epoch if the batches of the current one have changed."""
-    if isinstance(feed, RowFeed) and {"batch_tokens", "batch_size"} & set(changed) and state["position"]["consumed"]:
-        state["position"] = {"epoch": state["position"]["epoch"] + 1, "consumed": 0}
-        progress.warn("the batch size changed: the rest of this epoch is skipped")
-
-
 def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progress: Progress) -> bool:
     """Fit the model without the loop if the plan says so; returns whether it did."""
-    try:
-        return prepared.data.fit(prepared.plan, prepared.model, _shower(progress), seconds)
-    except KeyboardInterrupt:
-        progress.say(f"{run.path}: interrupted: nothing was saved; run the same command again")
-        raise
-
-
-def _shower(progress: Progress) -> Callable[[float, float], None]:
-    """The progress display of a fit."""
     began = time.monotonic()
 
     def show(share: float, loss: float) -> None:
         used = time.monotonic() - began
         progress.step(share, 0, loss, used * (1 / max(share, 1e-9) - 1), 0.0)
 
-    return show
+    try:
+        return prepared.data.fit(prepared.plan, prepared.model, show, seconds)
+    except KeyboardInterrupt:
+        progress.say(f"{run.path}: interrupted: nothing was saved; run the same command again")
+        raise
 
 
 def _begin_cycle(

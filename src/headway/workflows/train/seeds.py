@@ -15,10 +15,10 @@ from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts, write_facts
 from headway.training.store.run_directory import RunDirectory
 from headway.workflows.evaluate import evaluate
-from headway.workflows.input import read_input
+from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.continuing import BOUNDS
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
-from headway.workflows.train.run import run_training, validation_input
+from headway.workflows.train.run import run_training
 
 COMPARED = ("val_loss", "accuracy", "macro_f1")
 
@@ -52,19 +52,15 @@ def run_seeds(
     if bounds := options.given(BOUNDS):
         raise InputError(f"--{flag(bounds[0])} continues one run: continue each of {out}/seed-... by itself.")
     names = [f"seed-{options.run.seed + i}" for i in range(options.run.seeds)]
-    split = options.run.seed if options.data.split_seed is None else options.data.split_seed
-    time = (
-        None
-        if options.run.steps is not None
-        else f"{parse_seconds(options.run.time or DEFAULT_TIME) / options.run.seeds:.3f}s"
-    )
+    time = None
+    if options.run.steps is None:
+        time = f"{parse_seconds(options.run.time or DEFAULT_TIME) / options.run.seeds:.3f}s"
+    given: dict[str, Any] = {"validation": validation, "progress": progress, "command": command}
     members = []
     for i, name in enumerate(names):
         progress.say(f"seed {options.run.seed + i} ({i + 1} of {options.run.seeds})")
-        one = options.but(seeds=1, seed=options.run.seed + i, split_seed=split, time=time)
-        members.append(
-            run_training(inputs, one, out=out / name, validation=validation, progress=progress, command=command)
-        )
+        one = options.but(seeds=1, seed=options.run.seed + i, split_seed=options.seed_of_split, time=time)
+        members.append(run_training(inputs, one, out=out / name, **given))
     return _combined(run, members, names, options)
 
 
@@ -85,9 +81,6 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     run.facts = facts
     together = evaluate(run.path)
     named = ("task", "on", "examples", "verdict")
-    run.update(
-        metrics={key: value for key, value in together.items() if key not in named},
-        verdict=together["verdict"],
-        kept=None,
-    )
+    metrics = {key: value for key, value in together.items() if key not in named}
+    run.update(metrics=metrics, verdict=together["verdict"], kept=None)
     return run

@@ -75,9 +75,8 @@ def prepare(
     images = spec(found.task).reads == "picture"
     check_files(run.path, earlier, OF_THE_READER)
     tokenizer = Tokenizer.load(run.path) if earlier is not None and not images else None
-    base = (
-        load_base(options.fine_tuning.from_model, images=images) if options.fine_tuning.from_model is not None else None
-    )
+    named = options.fine_tuning.from_model
+    base = None if named is None else load_base(named, images=images)
     if base is not None and (member := best_member(base.path)):
         progress.say(f"{base.path}: an ensemble of classifiers; starting from the best member, {member}")
     if base is not None and options.fine_tuning.adapt:
@@ -103,15 +102,17 @@ def prepare(
     except InputError:
         raise
     except ValueError as error:
-        raise InputError(f"no model can be made with these options: {_as_options(str(error))}.") from None
+        said = re.sub(rf"\b({'|'.join(FIELDS)})\b", lambda field: f"--{FIELDS[field[0]]}", str(error))
+        raise InputError(f"no model can be made with these options: {said}.") from None
     feed, objective = data.feed(plan), data.objective(plan)
     if earlier is None:
         drawn = plan.model
         plan = measured(plan, model, feed, objective, data.sampler(model), limit, data.settling(left))
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
-        said = [{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
-        plan = plan.but(decisions=said)
+        plan = plan.but(
+            decisions=[{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
+        )
     return Prepared(data, plan, model, feed, objective, limit, base.fingerprint if base is not None else None)
 
 
@@ -123,13 +124,6 @@ def _opened(given: TaskInputs) -> TaskData:
         one, other = (source, held_out) if talk else (held_out, source)
         raise InputError(f"{one.name} holds conversations, {other.name} does not; both must be of the same kind.")
     return room(given.found.task).open_data(given)
-
-
-def _as_options(said: str) -> str:
-    """A message about a configuration with the names of the command line: --heads for n_heads."""
-    for name, option in FIELDS.items():
-        said = re.sub(rf"\b{name}\b", f"--{option}", said)
-    return said
 
 
 def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: str) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -51,14 +52,9 @@ class Command:
         self._said = folder / "said.txt"
         environment = {**os.environ, "HEADWAY_CACHE": str(folder / "cache")}
         with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "headway", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                env=environment,
-                start_new_session=True,
-            )
+            quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": said}
+            command = [sys.executable, "-P", "-m", "headway", *words]
+            self._process = subprocess.Popen(command, **quiet, env=environment, start_new_session=True)
 
     @property
     def status(self) -> int | None:

@@ -122,11 +122,8 @@ def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool
         return list(model(torch.stack(list(texts)).to(device)).float())
     ids, mask = (left_padded if left else padded)(texts, device)
     if isinstance(model, EncoderDecoder):
-        lengths = [1 + len(text) % 13 for text in texts]
         longest = model.config.max_length
-        targets = [
-            subject.targets([min(n, longest)], seed=len(text))[0] for n, text in zip(lengths, texts, strict=True)
-        ]
+        targets = [subject.targets([min(1 + len(text) % 13, longest)], seed=len(text))[0] for text in texts]
         answers = model(ids, pad(targets)[0].to(device), mask)
         return [answer[: len(target)].float() for answer, target in zip(answers, targets, strict=True)]
     answers = room(subject.pipe.task).read(subject.pipe, model, ids, mask)
