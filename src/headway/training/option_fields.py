@@ -32,11 +32,9 @@ class Between:
     def __str__(self) -> str:
         if self.below:
             return f"from {self.least:g} to below {self.most:g}"
-        return (
-            f"above {self.least:g} and at most {self.most:g}"
-            if self.above
-            else (f"{self.least:,} or more, and at most {self.most:,}")
-        )
+        if self.above:
+            return f"above {self.least:g} and at most {self.most:g}"
+        return f"{self.least:,} or more, and at most {self.most:,}"
 
 
 SHARE = Between(0, 1, below=True)
@@ -68,14 +66,8 @@ def option(
     linear classifier on a model's vectors does not have.  ``base``: whether --from is "needed" or "excluded".
     ``excludes``: names of options that conflict with it, each with the reason.
     """
-    told: dict[str, Any] = {
-        "help": text,
-        "choices": choices,
-        "allowed": allowed,
-        "duration": duration,
-        "common": common,
-    }
-    told |= {"change": change, "loop": loop, "base": base, "excludes": excludes or {}}
+    told: dict[str, Any] = {"help": text, "choices": choices, "allowed": allowed, "duration": duration}
+    told |= {"common": common, "change": change, "loop": loop, "base": base, "excludes": excludes or {}}
     return field(default=default, metadata=told)
 
 

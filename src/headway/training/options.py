@@ -41,12 +41,8 @@ class TrainOptions(Grouped):
     def __init__(self, **flat: Any):
         known = entries(TrainOptions)
         durations = {name for name in flat if name in known and known[name].metadata["duration"]}
-        super().__init__(
-            **{
-                name: time_text(value, f"--{flag(name)}") if name in durations and value is not None else value
-                for name, value in flat.items()
-            }
-        )
+        times = {name: time_text(flat[name], f"--{flag(name)}") for name in durations if flat[name] is not None}
+        super().__init__(**{**flat, **times})
         values = {name: self.value(name) for name in known}
         for name, value in values.items():
             check_value(known[name], value)

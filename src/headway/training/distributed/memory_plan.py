@@ -144,7 +144,7 @@ def memory(
         c=c,
         checkpointed=checkpointed,
         logits=work.logits,
-        encoder=_encoder(work, wiring),
+        encoder=(wiring.get("encoder") or work.config) if wiring.get("wiring") == "encoder-decoder" else None,
         whole_scores=whole,
     )
     return Memory(
@@ -245,11 +245,6 @@ def _nothing_fits(
         f"{size(room)} of {size(hardware.memory)}. {enough}Otherwise use more memory (--gpu-memory), "
         "a shorter --length or a smaller model."
     )
-
-
-def _encoder(work: Work, wiring: dict[str, Any]) -> TransformerConfig | None:
-    """The encoder's configuration, where the model has an encoder and a decoder."""
-    return (wiring.get("encoder") or work.config) if wiring.get("wiring") == "encoder-decoder" else None
 
 
 def _part(size: int, parts: int) -> int:

@@ -96,18 +96,17 @@ class Ranks:
 
     def all_reduce_max(self, *values: float) -> list[float]:
         """The maximum of each value over all ranks."""
-        if self.count == 1:
-            return list(values)
-        gathered = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(gathered, dist.ReduceOp.MAX)
-        return gathered.tolist()
+        return self._all_reduce(values, dist.ReduceOp.MAX)
 
     def all_reduce_sum(self, *values: float) -> list[float]:
         """The sum of each value over all ranks."""
+        return self._all_reduce(values, dist.ReduceOp.SUM)
+
+    def _all_reduce(self, values: Sequence[float], how: Any) -> list[float]:
         if self.count == 1:
             return list(values)
         gathered = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(gathered)
+        dist.all_reduce(gathered, how)
         return gathered.tolist()
 
     def gathered(self, value: Any) -> list[Any]:

@@ -36,7 +36,7 @@ def shard(model: nn.Module, ranks: Ranks, precision: str) -> None:
     for part in (*(block for stack in stacks for block in stack.blocks), model):
         fully_shard(
             part, reshard_after_forward=True, **given
-        )  # the last block too: otherwise it would have two kinds of parameters
+        )  # the last block too: else its parameters are of two kinds
 
 
 def recompute_activations(model: nn.Module) -> None:

@@ -130,21 +130,14 @@ def examples_of(metrics: Figures) -> int | None:
     return counted or None
 
 
-def _right(kind: str, units: np.ndarray) -> np.ndarray:
-    """Which units are correct, by predicted and true class, or by a rank and 1."""
-    return units[:, 0] == units[:, 1]
-
-
 def _own_interval(kind: str, key: str, metrics: Figures, units: np.ndarray | None, n: int | None) -> list[float] | None:
     """The interval of the model's own metric."""
     if kind == "class" and n and 0 <= float(metrics[key]) <= 1:
         return list(intervals.wilson(float(metrics[key]) * n, n))
     if kind == "loss" and units is not None and len(units) > 1:
         return list(intervals.of_mean(units[:, 0], units[:, 1]))
-    if kind == "cosine" and units is not None and len(units) > 1:
-        return list(intervals.resampled(lambda at: _spearman(units[at]), len(units)))
-    if kind == "quotient" and units is not None and len(units) > 1:
-        return list(intervals.resampled(lambda at: _quotient(units[at]), len(units)))
+    if kind in SCORES and units is not None and len(units) > 1:
+        return list(intervals.resampled(lambda at: SCORES[kind](units[at]), len(units)))
     return _texts(metrics, key).get("interval")
 
 
@@ -174,14 +167,12 @@ def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | N
     """The interval of how much better ``units`` are than ``theirs``, on the same held-out data."""
     if len(units) != len(theirs) or len(units) < 2:
         return None
-    if kind == "class":
-        return list(intervals.of_paired_shares(_right(kind, units), _right(kind, theirs)))
+    if kind == "class":  # right where predicted and true class, or rank and 1, are equal
+        return list(intervals.of_paired_shares(units[:, 0] == units[:, 1], theirs[:, 0] == theirs[:, 1]))
     if kind == "loss":
         return list(intervals.of_mean(theirs[:, 0] - units[:, 0], units[:, 1]))
-    if kind == "cosine":
-        return list(intervals.resampled(lambda at: _spearman(units[at]) - _spearman(theirs[at]), len(units)))
-    if kind == "quotient":
-        return list(intervals.resampled(lambda at: _quotient(units[at]) - _quotient(theirs[at]), len(units)))
+    if score := SCORES.get(kind):
+        return list(intervals.resampled(lambda at: score(units[at]) - score(theirs[at]), len(units)))
     return None
 
 
@@ -201,6 +192,10 @@ def _spearman(units: np.ndarray) -> float:
     return intervals.spearman(units[:, 0], units[:, 1])
 
 
+SCORES = {"cosine": _spearman, "quotient": _quotient}
+"""Metrics of all units together, by the kind of the units."""
+
+
 def _macro_f1(
     metrics: Figures, baselines: Iterable[Figures], units: np.ndarray | None, of_baselines: Mapping[str, np.ndarray]
 ) -> dict[str, Any] | None:
@@ -214,19 +209,16 @@ def _macro_f1(
     n_classes = 1 + int(max(units.max(), theirs.max()))
 
     def score(part: np.ndarray) -> float:
-        return mean_f1(part[:, 0].astype(np.int64), part[:, 1].astype(np.int64), n_classes)
+        """Macro F1 over the classes that occur or are predicted."""
+        predicted, true = part[:, 0].astype(np.int64), part[:, 1].astype(np.int64)
+        hits = np.bincount(true[predicted == true], minlength=n_classes)
+        both = np.bincount(predicted, minlength=n_classes) + np.bincount(true, minlength=n_classes)
+        return float((2 * hits[both > 0] / both[both > 0]).mean())
 
     low, high = intervals.resampled(lambda at: score(theirs[at]) - score(units[at]), len(units))
     if low <= 0:
         return None
     return {"against": best["name"], "value": ours, "against_value": best["macro_f1"], "behind": [low, high]}
-
-
-def mean_f1(predicted: np.ndarray, true: np.ndarray, n_classes: int) -> float:
-    """Macro F1 over the classes that occur or are predicted."""
-    hits = np.bincount(true[predicted == true], minlength=n_classes)
-    both = np.bincount(predicted, minlength=n_classes) + np.bincount(true, minlength=n_classes)
-    return float((2 * hits[both > 0] / both[both > 0]).mean())
 
 
 def in_order(each: Sequence[np.ndarray], order: np.ndarray | None) -> np.ndarray:

@@ -162,9 +162,7 @@ class Training:
             better = clearly_lower(units.numpy(), self.units["best"].numpy())
         if not (better or (last and math.isfinite(cost))):
             return False
-        if not (
-            state.measure_first and state.cycle and known
-        ):  # else these are the units of the step that is already kept
+        if not (state.measure_first and state.cycle and known):  # else they are of the step that is already kept
             state.best_step = state.step
         state.best_loss, state.best_metrics, self.units["best"] = cost, metrics, units
         self.keep_best()

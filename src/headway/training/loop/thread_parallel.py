@@ -44,11 +44,9 @@ def most_shares(model: nn.Module, objective: Objective, tokens: int, least: floa
 
     Without ``least``, TRIED_WORK counts.
     """
-    least = TRIED_WORK if least is None else least
     weights = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    pays = (
-        objective.by_rows and 6 * weights * tokens >= least
-    )  # 2 FLOPs for each weight and token, forward once and backward twice
+    work = 6 * weights * tokens  # 2 FLOPs for each weight and token, forward once and backward twice
+    pays = objective.by_rows and work >= (TRIED_WORK if least is None else least)
     on_cpu = next(model.parameters()).device.type == "cpu"
     return min(MOST_SHARES, torch.get_num_threads()) if pays and on_cpu else 1
 

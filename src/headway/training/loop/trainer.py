@@ -167,7 +167,21 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
 def _started(job: Job, saved: Saved | None) -> Training:
     """The state of training at its first step, or as a checkpoint saved it."""
     average = WeightAverage(job.model, job.plan.average) if job.plan.average else None
-    now = Training(job.model, _optimizers(job.model, job.plan, job.ranks), average, job.ranks)
+    plan, muon = job.plan, job.plan.muon
+    chosen = optimizers(
+        job.model,
+        plan.optimizer,
+        plan.learning_rate,
+        plan.weight_decay,
+        layer_decay=plan.fine_tuning.layer_decay,
+        by_rows=plan.fine_tuning.base is not None and job.ranks.count == 1,  # the large tables of a pretrained model
+        precision=plan.precision,
+        muon_rate=muon.muon_rate,
+        momentum=muon.momentum,
+        embedding_rate=muon.embedding_rate,
+        betas=(muon.betas[0], muon.betas[1]),
+    )
+    now = Training(job.model, chosen, average, job.ranks)
     if saved is not None:
         now.restore(*saved)
         if now.state.cycle < job.cycle:
@@ -207,15 +221,8 @@ def _gradient(
 
 
 def _log_step(job: Job, state: State, rate: float, norm: float) -> None:
-    job.run.log(
-        "step",
-        step=state.step,
-        seconds=round(state.seconds, 3),
-        tokens=state.tokens,
-        loss=state.train_loss,
-        learning_rate=rate,
-        norm=norm,
-    )
+    values = {"loss": state.train_loss, "learning_rate": rate, "norm": norm}
+    job.run.log("step", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **values)
 
 
 def _check_end(job: Job, now: Training, saver: Saver | SharedSaver, progress: Progress) -> None:
@@ -227,23 +234,6 @@ def _check_end(job: Job, now: Training, saver: Saver | SharedSaver, progress: Pr
         progress.warn(f"the last checkpoint could not be saved; {last}, and more --steps would resume from it")
     if not now.best:
         raise Diverged(f"the validation loss was never finite, last at step {now.state.step}. {ADVICE}")
-
-
-def _optimizers(model: nn.Module, plan: Plan, ranks: Ranks) -> list[torch.optim.Optimizer]:
-    """The optimisers of the plan; the large tables of a pretrained model are trained row by row."""
-    return optimizers(
-        model,
-        plan.optimizer,
-        plan.learning_rate,
-        plan.weight_decay,
-        layer_decay=plan.fine_tuning.layer_decay,
-        by_rows=plan.fine_tuning.base is not None and ranks.count == 1,
-        precision=plan.precision,
-        muon_rate=plan.muon.muon_rate,
-        momentum=plan.muon.momentum,
-        embedding_rate=plan.muon.embedding_rate,
-        betas=(plan.muon.betas[0], plan.muon.betas[1]),
-    )
 
 
 def _share(job: Job, budget: Budget, state: State) -> float:
@@ -293,16 +283,8 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
     health = Health()
     if not first:  # before training there is nothing to judge
         health = state.examined(metrics, share, job.feed.epochs(state.position), job.known)
-    job.run.log(
-        "evaluation",
-        step=state.step,
-        seconds=round(state.seconds, 3),
-        tokens=state.tokens,
-        best=kept,
-        health=health.word,
-        cause=health.cause,
-        **numbers,
-    )
+    judged = {"best": kept, "health": health.word, "cause": health.cause, **numbers}
+    job.run.log("evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **judged)
     progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))
     if text is not None:
         job.run.log("sample", step=state.step, text=text)
@@ -314,14 +296,9 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
 
 def _shows(plan: Plan, share: float) -> bool:
     """Whether the evaluation at this progress shows a sample: all do, or some where samples are slow."""
-    number, samples = (
-        int(share * plan.evaluating.evaluations + 1e-9),
-        plan.evaluating.samples or plan.evaluating.evaluations,
-    )
-    return (
-        number == 0
-        or number * samples // plan.evaluating.evaluations > (number - 1) * samples // plan.evaluating.evaluations
-    )
+    whole = plan.evaluating.evaluations
+    number, samples = int(share * whole + 1e-9), plan.evaluating.samples or whole
+    return number == 0 or number * samples // whole > (number - 1) * samples // whole
 
 
 def _tell(health: Health, signs: RunStatistics, progress: Progress) -> None:

@@ -59,32 +59,26 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 
 def architecture(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
     """The plan of a preset with the requested model.  Raises InputError for an impossible one."""
-    if baseline_kind(options) is not None:
-        if options.architecture.config_overrides is not None:
-            raise InputError(
-                f"--config-overrides is for Transformers; --model {options.architecture.model} has none of its fields."
-            )
+    overrides = options.architecture.config_overrides
+    if (kind := baseline_kind(options)) is not None:
+        if overrides is not None:
+            raise InputError(f"--config-overrides is for Transformers; --model {kind} has none of its fields.")
         return as_baseline(plan, options, wiring, n_classes)
     if options.architecture.match_parameters is not None:
         raise InputError("--match-parameters is for baselines; for a Transformer choose --d-model and --layers.")
-    if options.architecture.config_overrides is None:
+    if overrides is None:
         return plan
     before: TransformerConfig = plan.config
-    changes = read_overrides(options.architecture.config_overrides)
+    changes = read_overrides(overrides)
     try:
         config = before.but(**{**_following(before, changes, _token_std(plan, wiring)), **changes})
     except ValueError as error:
-        raise InputError(f"--config-overrides {options.architecture.config_overrides}: {error}.") from None
+        raise InputError(f"--config-overrides {overrides}: {error}.") from None
     with torch.device("meta"):
         model = wired(config, wiring, n_classes)
         count, readable = count_parameters(model)[0], has_family(model)
-    decision = Decision(
-        "parts",
-        options.architecture.config_overrides,
-        f"{quantities.count(count)} parameters with them",
-        "--config-overrides",
-    )
-    decisions = [asdict(decision)]
+    why = f"{quantities.count(count)} parameters with them"
+    decisions = [asdict(Decision("parts", overrides, why, "--config-overrides"))]
     if not readable:
         why = "no Hugging Face class matches: only Headway reads it"
         decisions.append(asdict(Decision("format", "headway-transformer", why, "--config-overrides")))
@@ -112,8 +106,7 @@ def _following(before: TransformerConfig, changes: dict[str, Any], token_std: fl
     """Changes that the given changes imply, unless they set these fields themselves.
 
     A gate is a third matrix, so the hidden width is 2/3 of what it is without (Shazeer 2020): the parameters stay.
-    Sinusoids have a fixed scale, so small initial token embeddings are scaled up to it (Vaswani et al.
-    2017).
+    Sinusoids have a fixed scale, so small initial token embeddings are scaled up to it (Vaswani et al. 2017).
     Post-norm has all its norms.
     """
     found: dict[str, Any] = {}

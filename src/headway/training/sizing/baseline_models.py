@@ -31,11 +31,8 @@ OFF = 0.1
 
 def baseline_kind(options: TrainOptions) -> str | None:
     """The requested baseline, or None for a Transformer."""
-    return (
-        None
-        if options.architecture.model in (None, "transformer", "encoder-decoder", "decoder")
-        else options.architecture.model
-    )
+    kind = options.architecture.model
+    return None if kind in ("transformer", "encoder-decoder", "decoder") else kind
 
 
 def reference(options: TrainOptions) -> TrainOptions:
@@ -45,19 +42,19 @@ def reference(options: TrainOptions) -> TrainOptions:
 
 def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: int | None = None) -> Plan:
     """The plan with the requested baseline, if any.  Raises InputError for options that it lacks."""
-    kind = baseline_kind(options)
+    kind, asked = baseline_kind(options), options.architecture
     if kind is None:
         return plan
-    if options.architecture.heads is not None:
+    if asked.heads is not None:
         raise InputError(f"--heads is for Transformers; --model {kind} has none, leave it out.")
-    if options.architecture.preset is not None:
+    if asked.preset is not None:
         raise InputError(f"--preset is for Transformers; with --model {kind} give --d-model and --layers.")
-    if options.architecture.layers is not None and kind not in CELLS:
+    if asked.layers is not None and kind not in CELLS:
         raise InputError(f"--layers is for Transformers and recurrent models; --model {kind} has a fixed depth.")
-    if options.architecture.match_parameters is not None and options.architecture.d_model is not None:
+    if asked.match_parameters is not None and asked.d_model is not None:
         raise InputError("--match-parameters and --d-model both set the width; leave one out.")
     before = plan.config
-    wanted, why = options.architecture.match_parameters, f"--match-parameters {options.architecture.match_parameters}"
+    wanted, why = asked.match_parameters, f"--match-parameters {asked.match_parameters}"
     if wanted is None:
         head = Head("classes", n_classes, norm=True) if n_classes is not None else None
         wanted = parameters(before, wiring=wiring, head=head)["total"]
@@ -65,34 +62,30 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     config = BaselineConfig(
         kind,
         vocab_size=before.vocab_size,
-        d_model=options.architecture.d_model or 4,
-        n_layers=options.architecture.layers or (LAYERS[wiring] if kind in CELLS else 1),
+        d_model=asked.d_model or 4,
+        n_layers=asked.layers or (LAYERS[wiring] if kind in CELLS else 1),
         max_length=before.max_length,
         tied=before.tied,
         dropout=before.dropout,
     )
-    if options.architecture.d_model is None:
+    if asked.d_model is None:
         config = matched(config, wiring, wanted, n_classes)
     else:
         why = "--d-model"
     count = count_baseline(config, wiring, n_classes)
-    if (
-        options.architecture.match_parameters is not None
-        and abs(count / options.architecture.match_parameters - 1) > OFF
-    ):
+    if asked.match_parameters is not None and abs(count / asked.match_parameters - 1) > OFF:
         raise InputError(
-            f"--match-parameters {options.architecture.match_parameters:,}: the nearest size of --model {kind} on "
-            f"these data is {count:,}; choose a number closer to it."
+            f"--match-parameters {asked.match_parameters:,}: the nearest size of --model {kind} on these data is "
+            f"{count:,}; choose a number closer to it."
         )
     depth = f", {config.n_layers} layers" if config.recurrent else ""
     size = f"{quantities.count(count)} parameters: {kind}, width {config.d_model}{depth}, {plan.length} tokens"
-    width = "--d-model" if options.architecture.match_parameters is None else "--match-parameters"
+    width = "--d-model" if asked.match_parameters is None else "--match-parameters"
     change = ", ".join([width, *(["--layers"] if kind in CELLS else []), "--length"])
+    readable = "no Hugging Face class matches: only Headway reads it"
     decisions = [
         asdict(Decision("model", size, why, change)),
-        asdict(
-            Decision("format", f"headway-{kind}", "no Hugging Face class matches: only Headway reads it", "--model")
-        ),
+        asdict(Decision("format", f"headway-{kind}", readable, "--model")),
     ]
     optimizer, decay = options.optimisation.optimizer or "adamw", plan.weight_decay
     if wiring == "decoder" and optimizer != "muon":  # the weight decay by the number of epochs is for Muon

@@ -10,7 +10,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from headway.io.regular_file import open_regular
 from headway.io.strict_json import read_object
 from headway.training.grouped import entries as fields_of
 from headway.training.objective import METRICS, OF_SOME
-from headway.training.option_fields import RENAMED
+from headway.training.option_fields import RENAMED, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.plan import Plan
 
@@ -175,8 +175,7 @@ def check_facts(found: dict[str, Any], path: Path) -> None:
     _check(found.get("data", {}), DATA, path, "data.")
     _check(found.get("base") or {}, {"path": TEXT, "fingerprint": TEXT}, path, "base.")
     _check(found.get("metrics", {}), dict.fromkeys((*METRICS, *OF_SOME), _or_none(NUMBER)), path, "metrics.")
-    names = _list_of(TEXT, "a list of texts")
-    _check(found.get("tuning", {}), {"files": names}, path, "tuning.")
+    _check(found.get("tuning", {}), {"files": TEXTS}, path, "tuning.")
     for number, row in enumerate(found.get("baselines", [])):
         numbers = {name: NUMBER for name in row if name != "name" and name in METRICS}
         _check(row, {"name": TEXT, **numbers}, path, f"baselines[{number}].")
@@ -185,8 +184,10 @@ def check_facts(found: dict[str, Any], path: Path) -> None:
     for name, told in found.get(FILES, {}).items():
         if not isinstance(told, str) or Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"{path}: files: found {shown(name)}: {shown(told)}, expected a file and its SHA-256.")
-    if "options" in found:
-        _check_options(found["options"], path)
+    try:
+        TrainOptions(**{name: value for name, value in found.get("options", {}).items() if name in OPTIONS})
+    except InputError as error:
+        raise InputError(f"{path}: options: {error} {ADVICE[0].upper()}{ADVICE[1:]}.") from None
     if "plan" in found:
         _check_plan(found["plan"], path)
 
@@ -197,16 +198,8 @@ def _check(found: Mapping[str, Any], kinds: Mapping[str, Kind], path: Path, wher
             raise InputError(f"{path}: {where}{key}: found {shown(value)}, expected {kinds[key][1]}; {ADVICE}.")
 
 
-def _check_options(options: Mapping[str, Any], path: Path) -> None:
-    known = OPTIONS
-    try:
-        TrainOptions(**{name: value for name, value in options.items() if name in known})
-    except InputError as error:
-        raise InputError(f"{path}: options: {error} {ADVICE[0].upper()}{ADVICE[1:]}.") from None
-
-
-def _of_type(declared: Any) -> Kind:
-    written, _, optional = (declared.__name__ if isinstance(declared, type) else str(declared)).partition(" | ")
+def _of_type(entry: Field[Any]) -> Kind:
+    written, optional = kind_of(entry)
     kind = OF_TYPE[written.partition("[")[0]]
     return _or_none(kind) if optional else kind
 
@@ -226,9 +219,7 @@ def followed(plan: Mapping[str, Any]) -> Plan:
 
 
 def _check_plan(plan: Mapping[str, Any], path: Path) -> None:
-    _check(
-        plan, {one.name: PLAN.get(one.name) or _of_type(one.type) for one in fields_of(Plan).values()}, path, "plan."
-    )
+    _check(plan, {name: PLAN.get(name) or _of_type(one) for name, one in fields_of(Plan).items()}, path, "plan.")
     if lacking(plan):
         return
     try:

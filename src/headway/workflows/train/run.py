@@ -32,14 +32,14 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
-from headway.training.store.cleaning import complete, keep_once
+from headway.training.store.cleaning import ADAPTED, complete, keep_once
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.check import check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
-from headway.workflows.train.setup import ADAPTED, ENDING, Prepared, prepare
+from headway.workflows.train.setup import ENDING, Prepared, prepare
 
 COMPLETE = "this run is complete. --more-time 5m continues it; name another directory with --out to start over."
 PREPARED = "prepared"

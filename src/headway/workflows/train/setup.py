@@ -27,6 +27,7 @@ from headway.training.objective import Objective
 from headway.training.options import TrainOptions, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
+from headway.training.store.cleaning import ADAPTED
 from headway.training.store.facts import OF_THE_READER, check_files, followed
 from headway.training.store.run_directory import RunDirectory, best_member
 from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
@@ -41,8 +42,6 @@ FIELDS = {
     **{"n_decoder_layers": "layers", "vocab_size": "vocab"},
 }
 """Fields of a configuration -> the options that set them."""
-ADAPTED = "adapted"
-"""The folder of the pretraining run on the texts without labels (``--adapt``)."""
 
 
 @dataclass

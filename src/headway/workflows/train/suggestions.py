@@ -1,11 +1,10 @@
 """Options that a run suggests to change its decisions: only those that this run would accept."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from headway.errors import InputError
-from headway.training.option_fields import flag
+from headway.training.option_fields import flag, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 from headway.workflows.train.check import check_for_task
 
@@ -37,11 +36,8 @@ def accepts(options: TrainOptions, task: str, name: str) -> bool:
     return False
 
 
-def _values(field: Any) -> Iterator[Any]:
+def _values(field: Any) -> list[Any]:
     """Sample values of an option; if it accepts any value, it accepts one of these."""
-    choices, kind = field.metadata["choices"], str(getattr(field.type, "__name__", field.type)).removesuffix(" | None")
-    if choices:
-        yield from (choice for choice in choices if choice != field.default)
-    else:
-        some: dict[str, list[Any]] = {"bool": [True], "int": [2, 1], "float": [0.5, 0.1], "str": ["2s", "2"]}
-        yield from some[kind]
+    some: dict[str, list[Any]] = {"bool": [True], "int": [2, 1], "float": [0.5, 0.1], "str": ["2s", "2"]}
+    choices = [choice for choice in field.metadata["choices"] if choice != field.default]
+    return choices or some[kind_of(field)[0]]

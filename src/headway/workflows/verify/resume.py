@@ -1,6 +1,5 @@
 """Training that is killed and resumed equals uninterrupted training, bit for bit."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from headway.training.hardware.measure import SAVED_IN_A_SECOND
 from headway.training.hardware.precision import product_rate
 from headway.training.monitor.progress import Progress
 from headway.training.store.checkpoint import newest_checkpoint
+from headway.training.store.log import read_log
 from headway.workflows.verify.check import Check, DoesNotApply, difference, worst
 from headway.workflows.verify.replay import NEVER, Replay, replay
 from headway.workflows.verify.samples import Subject
@@ -97,7 +97,7 @@ def check_resume(subject: Subject, directory: Path, folder: Path, progress: Prog
         return Check(NAME, what, None, 0.0, f"its training cannot be started: {error}")
     except Failed as error:
         return Check(NAME, what, None, 0.0, f"its training failed: {error}")
-    resumed = [line["step"] for line in _log(killed) if line["event"] == "resume"]
+    resumed = [line["step"] for line in read_log(killed, "resume")]
     if not resumed:
         return Check(NAME, what, None, 0.0, f"killed after step {step}, it started over instead of resuming")
     value, differs = compare(alone, killed)
@@ -173,14 +173,7 @@ def check_time(began: float) -> None:
 
 def _losses(run: Path) -> dict[int, float]:
     """The loss of each step; the later of two lines for one step."""
-    return {line["step"]: float(line["loss"]) for line in _log(run) if line["event"] == "step"}
-
-
-def _log(run: Path) -> list[dict]:
-    """The complete lines of the log."""
-    path = run / "log.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return {line["step"]: float(line["loss"]) for line in read_log(run, "step")}
 
 
 def _check_room(subject: Subject, again: Replay, folder: Path, progress: Progress) -> None:
