@@ -77,7 +77,8 @@ def in_our_words(command: click.Command, arguments: Sequence[str]) -> list[str]:
         name, equals, value = word.partition("=")
         if name.startswith("--") and name not in ours:
             plain = name[2:].replace("_", "-")
-            spelled = next((f"--{one}" for one in _meant(plain) if f"--{one}" in ours), None)
+            meant = [plain, *(ours for ours, names in NAMES.items() if plain in names)]  # the likeliest first
+            spelled = next((f"--{one}" for one in meant if f"--{one}" in ours), None)
             if spelled is None and plain in HINTS and any(f"--{one}" in ours for one in _words(HINTS[plain])):
                 raise click.UsageError(f"no such option: {name} ({HINTS[plain]}).")
             if plain.replace("-", "_") in RENAMED and spelled is not None:
@@ -94,11 +95,6 @@ def our_name(name: str) -> str:
     if name in RENAMED:
         warnings.warn(f"{name} is now called {ours}", stacklevel=4)
     return ours
-
-
-def _meant(plain: str) -> list[str]:
-    """Our names that a name may stand for, the likeliest first."""
-    return [plain, *(ours for ours, names in NAMES.items() if plain in names)]
 
 
 def _words(hint: str) -> list[str]:

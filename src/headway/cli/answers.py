@@ -7,10 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from headway.cli.common import Texts, interruptible
+from headway.cli.common import Texts, interruptible, show_lines
 from headway.cli.output_file import OutputFile
 from headway.cli.results import ResultsFile
-from headway.errors import printable
 from headway.io.quantities import duration
 from headway.tasks.command import Command
 
@@ -84,12 +83,6 @@ def give_answers(
             kept = f"the answers for {output.inputs:,} of {len(inputs):,} inputs are saved"
             raise KeyboardInterrupt(f"stopped; {kept}; run the same command again to resume") from None
     return results
-
-
-def show_lines(lines: Iterable[str]) -> None:
-    """Lines for a person."""
-    for line in lines:
-        print(printable(line, keep="\t\n"))
 
 
 def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:

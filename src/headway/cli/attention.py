@@ -84,12 +84,8 @@ def command(
         "difference": inside.difference,
         "target": inside.target,
     }
-    emit(found, as_json, [f"{out}: {_said(found)}"])
-
-
-def _said(found: dict[str, Any]) -> str:
     maps = ", ".join(f"{name} {layers} x {heads}" for name, (layers, heads) in found["kinds"].items())
-    return f"maps of {maps} heads; {size(found['bytes'])}. Open it in a browser."
+    emit(found, as_json, [f"{out}: maps of {maps} heads; {size(found['bytes'])}. Open it in a browser."])
 
 
 def _check_out(out: str) -> None:

@@ -147,12 +147,8 @@ def _speed(run: str, limit: float, device: str, progress: Any) -> dict[str, Any]
 
     began = clock.monotonic()
     pipe = load(run, device=device)
-    left = limit - (clock.monotonic() - began)
-    return {
-        "task": pipe.task,
-        "rows": speed(pipe, limit=left, progress=progress),
-        "machine": machine(pipe.runtime.device),
-    }
+    rows = speed(pipe, limit=limit - (clock.monotonic() - began), progress=progress)
+    return {"task": pipe.task, "rows": rows, "machine": machine(pipe.runtime.device)}
 
 
 def _written(found: dict[str, Any], folder: Path) -> Path:

@@ -93,8 +93,18 @@ def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
         unicode = (sys.stdout.encoding or "").casefold().startswith("utf")
         print(json.dumps(_finite(result), ensure_ascii=not unicode, allow_nan=False))
     else:
-        for line in lines:
-            print(printable(line, keep="\t\n"))
+        show_lines(lines)
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(printable(line, keep="\t\n"))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows of a table as lines, each column as wide as its longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _finite(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, interruptible, output_options, set_threads
+from headway.cli.common import aligned, emit, interruptible, output_options, set_threads
 from headway.cli.train import default_out
 from headway.errors import InputError, RunFailed
 
@@ -105,5 +105,4 @@ def _table(found: dict[str, Any]) -> list[str]:
                 "-" if row["memory_mb"] is None else f"{row['memory_mb']:,.0f}",
             ]
         )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return aligned(lines)

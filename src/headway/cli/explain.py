@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import click
@@ -167,7 +168,7 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     from headway.models.analysis.maps import attention_maps
 
     path: list[Row] = []
-    hooks = [part.register_forward_hook(_noting(path, name)) for name, _, part, _ in _parts(model)]
+    hooks = [part.register_forward_hook(partial(_note, path, name)) for name, _, part, _ in _parts(model)]
     if getattr(model, "patches", None) is None:
         decodes = hasattr(model, "stack") and model.stack.causal
         ids = tokenizer.encode(text, special=not decodes)[: model.config.max_length] or [0]
@@ -189,25 +190,17 @@ def _path(model: Any, tokenizer: Any, text: str) -> dict[str, Any]:
     }
 
 
-def _noting(path: list[Row], name: str) -> Any:
-    def note(module: Any, given: Any, result: Any) -> None:
-        path.append({"name": name, "shape": list(result.shape)})
-
-    return note
+def _note(path: list[Row], name: str, module: Any, given: Any, result: Any) -> None:
+    path.append({"name": name, "shape": list(result.shape)})
 
 
 def _lines(run: str, found: dict[str, Any]) -> list[str]:
     """The same for a person, at most 100 columns wide."""
     total, length, each = found["parameters"], found["length"], found["cache_bytes_per_token"]
-    several = (
-        [f"The first of {found['members']} such models; their answers are averaged."] if "members" in found else []
-    )
-    lines = [
-        f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters",
-        *several,
-        "",
-        f"  {'part':31}{'tensors':33}{'parameters':>12}{'share':>8}{'FLOPs/token':>14}",
-    ]
+    lines = [f"{run}: {found['wiring']} for {found['task'].replace('_', ' ')}, {total:,} parameters"]
+    if "members" in found:
+        lines.append(f"The first of {found['members']} such models; their answers are averaged.")
+    lines += ["", f"  {'part':31}{'tensors':33}{'parameters':>12}{'share':>8}{'FLOPs/token':>14}"]
     for name, rows in _alike(found["blocks"]):
         count, flops = (sum(row[key] for row in rows) for key in ("parameters", "flops_per_token"))
         shapes = [f"{what} {' x '.join(map(str, shape))}" for what, shape in rows[0]["shapes"].items()] or ["-"]
@@ -223,15 +216,8 @@ def _lines(run: str, found: dict[str, Any]) -> list[str]:
     ]
     if each is not None:
         lines.append(f"KV cache: {size(each)} per token, {size(each * length)} at {length:,} tokens.")
-    return [
-        *lines,
-        "",
-        *_way(found),
-        "",
-        "The block that the model is built from (headway/nn/block.py):",
-        "",
-        *_source(),
-    ]
+    source = "The block that the model is built from (headway/nn/block.py):"
+    return [*lines, "", *_way(found), "", source, "", *_source()]
 
 
 def _alike(rows: list[Row]) -> list[tuple[str, list[Row]]]:
@@ -259,11 +245,7 @@ def _way(found: dict[str, Any]) -> list[str]:
     """The shapes of the example on its way; the blocks after the first have the same output shape."""
     tokens = "|".join(token.replace("\n", "\\n") for token in found["tokens"][:SHOWN_TOKENS])
     more = " ..." if len(found["tokens"]) > SHOWN_TOKENS else ""
-    lines = [
-        f"The path of {found['text'][:40]!r}, {len(found['tokens'])} tokens:",
-        f"  {tokens[:90]}{more}",
-        "",
-    ]
+    lines = [f"The path of {found['text'][:40]!r}, {len(found['tokens'])} tokens:", f"  {tokens[:90]}{more}", ""]
     lines.append(f"  {'ids' if len(found['read']) == 2 else 'pixels':30}{' x '.join(map(str, found['read']))}")
     for step in found["path"]:
         stack, _, place = step["name"].rpartition("block ")

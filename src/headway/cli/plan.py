@@ -43,14 +43,11 @@ PLANNED = {
 def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--plan, and its options for a model without data and for other hardware."""
     kinds: dict[str, Any] = {"gpus": int, "gpu_share": float}
+    told: dict[str, Any] = {"cls": Headed, "heading": HEADING, "common": False}
     for name, text in reversed(PLANNED.items()):
-        function = click.option(
-            f"--{flag(name)}", type=kinds.get(name, str), help=text, cls=Headed, heading=HEADING, common=False
-        )(function)
+        function = click.option(f"--{flag(name)}", type=kinds.get(name, str), help=text, **told)(function)
     text = "print the decisions and the cost of training without training"
-    return click.option("--plan", "planning", is_flag=True, help=text, cls=Headed, heading=HEADING, common=False)(
-        function
-    )
+    return click.option("--plan", "planning", is_flag=True, help=text, **told)(function)
 
 
 def plan(

@@ -43,10 +43,6 @@ def as_csv(rows: Iterable[Iterable[Any]]) -> str:
     return file.getvalue()
 
 
-def as_jsonl(rows: Iterable[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 def as_bytes(text: str) -> bytes:
     """Text encoded for a results file; a lone surrogate is escaped as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
@@ -91,7 +87,7 @@ class ResultsFile:
             return as_bytes(as_csv(rows))
         if self.ending == ".jsonl":
             objects = ({**each, **self.more.of(at)} for at, one in numbered for each in use.objects(at, one))
-            return as_bytes(as_jsonl(objects))
+            return as_bytes("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects))
         if self.ending == ".txt":
             return as_bytes("".join(f"{use.line(one)}\n" for one in found))
         return use.content(found)

@@ -1,6 +1,7 @@
 """``headway scale``: train a grid of language models, fit a scaling law to their losses and predict larger runs."""
 
 import time as clock
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,20 +76,21 @@ def command(
     names = wanted_probes(probe)
     place = points or (Path(inputs[0]) if len(inputs) == 1 else None)
     progress = shown_to(quiet)
+    options["seed"] = seed
+    asked = Asked(inputs, validation, time or TIME, options, out, budgets, names, progress, STARTED)
     try:
         if points is not None or _is_study(place):
             if planning:
                 raise InputError("--plan is for a text; these runs are already trained.")
-            found = _of_points(place or Path(), count, budgets, names, seed, out, STARTED, points is None)
+            if names and points is not None:
+                raise InputError("--probe needs the models: name the directory of a study instead of --points.")
+            found = _of_points(place or Path(), count, asked)
         elif planning:
-            found = _planned(inputs, validation, time or TIME, {**options, "seed": seed}, out, progress, STARTED)
+            found = _planned(asked)
             emit(found, as_json, _plan_lines(found))
             return
         else:
-            found = _of_text(
-                inputs, validation, time or TIME, {**options, "seed": seed}, out, count or "total", budgets, names,
-                progress, STARTED,
-            )  # fmt: skip
+            found = _of_text(asked, count or "total")
     finally:
         progress.close()
     emit(found, as_json, _lines(found))
@@ -110,78 +112,62 @@ def _flops(text: str) -> float:
     return value
 
 
-def _planned(
-    inputs: tuple[str, ...],
-    validation: tuple[str, ...],
-    time: str,
-    options: dict[str, Any],
-    out: Path | None,
-    progress: Any,
-    started: float,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Asked:
+    """What the command was asked for."""
+
+    inputs: tuple[str, ...]
+    validation: tuple[str, ...]
+    time: str
+    options: dict[str, Any]
+    """of TrainOptions"""
+    out: Path | None
+    budgets: list[float]
+    """FLOPs to predict for"""
+    probes: list[str]
+    progress: Any
+    started: float
+
+
+def _planned(asked: Asked) -> dict[str, Any]:
     from headway.io.quantities import parse_seconds
     from headway.science.scaling.study import PLAN, TASK, decide
     from headway.training.options import TrainOptions
 
-    kept = out if out is not None and (out / PLAN).is_file() else None
-    chosen = TrainOptions(**options)
-    grid = decide(
-        inputs, chosen, parse_seconds(time), out=kept, validation=validation, started=started, progress=progress
-    )
-    rows = [vars(cell) for cell in grid.cells]
+    kept = asked.out if asked.out is not None and (asked.out / PLAN).is_file() else None
+    chosen = TrainOptions(**asked.options)
+    given: dict[str, Any] = {"validation": asked.validation, "started": asked.started, "progress": asked.progress}
+    grid = decide(asked.inputs, chosen, parse_seconds(asked.time), out=kept, **given)
     return {
         "task": chosen.data.task or TASK,
-        "seconds": clock.monotonic() - started,
+        "seconds": clock.monotonic() - asked.started,
         "planned_seconds": grid.seconds,
-        "length": grid.length,
-        "batch_tokens": grid.batch_tokens,
-        "precision": grid.precision,
+        **{name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")},
         "notes": list(grid.notes),
-        "rows": rows,
+        "rows": [vars(cell) for cell in grid.cells],
     }
 
 
-def _of_points(
-    place: Path,
-    count: str | None,
-    budgets: list[float],
-    names: list[str],
-    seed: int,
-    out: Path | None,
-    started: float,
-    study: bool,
-) -> dict[str, Any]:
+def _of_points(place: Path, count: str | None, asked: Asked) -> dict[str, Any]:
     """The fit to finished runs; written to ``out`` if it is given."""
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, check_for_points, keep_points, points_of, task_of
 
+    out, seed = asked.out, asked.options["seed"]
     if out is not None:
         check_for_points(out, place)
-    if names and not study:
-        raise InputError("--probe needs the models: name the directory of a study instead of --points.")
     runs, kind = points_of(place, count)
-    found = analyse(runs, kind, budgets=budgets, seed=seed)
-    if names:
-        found["probes"] = probe_runs(place / RUNS, runs, names, seed=seed)
-    found = _finished(found, task_of(place), out, [], started)
+    found = analyse(runs, kind, budgets=asked.budgets, seed=seed)
+    if asked.probes:
+        found["probes"] = probe_runs(place / RUNS, runs, asked.probes, seed=seed)
+    found = _finished(found, task_of(place), out, [], asked.started)
     if out is not None:
         keep_points(place, out)
     return found
 
 
-def _of_text(
-    inputs: tuple[str, ...],
-    validation: tuple[str, ...],
-    time: str,
-    options: dict[str, Any],
-    out: Path | None,
-    count: str,
-    budgets: list[float],
-    names: list[str],
-    progress: Any,
-    started: float,
-) -> dict[str, Any]:
+def _of_text(asked: Asked, count: str) -> dict[str, Any]:
     from headway.cli.train import default_out
     from headway.io.quantities import duration, parse_seconds
     from headway.science.scaling.analysis import analyse
@@ -192,31 +178,30 @@ def _of_text(
     from headway.training.loop.trainer import Interrupted
     from headway.training.options import TrainOptions
 
-    named = default_out(inputs)
-    place = out if out is not None else named.with_name(f"scale-{named.name}")
-    chosen, limit = TrainOptions(**options), parse_seconds(time)
+    named, names, progress = default_out(asked.inputs), asked.probes, asked.progress
+    place = asked.out if asked.out is not None else named.with_name(f"scale-{named.name}")
+    chosen, limit = TrainOptions(**asked.options), parse_seconds(asked.time)
     if names and not spec(chosen.data.task or TASK).writes:
         raise InputError(f"--probe is for models that generate text; leave it out with --task {chosen.data.task}.")
-    given: dict[str, Any] = {"out": place, "validation": validation, "progress": progress}
-    grid = decide(inputs, chosen, limit, started=started, **given)
-    progress.say(
-        f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training; {time} in total (--time to change)"
-    )
+    given: dict[str, Any] = {"out": place, "validation": asked.validation, "progress": progress}
+    grid = decide(asked.inputs, chosen, limit, started=asked.started, **given)
+    training = f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training"
+    progress.say(f"{training}; {asked.time} in total (--time to change)")
     for note in grid.notes:
         progress.say(note)
-    end = started + limit - PROBING * len(names) * (len(grid.cells) + SNAPSHOTS)
+    end = asked.started + limit - PROBING * len(names) * (len(grid.cells) + SNAPSHOTS)
     try:
-        runs, notes = run_study(inputs, grid, chosen, end=end, **given)
+        runs, notes = run_study(asked.inputs, grid, chosen, end=end, **given)
     except RunFailed as error:
         goes_on = f"Run the same command again to resume the study in {place}."
         raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
     except Interrupted:
         raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume") from None
-    found = analyse(counted(runs, count), count, budgets=budgets, seed=options["seed"])
+    found = analyse(counted(runs, count), count, budgets=asked.budgets, seed=asked.options["seed"])
     if names:
         progress.phase("probing")
-        found["probes"] = probe_runs(place / RUNS, runs, names, seed=options["seed"])
-    return _finished(found, chosen.data.task or TASK, place, [*grid.notes, *notes], started)
+        found["probes"] = probe_runs(place / RUNS, runs, names, seed=asked.options["seed"])
+    return _finished(found, chosen.data.task or TASK, place, [*grid.notes, *notes], asked.started)
 
 
 def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str], started: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import emit, output_options
+from headway.cli.common import aligned, emit, output_options
 from headway.cli.headed_help import Headed
 from headway.cli.train import HEADINGS, Train, default_out, out_option, report_of, training_options, validation_option
 from headway.errors import InputError
@@ -66,7 +66,8 @@ def command(
     from headway.training.monitor.progress import shown_to
 
     chosen = TrainOptions(**options)
-    place = Path(out) if out is not None else _default_out(inputs)
+    usual = default_out(inputs)
+    place = Path(out) if out is not None else usual.with_name(f"{usual.name}-tuned")
     progress = shown_to(quiet)
     line = ["headway", *(shlex.quote(word) for word in sys.argv[1:])]
     given: dict[str, Any] = {"validation": validation, "started": STARTED, "progress": progress, "command": line}
@@ -88,11 +89,6 @@ def command(
     emit(found, as_json, lines(found, words, said))
 
 
-def _default_out(inputs: tuple[str, ...]) -> Path:
-    place = default_out(inputs)
-    return place.with_name(f"{place.name}-tuned")
-
-
 def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] = ()) -> list[str]:
     """The summary of a search, as lines: the best trials, how certain they are, the verdict, and what mattered.
 
@@ -107,13 +103,11 @@ def lines(found: dict[str, Any], inputs: Sequence[str], verdict: Sequence[str] =
         measured = [one["value"], *([one["metrics"]["accuracy"]] if len(rows[0]) == 4 else [])]
         numbers = [quantities.metric(value) for value in measured]
         rows.append((str(one["number"]), *numbers, _words(one["options"]) + " (the preset)" * one["preset"]))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     options = " ".join(
         f"--{flag(name)} {shlex.quote(str(value))}".removesuffix(" True") for name, value in found["options"].items()
     )
     said = [
-        *table,
+        *aligned(rows),
         f"{len(complete)} trials complete, {counts['pruned']} pruned, {counts['failed']} failed, "
         f"{quantities.duration(found['seconds'])}",
         *_how_sure(found),
@@ -146,9 +140,6 @@ def _how_sure(found: dict[str, Any]) -> list[str]:
 
 
 def _words(options: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {_shown(value)}" for name, value in options.items())
-
-
-def _shown(value: Any) -> str:
-    """A value in short form; the last line has all digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Options in short form; the last line has all digits."""
+    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in options.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

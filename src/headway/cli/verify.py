@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headway.cli.common import device_option, emit, interruptible, output_options, threads_option
+from headway.cli.common import aligned, device_option, emit, interruptible, output_options, threads_option
 
 
 @click.command(short_help="Check that a saved model works correctly on this machine.")
@@ -44,17 +44,10 @@ def _lines(checks: list[dict[str, Any]]) -> list[str]:
     rows = [("check", "result", "difference", "bound", "seconds")]
     for check in checks:
         result = {True: "passed", False: "FAILED", None: "skipped"}[check["passed"]]
-        rows.append(
-            (check["name"], result, _number(check["value"]), _number(check["bound"]), f"{check['seconds']:.1f}")
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines = table[:1]
-    for line, check in zip(table[1:], checks, strict=True):
-        lines.append(line)
-        lines.append(f"    {check.get('skipped') or check.get('problem') or check['what']}")
+        value, bound = ("-" if check[key] is None else f"{check[key]:.2g}" for key in ("value", "bound"))
+        rows.append((check["name"], result, value, bound, f"{check['seconds']:.1f}"))
+    head, *table = aligned(rows)
+    lines = [head]
+    for line, check in zip(table, checks, strict=True):
+        lines += [line, f"    {check.get('skipped') or check.get('problem') or check['what']}"]
     return lines
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2g}"

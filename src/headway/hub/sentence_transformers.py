@@ -66,15 +66,25 @@ def add_modules(model: nn.Module, directory: Path, theirs: Json) -> None:
     settings = _read_sentence(directory)
     names, folders = [name for name, _ in steps], dict(steps)
     pooling = _read_pooling(directory, folders["Pooling"], model.config.d_model)
-    if "Normalize" in folders:
-        _read_normalize(directory, folders["Normalize"])
+    normalising = f"{folders.get('Normalize')}/config.json"
+    if "Normalize" in folders and (directory / normalising).exists():
+        path = inside(directory, normalising)
+        _check_names(read_object(path), path)
     dense, activation = None, None
     if "Dense" in folders:
         dense, activation = _read_dense(directory, folders["Dense"], model.config.d_model)
     labels = theirs.get("id2label")
     classes = dense is not None and isinstance(labels, dict) and len(labels) == dense.out_features
     if names == ["Pooling", "Normalize", "Dense"] or (names == ["Pooling", "Dense"] and classes and activation is None):
-        model.head = _classifier(directory, model.config, pooling, dense, activation, normalise="Normalize" in folders)
+        if dense is None or activation is not None or dense.out_features < 2:
+            raise InputError(
+                f"{directory / MODULES}: found a Dense module after Normalize, expected a classifier: "
+                "two outputs or more and the activation Identity"
+            )
+        bias, normalise = dense.bias is not None, "Normalize" in folders
+        shape: dict[str, Any] = {"pooling": pooling, "dense": False, "out_bias": bias, "normalise": normalise}
+        model.head = ClassificationHead(model.config, dense.out_features, **shape)
+        model.head.out = dense
     else:
         model.head = PoolingHead(pooling, "Normalize" in folders, dense=dense, activation=activation)
     kept: Any = getattr(model, "kept", {})
@@ -116,9 +126,8 @@ def write_modules(directory: Path, model: nn.Module, head: nn.Module | None) -> 
     modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     for number, name in enumerate(names, start=1):
         path = f"{number}_{name}"
-        modules.append(
-            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
-        )
+        kind = f"sentence_transformers.models.{name}"
+        modules.append({"idx": number, "name": str(number), "path": path, "type": kind})
         if name == "Pooling":
             (directory / path).mkdir(exist_ok=True)
             write_json(directory / path / "config.json", _pooling_entries(head.pooling, config.d_model))  # type: ignore
@@ -149,28 +158,6 @@ def _chain(head: nn.Module) -> tuple[list[str], nn.Linear | None, str | None]:
         raise ValueError(f"activation {head.activation!r} after the pooling is not one of {', '.join(ACTIVATIONS)}")
     dense = ["Dense"] if head.dense is not None else []
     return ["Pooling", *dense, *(["Normalize"] if head.normalise else [])], head.dense, head.activation
-
-
-def _classifier(
-    directory: Path,
-    config: TransformerConfig,
-    pooling: Pooling,
-    dense: nn.Linear | None,
-    activation: str | None,
-    *,
-    normalise: bool,
-) -> ClassificationHead:
-    if dense is None or activation is not None or dense.out_features < 2:
-        raise InputError(
-            f"{directory / MODULES}: found a Dense module after Normalize, expected a classifier: "
-            "two outputs or more and the activation Identity"
-        )
-    bias = dense.bias is not None
-    head = ClassificationHead(
-        config, dense.out_features, pooling=pooling, dense=False, out_bias=bias, normalise=normalise
-    )
-    head.out = dense
-    return head
 
 
 def _read_modules(directory: Path) -> list[tuple[str, str]]:
@@ -255,12 +242,6 @@ def _read_pooling(directory: Path, folder: str, width: int) -> Pooling:
     if not isinstance(modes, list) or len(modes) != 1 or not isinstance(modes[0], str) or modes[0] not in POOLING:
         raise InputError(f"{path}: pooling: found {shown(modes)}, expected one of {', '.join(POOLING)}")
     return POOLING[modes[0]]
-
-
-def _read_normalize(directory: Path, folder: str) -> None:
-    if (directory / folder / "config.json").exists():
-        path = inside(directory, f"{folder}/config.json")
-        _check_names(read_object(path), path)
 
 
 def _read_dense(directory: Path, folder: str, width: int) -> tuple[nn.Linear, str | None]:

@@ -20,20 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 FINENESS = (
-    65535,
-    32767,
-    16383,
-    8191,
-    4095,
-    2047,
+    *(2**bits - 1 for bits in range(16, 10, -1)),
     *(round(1020 / 2 ** (i / 4)) for i in range(29)),
-    7,
-    6,
-    5,
-    4,
-    3,
-    2,
-    1,
+    *range(7, 0, -1),
 )
 """The values of q to try."""
 CELLS = 64

@@ -8,10 +8,11 @@ from typing import Any
 from headway.io.atomic_write import write_whole
 from headway.io.quantities import duration, short_count, size
 from headway.reports.plots import legend_beside, line, logarithmic, plotted, round_ticks
-from headway.reports.style import CSS, POLICY
+from headway.reports.style import page
 from headway.reports.tables import table
-from headway.reports.wording import LOWER_IS_BETTER, Html, escape, metric_name
+from headway.reports.wording import Html, escape, metric_name
 from headway.tasks.registry import known
+from headway.training.evaluation.comparison import LOWER_IS_BETTER
 
 WIDE = "figure svg { background: #fff; } main { max-width: 60rem; }"
 PLOTS = {
@@ -38,7 +39,7 @@ def write_comparison(found: dict[str, Any], folder: Path, guessing: float = 0.0)
     _curves(found, rows, colours, folder / "curves")
     _speed(found, rows, colours, folder / "speed")
     names = ["quality", "curves", "speed"]
-    if sum(bool(row["lengths"]) for row in rows):
+    if any(row["lengths"] for row in rows):
         _lengths(rows, colours, folder / "lengths")
         names.append("lengths")
     for name, draw in (("longer", _longer), ("recall", partial(_recall, guessing=guessing))):
@@ -162,23 +163,15 @@ def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], f
             ]
         )
     caption = f"{metric} on {found['measured_on']}; mean over {found['seeds']} seed(s)."
-    pictures = "".join(
-        f"<figure>{_drawing(folder / f'{name}.svg')}<figcaption>{escape(PLOTS[name])}</figcaption></figure>"
-        for name in names
-    )
+    pictures = ""
+    for name in names:
+        svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+        pictures += f"<figure>{svg}<figcaption>{escape(PLOTS[name])}</figcaption></figure>"
     said = "".join(f"<p>{escape(text)}</p>" for text in found["advice"])
     budget = f"matched by {found['match']}; {found['budget']} for each model, {found['trials']} trial(s)"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'{POLICY}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Comparison</title>\n<style>{CSS}{WIDE}</style>\n"
-        f"</head>\n<body>\n<main>\n<h1>{escape(', '.join(row['model'] for row in rows))}</h1>\n"
-        f'<p class="soft">{escape(budget)}</p>\n{said}\n{table(heads, cells, caption=caption)}\n{pictures}\n'
-        "<footer>Made by Headway from compare.json in this directory.</footer>\n</main>\n</body>\n</html>\n"
+    body = (
+        f"<h1>{escape(', '.join(row['model'] for row in rows))}</h1>\n"
+        f'<p class="soft">{escape(budget)}</p>\n{said}\n{table(heads, cells, caption=caption)}\n{pictures}'
     )
-
-
-def _drawing(path: Path) -> Html:
-    """An SVG file as a part of a page."""
-    text = path.read_text(encoding="utf-8")
-    return Html(re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL))
+    return page(Html("Comparison"), body, "compare.json", more_css=WIDE)

@@ -76,12 +76,13 @@ def _page(inside: Inside, name: str, stored: dict[str, Stored] | None) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     title = f"What {name} attends to"
+    explorer = EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_PICTURE).strip())
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n{MARK}\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title, 200)}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_head(inside, title)}\n{_explorer(inside)}\n{_numbers(inside)}\n{_explanation(inside, stored)}\n"
+        f"{_head(inside, title)}\n{explorer}\n{_numbers(inside)}\n{_explanation(inside, stored)}\n"
         f'</main>\n<script type="application/json" id="data">{_json(inside, stored)}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
@@ -129,29 +130,19 @@ MOST_PIXELS = 100_000
 """An image with more pixels is shown with every second or every fourth one."""
 
 
-def _explorer(inside: Inside) -> str:
-    return EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_PICTURE).strip())
-
-
 def _head(inside: Inside, title: str) -> Html:
     sizes = ", ".join(f"{len(names):,} tokens of the {axis}" for axis, names in inside.tokens.items())
     maps = next(iter(inside.kinds.values())).maps
+    model = f"{known(inside.task).title}: {'a' if inside.wiring.startswith('d') else 'an'} {inside.wiring}"
     lines = [
         f'<h1 dir="auto">{escape(title, 200)}</h1>',
-        f'<p class="soft">{escape(_kind_of_model(inside))} with '
-        f"{maps.shape[0]} layers of {maps.shape[1]} heads; {escape(sizes)}.</p>",
+        f'<p class="soft">{escape(model)} with {maps.shape[0]} layers of {maps.shape[1]} heads; {escape(sizes)}.</p>',
     ]
     if inside.members > 1:
         lines.append(f'<p class="soft">The first of {inside.members} models; their answers are averaged.</p>')
     if inside.target is not None:
         lines.append(f"<p>Target: <bdi>{escape(inside.target, 2000)}</bdi></p>")
     return Html("\n".join(lines))
-
-
-def _kind_of_model(inside: Inside) -> str:
-    """ "Text classifier: an encoder"."""
-    article = "a" if inside.wiring.startswith("d") else "an"
-    return f"{known(inside.task).title}: {article} {inside.wiring}"
 
 
 def _numbers(inside: Inside) -> Html:
@@ -197,18 +188,11 @@ def _exactness(inside: Inside, stored: dict[str, Stored] | None) -> str:
     first = next(iter(stored.values()))
     said = f"On this page each is rounded to a multiple of 1/{first.q:,}; "
     if first.q < FINENESS[0]:
-        small = f"{0.5 / first.q:.2g}"
-        said += (
-            f"those below {small}, which that rounds away, are left out and shown as their mean over cells of "
-            f"{_cells(stored)}; "
-        )
+        cells = " or ".join(f"{size} × {size} tokens" for size in sorted({one.cell for one in stored.values()}))
+        said += f"those below {0.5 / first.q:.2g}, which that rounds away, are left out and shown as their mean over "
+        said += f"cells of {cells}; "
     error = max(largest_error(stored[name], kind.maps) for name, kind in inside.kinds.items())
     return f"{measured}{said}the largest difference is {error:.1e}."
-
-
-def _cells(stored: dict[str, Stored]) -> str:
-    sizes = sorted({one.cell for one in stored.values()})
-    return " or ".join(f"{size} × {size} tokens" for size in sizes)
 
 
 def _json(inside: Inside, stored: dict[str, Stored] | None) -> str:

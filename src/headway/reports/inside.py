@@ -33,11 +33,8 @@ def draw_maps(place: Path, maps: Any, queries: Sequence[str] = (), keys: Sequenc
     layers, heads, n_queries, n_keys = weights.shape
     side = max(1.1, min(2.6, 7.5 / heads))
     named = n_keys * 0.11 < side and n_queries * 0.11 < side
-    size = {
-        "width": max(3.2, side * heads + 1.0),
-        "height": max(2.4, side * layers * min(1.5, n_queries / n_keys) + 0.9),
-    }
-    with plotted(place, rows=layers, columns=heads, **size) as found:
+    width, height = max(3.2, side * heads + 1.0), max(2.4, side * layers * min(1.5, n_queries / n_keys) + 0.9)
+    with plotted(place, rows=layers, columns=heads, width=width, height=height) as found:
         axes = found if isinstance(found, list) else [found]
         for number, axis in enumerate(axes):
             layer, head = divmod(number, heads)

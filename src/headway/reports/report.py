@@ -6,7 +6,7 @@ from headway.io.atomic_write import write_whole
 from headway.reports import sections
 from headway.reports.learning import learning
 from headway.reports.record import Record, read_record
-from headway.reports.style import CSS, POLICY
+from headway.reports.style import page as framed
 from headway.reports.wording import escape
 
 
@@ -23,29 +23,10 @@ def write_report(run: Path) -> Path:
 
 
 def page(record: Record) -> str:
-    body = "\n".join(
-        part
-        for part in (
-            sections.head(record),
-            sections.key_figures(record),
-            learning(record),
-            sections.against_baselines(record),
-            sections.classes(record),
-            sections.telling(record),
-            sections.samples(record),
-            sections.decisions(record),
-            sections.data(record),
-            sections.model(record),
-            sections.disk(record),
-            sections.machine(record),
-            sections.command(record),
-        )
-        if part
+    parts = (
+        *(sections.head, sections.key_figures, learning, sections.against_baselines, sections.classes),
+        *(sections.telling, sections.samples, sections.decisions, sections.data, sections.model, sections.disk),
+        *(sections.machine, sections.command),
     )
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'{POLICY}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(sections.title(record), 200)}</title>\n<style>{CSS}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n<footer>Made by Headway from headway.json and log.jsonl in this directory.</footer>\n"
-        "</main>\n</body>\n</html>\n"
-    )
+    body = "\n".join(html for part in parts if (html := part(record)))
+    return framed(escape(sections.title(record), 200), body, "headway.json and log.jsonl")

@@ -48,9 +48,8 @@ def _loss(place: Path, found: dict[str, Any], law: Lines) -> None:
             for i, value in enumerate(_groups([row[other] for row in rows])):
                 own = sorted((row for row in rows if _near(row[other], value)), key=lambda row: row[x])
                 style = line(i)
-                panel.plot(
-                    [r[x] for r in own], [r["loss"] for r in own], **style, linestyle="", label=short_count(value)
-                )
+                at, losses = [row[x] for row in own], [row["loss"] for row in own]
+                panel.plot(at, losses, **style, linestyle="", label=short_count(value))
                 reach = np.geomspace(min(row[x] for row in rows), max(row[x] for row in rows), 60)
                 fitted = law.loss(reach, value) if x == "N" else law.loss(value, reach)
                 panel.plot(reach, fitted, color=style["color"], linewidth=1.2)
@@ -69,13 +68,8 @@ def _compute(place: Path, found: dict[str, Any], law: Lines) -> None:
     with plotted(place, width=7.5, height=4.4) as panel:
         for i, value in enumerate(_groups([row["N"] for row in rows])):
             own = sorted((row for row in rows if _near(row["N"], value)), key=lambda row: row["compute"])
-            panel.plot(
-                [r["compute"] for r in own],
-                [r["loss"] for r in own],
-                **line(i),
-                linewidth=1.0,
-                label=short_count(value),
-            )
+            at, losses = [row["compute"] for row in own], [row["loss"] for row in own]
+            panel.plot(at, losses, **line(i), linewidth=1.0, label=short_count(value))
         ends = [row["compute"] for row in found["rows"]]
         budgets = np.geomspace(min(ends), 3 * max(ends), 60)
         sizes = next(iter(law.best(budgets).values()))

@@ -2,7 +2,6 @@
 
 import shlex
 from pathlib import PurePath
-from typing import Any
 
 from headway.io.quantities import duration, short_duration, size
 from headway.reports.record import Record
@@ -187,7 +186,8 @@ def disk(record: Record) -> Html:
 
 
 def machine(record: Record) -> Html:
-    found = {**mapping(record.info.get("machine")), **_versions(record)}
+    version = {"headway": record.info["headway"]} if record.info.get("headway") else {}
+    found = {**mapping(record.info.get("machine")), **version, **mapping(record.info.get("versions"))}
     return _section("Machine and versions", facts((words(key), value) for key, value in found.items()))
 
 
@@ -207,11 +207,6 @@ def command(record: Record) -> Html:
 
 def _section(name: str, body: str) -> Html:
     return Html(f"<section><h2>{escape(name)}</h2>{body}</section>" if body else "")
-
-
-def _versions(record: Record) -> dict[str, Any]:
-    found = {"headway": record.info["headway"]} if record.info.get("headway") else {}
-    return {**found, **mapping(record.info.get("versions"))}
 
 
 def _input_name(item: object) -> str:

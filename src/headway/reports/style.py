@@ -6,6 +6,17 @@ POLICY = (
 )
 """The content policy of a page without scripts: only its own styles and embedded images."""
 
+
+def page(title: str, body: str, source: str, more_css: str = "") -> str:
+    """A whole page without scripts; ``source`` names the files in its directory that it was made from."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'{POLICY}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{CSS}{more_css}</style>\n</head>\n<body>\n<main>\n{body}\n"
+        f"<footer>Made by Headway from {source} in this directory.</footer>\n</main>\n</body>\n</html>\n"
+    )
+
+
 CSS = """
 :root { color-scheme: light; --paper: #ffffff; --ink: #1d2126; --soft: #59616b; --rule: #d5dae0; --band: #f4f6f8;
   --training: #0072b2; --validation: #d55e00; --third: #009e73; --level: #4b535c; --shade: 0 114 178; --strength: .5; }

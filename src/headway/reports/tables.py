@@ -7,7 +7,6 @@ from typing import Any
 from headway.io.quantities import duration
 from headway.reports.verdict import HEADLINES
 from headway.reports.wording import (
-    LOWER_IS_BETTER,
     METRICS,
     Html,
     count,
@@ -21,6 +20,7 @@ from headway.reports.wording import (
     show,
     visible,
 )
+from headway.training.evaluation.comparison import LOWER_IS_BETTER
 
 MOST_CLASSES = 60
 """Rows of the table of classes."""
@@ -192,11 +192,9 @@ def _map(counts: list[list[int]], names: list[object]) -> Html:
         parts.append(f'<path{kind} fill-opacity="{max(0.14, shade / 8):.2f}" d="{"".join(cells)}"/>')
     frame = f'x="{left}" y="18" width="{wide * len(counts):.1f}" height="{height - 18}"'
     parts.append(f'</g><rect class="frame" {frame}/></svg>')
-    note = (
-        "Rows: the true class. Columns: the predicted class, by the numbers of the rows. Shade: fraction of the row; "
-    )
     return Html(
-        f'<p class="soft">{note}correct answers are on the diagonal, in another colour.</p>'
+        '<p class="soft">Rows: the true class. Columns: the predicted class, by the numbers of the rows. Shade: '
+        "fraction of the row; correct answers are on the diagonal, in another colour.</p>"
         f'<div class="scroll">{"".join(parts)}</div>'
     )
 
@@ -209,13 +207,9 @@ def _mistakes(counts: list[list[int]], names: list[object]) -> Html:
         if cell and index != other
     ]
     wrong.sort(key=lambda mistake: (-mistake[0], mistake[1], mistake[2]))
+    shown = [visible(show(name), 60) for name in names]
     rows = [
-        [
-            visible(show(names[index]), 60),
-            visible(show(names[other]), 60),
-            f"{cell:,}",
-            f"{cell / sum(counts[index]):.0%}",
-        ]
+        [shown[index], shown[other], f"{cell:,}", f"{cell / sum(counts[index]):.0%}"]
         for cell, index, other in wrong[:MOST_MISTAKES]
     ]
     caption = f"The most frequent confusions among {len(counts):,} classes."

@@ -72,10 +72,13 @@ def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
 
 def interval(value: object, places: int = 3) -> str:
     """An interval in words, "95 % interval 0.75 to 0.86", or nothing."""
-    ends = [number(end) for end in listing(value)]
-    if len(ends) != 2 or None in ends:
-        return ""
-    return f"95 % interval {decimal(ends[0], places)} to {decimal(ends[1], places)}"
+    ends = _ends(value)
+    return "" if ends is None else f"95 % interval {decimal(ends[0], places)} to {decimal(ends[1], places)}"
+
+
+def _ends(value: object) -> tuple[float, float] | None:
+    ends = [end for end in map(number, listing(value)) if end is not None]
+    return (ends[0], ends[1]) if len(ends) == len(listing(value)) == 2 else None
 
 
 def kept_in_words(kept: object) -> list[str]:
@@ -119,11 +122,11 @@ def _gained(found: Mapping[str, Any], since: float | None, loss: float) -> list[
         least = number(mapping(found.get("lowest")).get("val_loss"))
         better = "nothing that is clearly better than" if least is not None and least < before else "nothing over"
         return [f"Training gained {better} the model that {began}, which is kept as it was."]
-    ends = [number(end) for end in listing(found.get("gain"))]
+    ends = _ends(found.get("gain"))
     fell = f"the validation loss went from {decimal(before)} to {decimal(loss)}"
     between = interval(found.get("gain"))
     known = f" (gain: {between})" if between else ""
-    if len(ends) == 2 and ends[0] is not None and ends[0] <= 0:
+    if ends is not None and ends[0] <= 0:
         return [f"The gain over the model that {began} may be chance: {fell}{known}."]
     return [f"Over the model that {began}, {fell}{known}."]
 
@@ -142,8 +145,7 @@ def cross_validation_in_words(found: object) -> list[str]:
     )
     said = [f"By {how} over all {number(facts.get('rows')) or 0:,.0f} rows, accuracy: {reached}."]
     better = mapping(facts.get("difference"))
-    ends = [number(end) for end in listing(better.get("interval"))]
-    if len(ends) == 2 and ends[0] is not None and ends[1] is not None:
+    if (ends := _ends(better.get("interval"))) is not None:
         one, other = (short_name(better.get(name), 60) for name in ("of", "over"))
         between = interval(better.get("interval"), 2)
         if ends[0] > 0 or ends[1] < 0:
@@ -161,11 +163,10 @@ def _plural(unit: object, count: float | None) -> str:
 
 def _turned(found: Mapping[str, Any]) -> list[float] | None:
     """The interval of the difference, in words: of the winner over the other."""
-    ends = [number(end) for end in listing(found.get("difference_interval"))]
-    if len(ends) != 2 or ends[0] is None or ends[1] is None:
+    if (ends := _ends(found.get("difference_interval"))) is None:
         return None
     turned = (number(found.get("difference")) or 0.0) < 0
-    return [-ends[1], -ends[0]] if turned else [ends[0], ends[1]]
+    return [-ends[1], -ends[0]] if turned else list(ends)
 
 
 def _called(name: object) -> str:

@@ -31,8 +31,6 @@ METRICS = {
 }
 """The key of a metric in ``headway.json`` and its name, in the order in which a page shows them."""
 
-LOWER_IS_BETTER = frozenset({"val_loss", "perplexity", "bits_per_byte"})
-
 
 class Html(str):
     """Text that is already HTML and is not escaped. Any other value is."""

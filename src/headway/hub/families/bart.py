@@ -7,7 +7,6 @@ buffer that transformers does not train.
 from typing import ClassVar
 
 from headway.hub.families.encoder_decoder import EncoderDecoderFamily
-from headway.hub.families.family import Json
 from headway.models.config import Positions
 
 
@@ -25,14 +24,10 @@ class Bart(EncoderDecoderFamily):
         "embedding_norm": True,
     }
 
-    def special(self, theirs: Json) -> Json:
-        return {
-            "pad_token_id": 1,
-            "bos_token_id": 0,
-            "eos_token_id": 2,
-            "decoder_start_token_id": 2,
-            "forced_eos_token_id": 2,
-        }
+    SPECIAL: ClassVar = {
+        **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+        **{"decoder_start_token_id": 2, "forced_eos_token_id": 2},
+    }
 
 
 BART = Bart()

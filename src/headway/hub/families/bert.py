@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import Json, architecture, pick
 from headway.hub.name_table import Row, layers, row, stacked
-from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooler, TokenClassificationHead
 from headway.models.transformer import Encoder
 
@@ -24,16 +23,11 @@ class Bert(EncoderFamily):
 
     model_type = "bert"
     classes: ClassVar[tuple[str, ...]] = (
-        "BertModel",
-        "BertForMaskedLM",
-        "BertForSequenceClassification",
-        "BertForTokenClassification",
+        *("BertModel", "BertForMaskedLM", "BertForSequenceClassification", "BertForTokenClassification"),
         "BertForPreTraining",
     )
-    bare = "BertModel"
-    masked = "BertForMaskedLM"
-    classifier = "BertForSequenceClassification"
-    tagger = "BertForTokenClassification"
+    bare, masked, classifier, tagger = classes[:4]
+    CLASSIFIER: ClassVar = {"pooling": "first", "activation": "tanh", "dense_bias": True}
     prefix = "bert."
     pools_classes = True
     bare_pools = True
@@ -69,13 +63,6 @@ class Bert(EncoderFamily):
             raise ValueError("type_vocab_size is 0, but must be at least 1")
         return {}
 
-    def classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> ClassificationHead:
-        return ClassificationHead(
-            config, n_classes, pooling="first", activation="tanh", dense_bias=True, dropout=dropout
-        )
-
     def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
         if isinstance(model.pooler, Pooler) and isinstance(head, ClassificationHead):
             head.dense = model.pooler.dense
@@ -87,7 +74,8 @@ class Bert(EncoderFamily):
 
     def rows(self, theirs: Json) -> list[Row]:
         ours, layer = "stack.blocks.{i}.", f"{self.prefix}encoder.layer.{{i}}."
-        biases = (self.TOKEN_BIAS, self.TOKEN_MATRIX + ".bias")
+        tied = pick(theirs, "tie_word_embeddings", bool, True)
+        biases = [self.TOKEN_BIAS, *([] if tied else [self.TOKEN_MATRIX + ".bias"])]
         return [
             *layers(
                 ("stack.embedding.tokens", f"{self.prefix}embeddings.word_embeddings"),
@@ -107,10 +95,7 @@ class Bert(EncoderFamily):
                 *(layer + f"attention.self.{name}" for name in ("query", "key", "value")),
             ),
             row("head.token.matrix.weight", self.TOKEN_MATRIX + ".weight"),
-            *(
-                row("head.token.matrix.bias", name)
-                for name in biases[: 1 if pick(theirs, "tie_word_embeddings", bool, True) else 2]
-            ),
+            *(row("head.token.matrix.bias", name) for name in biases),
         ]
 
     def head_names(self, kind: str) -> tuple[tuple[str, str], ...]:
@@ -119,10 +104,8 @@ class Bert(EncoderFamily):
             return (("head.out", "classifier"),)
         if kind == self.classifier:
             return (("head.dense", "bert.pooler.dense"), ("head.out", "classifier"))
-        return (
-            ("head.dense", "cls.predictions.transform.dense"),
-            ("head.norm", "cls.predictions.transform.LayerNorm"),
-        )
+        token = "cls.predictions.transform"
+        return (("head.dense", f"{token}.dense"), ("head.norm", f"{token}.LayerNorm"))
 
 
 BERT = Bert()

@@ -22,12 +22,7 @@ class DecoderFamily(Family):
     """
 
     ONLY: ClassVar[Json] = {**Family.ONLY, "is_causal": True, "is_encoder_decoder": False, "add_cross_attention": False}
-    classifier: ClassVar[str | None] = None
-    SPECIAL: ClassVar[Json] = {}
-    """ids of special tokens that transformers assumes if ``config.json`` omits them"""
-
-    def special(self, theirs: Json) -> Json:
-        return self.SPECIAL
+    CLASSIFIER: ClassVar = {"pooling": "last", "dense": False, "out_bias": False}
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
         kind, config = architecture(theirs, self.classes), self.config(theirs)
@@ -36,13 +31,6 @@ class DecoderFamily(Family):
         if kind == self.classifier:
             return Decoder(config, self.classification_head(config, class_count(theirs)))
         return Decoder(config)
-
-    def classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> ClassificationHead:
-        if self.classifier is None:
-            return super().classification_head(config, n_classes, dropout)
-        return ClassificationHead(config, n_classes, pooling="last", dense=False, out_bias=False, dropout=dropout)
 
     def unquirk(self, model: nn.Module) -> Json | None:
         if not isinstance(model, Decoder):

@@ -6,11 +6,10 @@ configuration asks for them, are stored as a table and read as learned positions
 
 from typing import ClassVar
 
+from headway.hub.families.bert import Bert
 from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import Json
 from headway.hub.name_table import Row, layers, stacked
-from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead
 
 
 class DistilBert(EncoderFamily):
@@ -37,25 +36,10 @@ class DistilBert(EncoderFamily):
         "dropout": ("dropout", 0.1),
         "tie_word_embeddings": ("tied", True),
     }
-    FIXED: ClassVar = {
-        "positions": "learned",
-        "norm": "layernorm",
-        "norm_order": "post",
-        "norm_eps": 1e-12,
-        "norm_parameters": "both",
-        "gated": False,
-        "bias": ("qkv", "out", "ff", "head"),
-        "embedding_norm": True,
-    }
+    FIXED: ClassVar = {**Bert.FIXED, "norm_eps": 1e-12}
+    CLASSIFIER: ClassVar = {"pooling": "first", "activation": "relu", "dense_bias": True}
     ignored = (r"distilbert\.embeddings\.position_ids",)
-    renamed: ClassVar = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
-
-    def classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> ClassificationHead:
-        return ClassificationHead(
-            config, n_classes, pooling="first", activation="relu", dense_bias=True, dropout=dropout
-        )
+    renamed: ClassVar = Bert.renamed
 
     def rows(self, theirs: Json) -> list[Row]:
         ours, layer = "stack.blocks.{i}.", "distilbert.transformer.layer.{i}."
@@ -75,10 +59,7 @@ class DistilBert(EncoderFamily):
                 ("head.token.matrix", "vocab_projector"),
                 ("head.out", "classifier"),
             ),
-            *stacked(
-                ours + "attention.layer.qkv",
-                *(layer + f"attention.{name}_lin" for name in ("q", "k", "v")),
-            ),
+            *stacked(ours + "attention.layer.qkv", *(layer + f"attention.{name}_lin" for name in "qkv")),
         ]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headway.hub.families.family import Family, Json, architecture, check_head, class_count, class_names, pick
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, MaskedTokenHead, Pooler, TokenClassificationHead
+from headway.models.heads import ClassificationHead, Pooler, TokenClassificationHead
 from headway.models.transformer import Encoder
 
 
@@ -21,12 +21,6 @@ class EncoderFamily(Family):
         **{"position_embedding_type": "absolute", "is_decoder": False},
     }
     reads_images: ClassVar[bool] = False
-    masked: ClassVar[str | None] = None
-    """the class with a masked-token head"""
-    classifier: ClassVar[str]
-    """the class with a classifier"""
-    tagger: ClassVar[str | None] = None
-    """the class with a classifier of tokens"""
     tagger_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
     """their key for its dropout, if any, and what it is where that is left out (None: the model's own)"""
     head_dropout: ClassVar[tuple[str | None, float | None]] = ("classifier_dropout", None)
@@ -71,15 +65,12 @@ class EncoderFamily(Family):
         if self.pooler_activation is not None and ending != self.pooler_activation:
             raise ValueError(f"its pooler ends with {self.pooler_activation}, not {ending}")
         dropout = {self.attention_dropout: model.config.dropout}
-        if isinstance(model.head, ClassificationHead):
-            if self.head_dropout[0] is not None:
-                dropout[self.head_dropout[0]] = model.head.dropout.p
-            classes = class_names(model.head.out.out_features)
-            return {"architectures": [self.classifier], **dropout, **classes}
-        if isinstance(model.head, TokenClassificationHead):
-            if self.tagger_dropout[0] is not None:
-                dropout[self.tagger_dropout[0]] = model.head.dropout.p
-            return {"architectures": [self.tagger], **dropout, **class_names(model.head.out.out_features)}
+        if isinstance(model.head, ClassificationHead | TokenClassificationHead):
+            tags = isinstance(model.head, TokenClassificationHead)
+            kind, (key, _) = (self.tagger, self.tagger_dropout) if tags else (self.classifier, self.head_dropout)
+            if key is not None:
+                dropout[key] = model.head.dropout.p
+            return {"architectures": [kind], **dropout, **class_names(model.head.out.out_features)}
         return {"architectures": [self.bare if model.head is None else self.masked], **dropout}
 
     def stored(self, weights: dict[str, Tensor], theirs: Json, config: TransformerConfig) -> dict[str, Tensor]:
@@ -103,18 +94,6 @@ class EncoderFamily(Family):
         if kind != self.tagger and (self.pools_classes or kind != self.classifier):
             return self.ignored
         return (*self.ignored, re.escape(self.prefix) + r"pooler\..*")
-
-    def token_classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> TokenClassificationHead:
-        if self.tagger is None:
-            return super().token_classification_head(config, n_classes, dropout)
-        return TokenClassificationHead(config, n_classes, dropout=dropout)
-
-    def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
-        if self.masked is None:
-            return super().masked_token_head(config, tokens)
-        return MaskedTokenHead(config, tokens)
 
 
 def _dropout(theirs: Json, config: TransformerConfig, key: str | None, default: float | None) -> float:

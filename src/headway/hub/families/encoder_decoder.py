@@ -3,7 +3,7 @@
 from collections.abc import Set
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from headway.hub.families.family import Family, Json, architecture, pick, refuse
 from headway.hub.name_table import Part, Row, layers, row, stacked
@@ -102,13 +102,15 @@ class EncoderDecoderFamily(Family):
 
     def rows(self, theirs: Json) -> list[Row]:
         shared = self.shares(theirs)
+        # (1, V) <-> (V,); any other shape raises IndexError or is refused when shapes are compared
+        bias = Part("final_logits_bias", lambda b, _: b[0] if len(b) == 1 else b, lambda b, _: b[None])
         return [
             row("encoder.embedding.tokens.weight", f"model.{'shared' if shared else 'encoder.embed_tokens'}.weight"),
             row("decoder.embedding.tokens.weight", "model.decoder.embed_tokens.weight"),
             *_stack("encoder"),
             *_stack("decoder"),
             row("head.matrix.weight", "lm_head.weight"),
-            row("head.matrix.bias", Part("final_logits_bias", _first_row, lambda bias, _: bias[None])),
+            row("head.matrix.bias", bias),
         ]
 
 
@@ -131,8 +133,3 @@ def _stack(side: str) -> list[Row]:
         *stacked(ours + "attention.layer.qkv", *(layer + f"self_attn.{name}_proj" for name in "qkv")),
         *stacked(ours + "cross.layer.kv", *(layer + f"encoder_attn.{name}_proj" for name in "kv")),
     ]
-
-
-def _first_row(bias: Tensor, _: TransformerConfig) -> Tensor:
-    """(1, V) -> (V,).  Any other shape raises IndexError or is refused when shapes are compared."""
-    return bias[0] if len(bias) == 1 else bias

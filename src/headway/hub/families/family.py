@@ -45,6 +45,16 @@ class Family(ABC):
     """the classes of ``transformers`` that can be read; the first is the default"""
     bare: ClassVar[str]
     """the class without a head"""
+    masked: ClassVar[str | None] = None
+    """the class with a masked-token head"""
+    classifier: ClassVar[str | None] = None
+    """the class with a classifier"""
+    tagger: ClassVar[str | None] = None
+    """the class with a classifier of tokens"""
+    CLASSIFIER: ClassVar[dict[str, Any]] = {}
+    """the keywords of ``ClassificationHead`` for the shape of the classifier"""
+    SPECIAL: ClassVar[Json] = {}
+    """ids of special tokens that transformers assumes if ``config.json`` omits them"""
     prefix: ClassVar[str] = ""
     """the prefix of the bare model's weights in the classes with a head; ``rows`` includes it"""
     SAME: ClassVar[dict[str, tuple[str, Any]]] = {}
@@ -119,7 +129,7 @@ class Family(ABC):
 
     def special(self, theirs: Json) -> Json:
         """The ids of special tokens that are assumed if ``config.json`` omits them."""
-        return {}
+        return self.SPECIAL
 
     @abstractmethod
     def rows(self, theirs: Json) -> list[Row]:
@@ -129,17 +139,23 @@ class Family(ABC):
         self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
     ) -> ClassificationHead:
         """A new classifier of this family's shape.  Raises ValueError where the family has none."""
-        raise ValueError(f"{self.model_type} has no classifier")
+        if self.classifier is None:
+            raise ValueError(f"{self.model_type} has no classifier")
+        return ClassificationHead(config, n_classes, dropout=dropout, **self.CLASSIFIER)
 
     def token_classification_head(
         self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
     ) -> TokenClassificationHead:
         """A new classifier of tokens of this family's shape.  Raises ValueError where the family has none."""
-        raise ValueError(f"{self.model_type} has no classifier of tokens")
+        if self.tagger is None:
+            raise ValueError(f"{self.model_type} has no classifier of tokens")
+        return TokenClassificationHead(config, n_classes, dropout=dropout)
 
     def masked_token_head(self, config: TransformerConfig, tokens: nn.Embedding) -> MaskedTokenHead:
         """A new masked-token head of this family's shape.  Raises ValueError where the family has none."""
-        raise ValueError(f"{self.model_type} has no masked-token head")
+        if self.masked is None:
+            raise ValueError(f"{self.model_type} has no masked-token head")
+        return MaskedTokenHead(config, tokens)
 
     def reuse(self, model: Encoder, head: ClassificationHead | TokenClassificationHead) -> None:
         """Move the parts that this family's classifier reuses from ``model`` to a new classifier.
@@ -171,7 +187,7 @@ def same(theirs: Json, key: str, field: str, default: Any) -> Any:
 def unsame(config: TransformerConfig, field: str) -> Any:
     """The value of a key that corresponds to one of our fields."""
     if field == "activation":
-        return next((theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation), config.activation)
+        return word(config.activation)
     derived = {"d_ff": config.hidden, "n_kv_heads": config.kv_heads, "d_head": config.head_width}
     return derived.get(field, getattr(config, field))
 

@@ -21,8 +21,7 @@ class GPT2(DecoderFamily):
 
     model_type = "gpt2"
     classes = ("GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification")
-    bare = "GPT2Model"
-    classifier = "GPT2ForSequenceClassification"
+    bare, classifier = classes[1:]
     prefix = "transformer."
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", 50257),

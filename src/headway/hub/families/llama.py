@@ -69,8 +69,7 @@ class Llama(LlamaLike):
 
     model_type = "llama"
     classes = ("LlamaForCausalLM", "LlamaModel", "LlamaForSequenceClassification")
-    bare = "LlamaModel"
-    classifier = "LlamaForSequenceClassification"
+    bare, classifier = classes[1:]
 
     def config(self, theirs: Json) -> TransformerConfig:
         config = super().config(theirs)

@@ -27,6 +27,7 @@ class M2M100(EncoderDecoderFamily):
         "scale_embedding": ("embedding_scale", True),
     }
     FIXED: ClassVar = {**EncoderDecoderFamily.FIXED, "norm_order": "pre", "bias": ("qkv", "out", "ff")}
+    SPECIAL: ClassVar = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
         start = pick(theirs, "pad_token_id", int, 1) + 1
@@ -39,9 +40,6 @@ class M2M100(EncoderDecoderFamily):
         if model.config.position.start < 1:
             raise ValueError("its first position has the number 1 or more")
         return {**entries, "pad_token_id": model.config.position.start - 1}
-
-    def special(self, theirs: Json) -> Json:
-        return {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
 
 
 M2M_100 = M2M100()

@@ -29,6 +29,10 @@ class Marian(EncoderDecoderFamily):
         "positions": Positions("sinusoidal", sinusoids="halves"),
         "norm_order": "post",
     }
+    SPECIAL: ClassVar = {
+        **{"pad_token_id": 58100, "eos_token_id": 0},
+        **{"decoder_start_token_id": 58100, "forced_eos_token_id": 0},
+    }
     ignored = (*EncoderDecoderFamily.ignored, r"model\.(encoder|decoder)\.embed_positions\.weight")
 
     def shares(self, theirs: Json) -> bool:
@@ -62,14 +66,6 @@ class Marian(EncoderDecoderFamily):
         table = sinusoids(torch.arange(config.max_length), config.d_model, "halves")
         names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
         return {**weights, **{name: table.clone() for name in names}}
-
-    def special(self, theirs: Json) -> Json:
-        return {
-            "pad_token_id": 58100,
-            "eos_token_id": 0,
-            "decoder_start_token_id": 58100,
-            "forced_eos_token_id": 0,
-        }
 
 
 MARIAN = Marian()

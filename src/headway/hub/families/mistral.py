@@ -12,8 +12,7 @@ class Mistral(LlamaLike):
 
     model_type = "mistral"
     classes = ("MistralForCausalLM", "MistralModel", "MistralForSequenceClassification")
-    bare = "MistralModel"
-    classifier = "MistralForSequenceClassification"
+    bare, classifier = classes[1:]
     SAME: ClassVar = {
         **LlamaLike.SAME,
         "num_key_value_heads": ("n_kv_heads", 8),

@@ -73,9 +73,8 @@ class ModernBert(Family):
         check_head_width(theirs, width, heads)
         near = at_least(theirs, "local_attention", 1, 128) // 2 + 1
         windows = tuple(near if kind == "sliding_attention" else None for kind in kinds)
-        bias = [
-            name for key, names in BIASES.items() if pick(theirs, key, bool, key == "decoder_bias") for name in names
-        ]
+        present = [names for key, names in BIASES.items() if pick(theirs, key, bool, key == "decoder_bias")]
+        bias = [name for names in present for name in names]
         return {
             "positions": _positions(theirs, kinds),
             "norm_parameters": "both" if pick(theirs, "norm_bias", bool, False) else "weight",
@@ -85,31 +84,22 @@ class ModernBert(Family):
 
     def build(self, theirs: Json, names: Set[str]) -> nn.Module:
         kind, config = architecture(theirs, self.classes), self.config(theirs)
-        model, dense_bias = Encoder(config), pick(theirs, "classifier_bias", bool, False)
-        activation = choice(theirs, "classifier_activation", ACTIVATIONS, "gelu")
+        model = Encoder(config)
+        shape: dict[str, Any] = {
+            "activation": choice(theirs, "classifier_activation", ACTIVATIONS, "gelu"),
+            "dense_bias": pick(theirs, "classifier_bias", bool, False),
+        }
         pooling: Any = choice(theirs, "classifier_pooling", POOLING, "cls")
         if kind == "ModernBertForMaskedLM":
-            tokens = model.stack.embedding.tokens
-            model.head = MaskedTokenHead(config, tokens, activation=activation, dense_bias=dense_bias)
-        elif kind == "ModernBertForSequenceClassification":
-            model.head = ClassificationHead(
-                config,
-                class_count(theirs),
-                pooling=pooling,
-                activation=activation,
-                norm=lambda: make_norm(config),
-                dense_bias=dense_bias,
-                dropout=pick(theirs, "classifier_dropout", float, 0.0),
-            )
-        elif kind == "ModernBertForTokenClassification":
-            model.head = TokenClassificationHead(
-                config,
-                class_count(theirs),
-                dense=True,
-                activation=activation,
-                dense_bias=dense_bias,
-                dropout=pick(theirs, "classifier_dropout", float, 0.0),
-            )
+            model.head = MaskedTokenHead(config, model.stack.embedding.tokens, **shape)
+        elif kind != self.bare:
+            classes, shape["dropout"] = class_count(theirs), pick(theirs, "classifier_dropout", float, 0.0)
+            if kind == "ModernBertForTokenClassification":
+                model.head = TokenClassificationHead(config, classes, dense=True, **shape)
+            else:
+                model.head = ClassificationHead(
+                    config, classes, pooling=pooling, norm=lambda: make_norm(config), **shape
+                )
         return model
 
     def unquirk(self, model: nn.Module) -> Json | None:
@@ -186,10 +176,7 @@ def _positions(theirs: Json, kinds: list[str]) -> Positions:
         raise ValueError(f"rope_parameters has {', '.join(unknown)}, expected one entry for each of {', '.join(KINDS)}")
     bases = {
         kind: rope_base(pick(theirs, f"{where}_rope_theta", float, default), pick(rope, kind, dict, {}))
-        for kind, where, default in (
-            ("full_attention", "global", 160000.0),
-            ("sliding_attention", "local", 10000.0),
-        )
+        for kind, where, default in zip(KINDS, ("global", "local"), (160000.0, 10000.0), strict=True)
         if kind in kinds
     }
     base = bases.get("full_attention", bases.get("sliding_attention", 160000.0))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headway.hub.families.decoder import DecoderFamily
 from headway.hub.families.family import Json, pick
+from headway.hub.families.llama import LlamaLike
 from headway.hub.families.rope import read_rope, write_rope
 from headway.hub.name_table import Part, Row, layers, row
 from headway.models.config import TransformerConfig
@@ -30,14 +31,7 @@ class NanoChat(DecoderFamily):
     prefix = "model."
     ONLY: ClassVar = {**DecoderFamily.ONLY, "attention_bias": False}
     SAME: ClassVar = {
-        "vocab_size": ("vocab_size", None),
-        "hidden_size": ("d_model", None),
-        "num_hidden_layers": ("n_layers", None),
-        "num_attention_heads": ("n_heads", None),
-        "num_key_value_heads": ("n_kv_heads", None),
-        "head_dim": ("d_head", None),
-        "intermediate_size": ("d_ff", None),
-        "max_position_embeddings": ("max_length", None),
+        **{key: (ours, None) for key, (ours, _) in LlamaLike.SAME.items()},  # sizes have no default
         "hidden_act": ("activation", "relu2"),
         "rms_norm_eps": ("norm_eps", 1e-06),
         "tie_word_embeddings": ("tied", False),
@@ -64,12 +58,8 @@ class NanoChat(DecoderFamily):
         }
 
     def entries(self, config: TransformerConfig) -> Json:
-        return {
-            **write_rope(config.position),
-            "final_logit_softcapping": config.logit_softcap,
-            "attention_bias": False,
-            "attention_dropout": 0.0,
-        }
+        softcap = {"final_logit_softcapping": config.logit_softcap}
+        return {**write_rope(config.position), **softcap, "attention_bias": False, "attention_dropout": 0.0}
 
     def rows(self, theirs: Json) -> list[Row]:
         ours, layer = "stack.blocks.{i}.", "model.layers.{i}."

@@ -18,8 +18,7 @@ class Qwen2(LlamaLike):
 
     model_type = "qwen2"
     classes = ("Qwen2ForCausalLM", "Qwen2Model", "Qwen2ForSequenceClassification")
-    bare = "Qwen2Model"
-    classifier = "Qwen2ForSequenceClassification"
+    bare, classifier = classes[1:]
     SAME: ClassVar = {
         **LlamaLike.SAME,
         "vocab_size": ("vocab_size", 151936),

@@ -16,8 +16,7 @@ class Qwen3(LlamaLike):
 
     model_type = "qwen3"
     classes = ("Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification")
-    bare = "Qwen3Model"
-    classifier = "Qwen3ForSequenceClassification"
+    bare, classifier = classes[1:]
     SAME: ClassVar = {**Qwen2.SAME, "head_dim": ("d_head", 128)}
     FIXED: ClassVar = {**LlamaLike.FIXED, "qk_norm": True}
     BIASES: ClassVar = {"attention_bias": ("qkv", "out")}

@@ -12,7 +12,7 @@ from headway.hub.families.encoder import EncoderFamily
 from headway.hub.families.family import ACTIVATIONS, Json, check_head_width, choice, pick, refuse, word
 from headway.hub.name_table import Part, Row, layers, row, stacked
 from headway.models.config import TransformerConfig
-from headway.models.heads import ClassificationHead, Pooler
+from headway.models.heads import Pooler
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
 
@@ -45,6 +45,7 @@ class ViT(EncoderFamily):
         "norm_parameters": "both",
         "gated": False,
     }
+    CLASSIFIER: ClassVar = {"pooling": "first", "dense": False}
     ignored = (r"vit\.embeddings\.mask_token",)
 
     def quirks(self, theirs: Json) -> dict[str, Any]:
@@ -73,11 +74,6 @@ class ViT(EncoderFamily):
             "pooler_act": word(getattr(model.pooler, "activation", "tanh")),
         }
 
-    def classification_head(
-        self, config: TransformerConfig, n_classes: int, dropout: float = 0.0
-    ) -> ClassificationHead:
-        return ClassificationHead(config, n_classes, pooling="first", dense=False, dropout=dropout)
-
     def rows(self, theirs: Json) -> list[Row]:
         ours, layer = "stack.blocks.{i}.", "vit.encoder.layer.{i}."
         projection = "vit.embeddings.patch_embeddings.projection"
@@ -104,10 +100,7 @@ class ViT(EncoderFamily):
                 ("pooler.dense", "vit.pooler.dense"),
                 ("head.out", "classifier"),
             ),
-            *stacked(
-                ours + "attention.layer.qkv",
-                *(layer + f"attention.attention.{name}" for name in ("query", "key", "value")),
-            ),
+            *stacked(ours + "attention.layer.qkv", *(f"{layer}attention.attention.{x}" for x in QKV)),
         ]
 
 
@@ -128,4 +121,5 @@ def in_front(name: str) -> Part:
     return Part(name, lambda table, _: table.squeeze(0), lambda table, _: table[None])
 
 
+QKV = ("query", "key", "value")
 VIT = ViT()

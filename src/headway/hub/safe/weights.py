@@ -8,7 +8,8 @@ All headers are checked before anything else is read, so shapes can be compared 
 
 import re
 import tempfile
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Iterator, KeysView, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import torch
@@ -129,16 +130,21 @@ def open_weights(directory: str | Path, *, allow_pickle: bool = False) -> Weight
 
 def _open_shards(directory: Path, weight_map: dict[str, str]) -> Weights:
     """The shards of an index, after checking that each holds exactly the tensors that the index lists for it."""
-    files: list[SafetensorsFile] = []
-    try:
-        for shard in sorted(set(weight_map.values())):
-            files.append(SafetensorsFile(inside(directory, shard)))
-        _check_map({file.path.name: set(file) for file in files}, weight_map, directory / INDEX)
-    except BaseException:
-        for file in files:
-            file.close()
-        raise
-    return Weights(files, directory / INDEX)
+    places = [(inside(directory, shard), None) for shard in sorted(set(weight_map.values()))]
+    return _opened(places, directory / INDEX, weight_map)
+
+
+def _opened(places: Sequence[tuple[Path, Path | None]], source: Path, weight_map: dict[str, str]) -> Weights:
+    """The weights in files, each with the one that it was made from, if any; checked by an index, if there is one."""
+    with ExitStack() as opened:
+        files = []
+        for place, original in places:
+            files.append(SafetensorsFile(place, original))
+            opened.callback(files[-1].close)
+        if weight_map:
+            _check_map({file.path.name: set(file) for file in files}, weight_map, source)
+        opened.pop_all()
+    return Weights(files, source)
 
 
 def _check_map(held: dict[str, set[str]], weight_map: dict[str, str], index: Path) -> None:
@@ -209,21 +215,10 @@ def _open_pickles(directory: Path, pickles: list[Path]) -> Weights:
     else:
         weight_map, names = {}, [pickles[0].name]
     sources = [inside(directory, name) for name in names]
-    files: list[SafetensorsFile] = []
     with tempfile.TemporaryDirectory(prefix="headway-", ignore_cleanup_errors=True) as folder:
         targets = [Path(folder) / f"{number}.safetensors" for number in range(len(sources))]
         convert(sources, targets)
-        try:
-            for target, source in zip(targets, sources, strict=True):
-                files.append(SafetensorsFile(target, source))
-            if weight_map:
-                held = {name: set(file) for name, file in zip(names, files, strict=True)}
-                _check_map(held, weight_map, directory / PICKLE_INDEX)
-        except BaseException:
-            for file in files:
-                file.close()
-            raise
-    return Weights(files, pickles[0])
+        return _opened(list(zip(targets, sources, strict=True)), pickles[0], weight_map)
 
 
 def _exists(path: Path) -> bool:

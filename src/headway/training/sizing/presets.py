@@ -34,14 +34,8 @@ PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512
 """Width and layers by name."""
 
 MODERNBERT: dict[str, Any] = {
-    "positions": "rotary",
-    "norm": "layernorm",
-    "norm_parameters": "weight",
-    "activation": "gelu",
-    "gated": True,
-    "tied": True,
-    "embedding_norm": True,
-    "first_norm": False,
+    **{"positions": "rotary", "norm": "layernorm", "norm_parameters": "weight", "activation": "gelu"},
+    **{"gated": True, "tied": True, "embedding_norm": True, "first_norm": False},
 }
 """The fields of ModernBERT's layout, except the sizes."""
 
@@ -134,58 +128,75 @@ def decoder_plan(
     options: TrainOptions, vocab_size: int, n_tokens: int, seconds: float | None, steps: int | None
 ) -> Plan:
     """The plan of a language model that trains on ``n_tokens`` tokens for ``seconds``, or for ``steps``."""
-    decisions: list[Decision] = []
+    chosen, shape, seconds = options.optimisation, options.architecture, seconds or 0
     length = options.data.length or min(256, max(8, n_tokens // 20))
-    largest = 4096 if (seconds or 0) < 1200 else 8192
+    largest = 4096 if seconds < 1200 else 8192
+    rate = training_rate(device_of(options.runtime.device)) if steps is None else 0.0
     if steps is None:
-        expected = math.sqrt(
-            training_rate(device_of(options.runtime.device)) * (seconds or 0) * TOKENS_PER_PARAMETER / 6
-        )
+        expected = math.sqrt(rate * seconds * TOKENS_PER_PARAMETER / 6)
         largest = max(SMALLEST_BATCH, min(largest, 2 ** round(math.log2(max(1.0, expected / STEPS_WANTED)))))
-    batch_tokens = options.optimisation.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
+    batch_tokens = chosen.batch_tokens or min(largest, max(2 * length, n_tokens // 16 // length * length))
     if steps is not None:
-        rate, why = 0.0, f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
-        wanted = steps * batch_tokens * options.optimisation.accumulate / TOKENS_PER_PARAMETER
+        why = f"--steps {steps:,}: enough for {TOKENS_PER_PARAMETER:g} tokens for each parameter"
+        wanted = steps * batch_tokens * chosen.accumulate / TOKENS_PER_PARAMETER
     else:
-        rate = training_rate(device_of(options.runtime.device))
-        wanted = math.sqrt(rate * (seconds or 0) / (6 * TOKENS_PER_PARAMETER))
+        wanted = math.sqrt(rate * seconds / (6 * TOKENS_PER_PARAMETER))
         wanted = min(wanted, max(SMALLEST, TEXT_EPOCHS * n_tokens / TOKENS_PER_PARAMETER))
-        here = f"{figure(rate, 3)}FLOP/s here for {duration(seconds or 0)}"
+        here = f"{figure(rate, 3)}FLOP/s here for {duration(seconds)}"
         why = f"{here} allow about {TOKENS_PER_PARAMETER:g} tokens each"
     width, layers = decoder_shape(min(max(wanted, 2e4), 3e8))
-    if options.architecture.preset:
-        width, layers = PRESETS[options.architecture.preset]
-        why = f"--preset {options.architecture.preset}"
-    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
-    config = decoder_config(vocab_size, width, layers, options.architecture.heads or head_count(width), length)
+    if shape.preset:
+        width, layers = PRESETS[shape.preset]
+        why = f"--preset {shape.preset}"
+    width, layers = shape.d_model or width, shape.layers or layers
+    config = decoder_config(vocab_size, width, layers, shape.heads or head_count(width), length)
     count = parameters(config)["total"]
-    seen = float(steps * batch_tokens) if steps is not None else rate * (seconds or 0) / (6 * count)
+    seen = float(steps * batch_tokens) if steps is not None else rate * seconds / (6 * count)
     epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)
-    config = config.but(dropout=options.optimisation.dropout or 0.0)
+    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
+    decisions = [Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length")]
     if options.run.epochs is None and steps is None and seen > TEXT_EPOCHS * n_tokens:
         why_passes = "more would memorise the text; the run may end before its time"
         decisions.append(Decision("passes", f"at most {TEXT_EPOCHS}", why_passes, "--epochs"))
-    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {length} tokens"
-    decisions.insert(0, Decision("model", size, why, "--preset, --d-model, --layers, --heads, --length"))
-    plan = Plan(
-        **as_asked(options),
-        model=asdict(config),
+    plan = _plan(
+        options,
+        config.but(dropout=chosen.dropout or 0.0),
+        decisions,
         length=length,
         batch_tokens=batch_tokens,
-        optimizer=options.optimisation.optimizer or "muon",
-        learning_rate=options.optimisation.learning_rate or 3e-3,
+        optimizer=chosen.optimizer or "muon",
+        learning_rate=chosen.learning_rate or 3e-3,
         momentum=MOMENTUM,
         embedding_rate=EMBEDDING_RATE,
         betas=BETAS,
-        weight_decay=0.0 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
-        schedule=options.optimisation.schedule or "constant_then_decay",
-        warmup=options.optimisation.warmup,
-        token_dropout=0.0,
-        label_smoothing=options.optimisation.label_smoothing or 0.0,
-        epochs=options.run.epochs or (TEXT_EPOCHS if options.run.steps is None else None),
-        decisions=[asdict(d) for d in decisions],
+        weight_decay=_or(chosen.weight_decay, 0.0),
+        schedule=chosen.schedule or "constant_then_decay",
+        epochs=_epochs(options, TEXT_EPOCHS),
     )
     return regularised(plan, options, epochs, f"about {epochs:.1f} passes over the text")
+
+
+def _plan(options: TrainOptions, config: TransformerConfig, decisions: Sequence[Decision], **values: Any) -> Plan:
+    """A plan with these values; of the others, what the options say, or else what is usual."""
+    chosen = options.optimisation
+    usual = {
+        "optimizer": chosen.optimizer or "adamw",
+        "schedule": chosen.schedule or "linear",
+        "warmup": chosen.warmup,
+        "token_dropout": 0.0,
+        "label_smoothing": chosen.label_smoothing or 0.0,
+        "decisions": [asdict(decision) for decision in decisions],
+    }
+    return Plan(**{**as_asked(options), "model": asdict(config), **usual, **values})
+
+
+def _or(value: float | None, usual: float) -> float:
+    return usual if value is None else value
+
+
+def _epochs(options: TrainOptions, most: int) -> int | None:
+    """The maximum number of epochs: ``most`` where the options set neither it nor steps."""
+    return options.run.epochs or (most if options.run.steps is None else None)
 
 
 def text_dropout(passes: float) -> float:
@@ -218,14 +229,15 @@ def encoder_plan(
     options: TrainOptions, vocab_size: int, lengths: Sequence[int] | np.ndarray, n_classes: int, longest: int
 ) -> Plan:
     """The plan of a classifier of texts with these ``lengths`` in tokens."""
-    width, layers = PRESETS[options.architecture.preset] if options.architecture.preset else (128, 2)
-    width, layers = options.architecture.d_model or width, options.architecture.layers or layers
-    dropout = 0.3 if options.optimisation.dropout is None else options.optimisation.dropout
+    chosen, shape = options.optimisation, options.architecture
+    width, layers = PRESETS[shape.preset] if shape.preset else (128, 2)
+    width, layers = shape.d_model or width, shape.layers or layers
+    dropout = _or(chosen.dropout, 0.3)
     config = TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
         n_layers=layers,
-        n_heads=options.architecture.heads or max(1, width // 32),
+        n_heads=shape.heads or max(1, width // 32),
         d_ff=2 * width,
         max_length=longest,
         **MODERNBERT,
@@ -233,41 +245,33 @@ def encoder_plan(
         dropout=dropout,
     )
     count = parameters(config, wiring="encoder")["total"]
-    decision = Decision(
-        "model",
-        f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens",
-        f"{len(lengths):,} texts; dropout {dropout:g}",
-        "--preset, --d-model, --layers, --heads, --length, --dropout",
-    )
-    decisions = [decision]
+    size = f"{in_short(count)} parameters: width {width}, {layers} layers, {config.n_heads} heads, {longest} tokens"
+    why, change = f"{len(lengths):,} texts; dropout {dropout:g}", "--preset, --d-model, --layers, --heads, --length"
+    decisions = [Decision("model", size, why, f"{change}, --dropout")]
     bounded = options.run.epochs is not None or options.run.steps is not None
     if not bounded:
         value = f"at most {ROW_EPOCHS}, and {ROW_PATIENCE:g} after the lowest validation loss"
         decisions.append(Decision("passes", value, "more rarely helps; the run may end before its time", "--epochs"))
-    return Plan(
-        **as_asked(options),
-        model=asdict(config),
+    return _plan(
+        options,
+        config,
+        decisions,
         length=longest,
         batch_tokens=_batch_tokens(options, longest, 1024 if len(lengths) < 20_000 else 2048),
-        max_examples=options.optimisation.batch_size,
-        optimizer=options.optimisation.optimizer or "adamw",
-        learning_rate=options.optimisation.learning_rate or 1e-3,
-        weight_decay=0.1 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
-        schedule=options.optimisation.schedule or "linear",
-        warmup=options.optimisation.warmup,
+        max_examples=chosen.batch_size,
+        learning_rate=chosen.learning_rate or 1e-3,
+        weight_decay=_or(chosen.weight_decay, 0.1),
         patience_passes=0.0 if bounded or options.run.patience else ROW_PATIENCE,
-        token_dropout=0.1 if options.for_tasks.token_dropout is None else options.for_tasks.token_dropout,
-        label_smoothing=0.1 if options.optimisation.label_smoothing is None else options.optimisation.label_smoothing,
-        epochs=options.run.epochs or (ROW_EPOCHS if options.run.steps is None else None),
-        decisions=[asdict(d) for d in decisions],
+        token_dropout=_or(options.for_tasks.token_dropout, 0.1),
+        label_smoothing=_or(chosen.label_smoothing, 0.1),
+        epochs=_epochs(options, ROW_EPOCHS),
     )
 
 
 def _batch_tokens(options: TrainOptions, longest: int, usual: int) -> int:
     """Tokens of a batch of rows; with only a number of rows, the most that these can have."""
-    return options.optimisation.batch_tokens or (
-        usual if options.optimisation.batch_size is None else options.optimisation.batch_size * longest
-    )
+    rows = options.optimisation.batch_size
+    return options.optimisation.batch_tokens or (usual if rows is None else rows * longest)
 
 
 def fine_tune_rows_plan(
@@ -281,9 +285,8 @@ def fine_tune_rows_plan(
         length=longest,
         batch_tokens=_batch_tokens(options, longest, 512),
         max_examples=options.optimisation.batch_size,
-        learning_rate=options.optimisation.learning_rate or 1e-4,
         token_dropout=options.for_tasks.token_dropout or 0.0,
-        epochs=options.run.epochs or (epochs if options.run.steps is None else None),
+        epochs=_epochs(options, epochs),
     )
 
 
@@ -348,12 +351,11 @@ def fine_tune_text_plan(options: TrainOptions, config: TransformerConfig, n_toke
         )
     length = min(options.data.length or 256, config.max_length, max(8, n_tokens // 20))
     most = min(4096, MOST_LOGITS // config.vocab_size) // length * length
+    usual = max(length, min(most, max(2 * length, n_tokens // 16 // length * length)))
     return _fine_tuned(options, config, []).but(
         length=length,
-        batch_tokens=options.optimisation.batch_tokens
-        or max(length, min(most, max(2 * length, n_tokens // 16 // length * length))),
-        learning_rate=options.optimisation.learning_rate or 1e-4,
-        epochs=options.run.epochs or (FINE_TUNE_EPOCHS if options.run.steps is None else None),
+        batch_tokens=options.optimisation.batch_tokens or usual,
+        epochs=_epochs(options, FINE_TUNE_EPOCHS),
     )
 
 
@@ -362,41 +364,29 @@ def with_lora(plan: Plan, options: TrainOptions) -> Plan:
     if options.fine_tuning.lora is None:
         return plan
     rate = plan.learning_rate if options.optimisation.learning_rate is not None else LORA_RATE * plan.learning_rate
-    decision = Decision(
-        "trained",
-        f"updates of rank {options.fine_tuning.lora} of every matrix in the blocks, at a learning rate of {rate:g}",
-        f"the rest is frozen; alpha is {SCALE:g} times the rank",
-        "--lora, --learning-rate",
-    )
-    return plan.but(
-        lora=options.fine_tuning.lora,
-        learning_rate=rate,
-        layer_decay=1.0 if options.fine_tuning.layer_decay is None else options.fine_tuning.layer_decay,
-        decisions=[*plan.decisions, asdict(decision)],
-    )
+    ours = options.fine_tuning
+    value = f"updates of rank {ours.lora} of every matrix in the blocks, at a learning rate of {rate:g}"
+    why = f"the rest is frozen; alpha is {SCALE:g} times the rank"
+    decisions = [*plan.decisions, asdict(Decision("trained", value, why, "--lora, --learning-rate"))]
+    decay = _or(ours.layer_decay, 1.0)
+    return plan.but(lora=ours.lora, learning_rate=rate, layer_decay=decay, decisions=decisions)
 
 
 def _fine_tuned(options: TrainOptions, config: TransformerConfig, decisions: list[Decision]) -> Plan:
     """What every plan from a pretrained model has in common."""
-    config = config.but(
-        dropout=options.optimisation.dropout if options.optimisation.dropout is not None else config.dropout
-    )
+    chosen, ours = options.optimisation, options.fine_tuning
+    config = config.but(dropout=_or(chosen.dropout, config.dropout))
     size = f"{config.d_model} wide, {config.n_layers} layers, {config.n_heads} heads"
-    first = Decision("model", f"from {options.fine_tuning.from_model}: {size}", "--from", "--from")
-    return Plan(
-        **as_asked(options),
-        model=asdict(config),
+    return _plan(
+        options,
+        config,
+        [Decision("model", f"from {ours.from_model}: {size}", "--from", "--from"), *decisions],
         length=config.max_length,
         batch_tokens=512,
-        optimizer=options.optimisation.optimizer or "adamw",
-        learning_rate=1e-4,
-        weight_decay=0.01 if options.optimisation.weight_decay is None else options.optimisation.weight_decay,
-        schedule=options.optimisation.schedule or "linear",
-        warmup=max(options.optimisation.warmup, 0.06),
-        token_dropout=0.0,
-        label_smoothing=options.optimisation.label_smoothing or 0.0,
-        base=options.fine_tuning.from_model,
-        layer_decay=0.9 if options.fine_tuning.layer_decay is None else options.fine_tuning.layer_decay,
-        freeze=options.fine_tuning.freeze,
-        decisions=[asdict(decision) for decision in (first, *decisions)],
+        learning_rate=chosen.learning_rate or 1e-4,
+        weight_decay=_or(chosen.weight_decay, 0.01),
+        warmup=max(chosen.warmup, 0.06),
+        base=ours.from_model,
+        layer_decay=_or(ours.layer_decay, 0.9),
+        freeze=ours.freeze,
     )

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.hub.directory import read_json
+from headway.hub.download import one_line
 from headway.hub.sentence_transformers import without_modules
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.common.door_answers import BOUND, NEW, Asked
@@ -83,7 +84,7 @@ def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path
             return _compare(transformers, model, tokenizer, Path(directory), pipe)
         except ImportError as error:  # a door may need more than transformers itself
             needs = (error.name or "transformers").partition(".")[0].replace("_", "-")
-            return Parity(problem=f"it cannot be opened here: {_one_line(error)}", needs=needs)
+            return Parity(problem=f"it cannot be opened here: {one_line(error)}", needs=needs)
 
 
 def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, directory: Path, pipe: Any) -> Parity:
@@ -102,7 +103,7 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
         raise
     except Exception as error:  # any error means that other programs cannot use the directory
         other = other_reader(model, getattr(pipe, "labels", []))
-        problem = f"{door.words} with transformers {version} cannot use it: {_one_line(error)}"
+        problem = f"{door.words} with transformers {version} cannot use it: {one_line(error)}"
         return replace(found, problem=f"{problem}; {other}" if other else problem)
     problems = []
     if not difference <= BOUND:
@@ -123,7 +124,7 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
     except ImportError:
         raise
     except Exception as error:
-        problems.append(f"{door.words} with transformers {version} cannot use it: {_one_line(error)}")
+        problems.append(f"{door.words} with transformers {version} cannot use it: {one_line(error)}")
     return replace(found, max_difference=difference, texts=len(texts), problem="; ".join(problems) or None)
 
 
@@ -264,8 +265,3 @@ def offline() -> Iterator[Any]:
         theirs.set_verbosity(verbosity)
         if bars:
             theirs.enable_progress_bar()
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
