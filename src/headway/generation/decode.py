@@ -52,7 +52,7 @@ def decode(
     if not all(texts):
         raise ValueError(f"prompt {[bool(text) for text in texts].index(False)} has no tokens: give at least one")
     starts = [max(0, len(text) - context) for text in texts]
-    random = [_generator(seed, device) for _ in texts]
+    random = [None if seed is None else torch.Generator(device=device).manual_seed(seed) for _ in texts]
     ends = () if end is None else (end,) if isinstance(end, int) else end
     never = sent(forbidden, device) if forbidden else None
     alive = list(range(len(texts)))
@@ -119,9 +119,3 @@ def _seen(texts: list[list[int]], logits: Tensor) -> Tensor:
     for row, text in enumerate(texts):
         seen[row, text] = True
     return seen.to(logits.device, non_blocking=True)
-
-
-def _generator(seed: int | None, device: torch.device | str) -> torch.Generator | None:
-    if seed is None:
-        return None
-    return torch.Generator(device=device).manual_seed(seed)

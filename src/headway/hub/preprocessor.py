@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from headway.errors import InputError
 from headway.hub.directory import read_json
 from headway.io.atomic_write import write_json
+from headway.models.config import check_field, is_number, is_whole
 
 FILE = "preprocessor_config.json"
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
@@ -36,19 +38,16 @@ class ImagePreprocessor:
     do_normalize: bool = True
 
     def __post_init__(self) -> None:
+        check = partial(check_field, self)
         sides = isinstance(self.size, tuple) and len(self.size) == 2
-        self._check(sides and all(_whole(side) for side in self.size), "size", "two whole numbers ≥ 1")
-        self._check(self.resample in FILTERS, "resample", "one of " + ", ".join(FILTERS))
-        self._check(_number(self.rescale_factor) and self.rescale_factor > 0, "rescale_factor", "a number above 0")
+        check(sides and all(is_whole(side, 1) for side in self.size), "size", "two whole numbers ≥ 1")
+        check(self.resample in FILTERS, "resample", "one of " + ", ".join(FILTERS))
+        check(is_number(self.rescale_factor) and self.rescale_factor > 0, "rescale_factor", "a number above 0")
         for name, holds in (("mean", lambda _: True), ("std", lambda value: value > 0)):
-            self._check(_three(getattr(self, name), holds), name, "three numbers" + " above 0" * (name == "std"))
-        self._check(self.channel_order in ("rgb", "bgr"), "channel_order", "rgb or bgr")
+            check(_three(getattr(self, name), holds), name, "three numbers" + " above 0" * (name == "std"))
+        check(self.channel_order in ("rgb", "bgr"), "channel_order", "rgb or bgr")
         for name in ("do_resize", "do_rescale", "do_normalize"):
-            self._check(isinstance(getattr(self, name), bool), name, "True or False")
-
-    def _check(self, holds: bool, name: str, allowed: str) -> None:
-        if not holds:
-            raise ValueError(f"{name} is {getattr(self, name)!r}, but must be {allowed}")
+            check(isinstance(getattr(self, name), bool), name, "True or False")
 
 
 def load_preprocessor(directory: str | Path) -> ImagePreprocessor:
@@ -134,13 +133,5 @@ def _each(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else (value,) * 3
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _three(value: Any, holds: Callable[[float], bool]) -> bool:
-    return isinstance(value, tuple) and len(value) == 3 and all(_number(each) and holds(each) for each in value)
+    return isinstance(value, tuple) and len(value) == 3 and all(is_number(each) and holds(each) for each in value)

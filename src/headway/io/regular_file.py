@@ -95,6 +95,22 @@ def open_regular(path: Path, missing: str = "expected a file") -> BinaryIO:
     return file
 
 
+def read_within(file: BinaryIO, path: Path, max_bytes: int) -> bytes:
+    """All of an open file of at most ``max_bytes``.  Raises InputError naming ``path``."""
+    size = os.fstat(file.fileno()).st_size
+    if size > max_bytes:
+        raise InputError(f"{path}: found {size} bytes, expected at most {max_bytes}")
+    content = bytearray()
+    try:
+        while len(content) <= max_bytes and (piece := file.read(2**20)):
+            content += piece  # read to the end: the reported size may be wrong, or change
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({_reason(error)})") from None
+    if len(content) > max_bytes:
+        raise InputError(f"{path}: found more than {max_bytes} bytes, expected at most that many")
+    return bytes(content)
+
+
 def other_kind(head: bytes) -> tuple[str, str] | None:
     """What a file that is neither JSON nor safetensors is, by its first bytes, and what to do about it."""
     for start, what, advice in _OTHER_KINDS:

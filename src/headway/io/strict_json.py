@@ -1,13 +1,12 @@
 """JSON from untrusted sources, read strictly: ambiguous or needlessly expensive JSON is refused."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.io.regular_file import open_regular, other_kind
+from headway.io.regular_file import open_regular, other_kind, read_within
 
 MAX_BYTES = 10 * 2**20
 MAX_DEPTH = 64
@@ -28,19 +27,9 @@ def read_object(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expect
 
 def read_text(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file") -> str:
     """The text of a regular UTF-8 file of at most ``max_bytes``.  Raises InputError naming the file."""
-    content = bytearray()
     with open_regular(path, advice) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > max_bytes:
-            raise InputError(f"{path}: found {size} bytes, expected at most {max_bytes}")
-        try:
-            while len(content) <= max_bytes and (piece := file.read(2**20)):
-                content += piece  # read to the end: the reported size may be wrong, or change
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > max_bytes:
-        raise InputError(f"{path}: found more than {max_bytes} bytes, expected at most that")
-    if kind := other_kind(bytes(content[:256])):
+        content = read_within(file, path, max_bytes)
+    if kind := other_kind(content[:256]):
         raise InputError(f"{path}: not JSON: found {kind[0]}; {kind[1] or advice}")
     try:
         return content.decode("utf-8")

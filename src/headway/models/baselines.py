@@ -11,11 +11,13 @@ Letters: B batch, T length (target), S source length, D width, V vocabulary, C c
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from headway.models.config import check_field, is_whole
 from headway.models.heads import ClassificationHead, TokenHead, pool
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.additive_attention import AdditiveAttention, AttentionPooling
@@ -51,14 +53,10 @@ class BaselineConfig:
     logit_softcap: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        def check(holds: bool, name: str, allowed: str) -> None:
-            if not holds:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, but must be {allowed}")
-
+        check = partial(check_field, self)
         check(self.kind in KINDS, "kind", "one of " + ", ".join(KINDS))
         for name in ("vocab_size", "d_model", "n_layers", "max_length"):
-            value = getattr(self, name)
-            check(isinstance(value, int) and not isinstance(value, bool) and value >= 1, name, "a whole number ≥ 1")
+            check(is_whole(getattr(self, name), 1), name, "a whole number ≥ 1")
         check(self.recurrent or self.n_layers == 1, "n_layers", f"1 for {self.kind}")
         check(not self.recurrent or self.d_model % 2 == 0, "d_model", "even: each direction gets half of it")
         check(isinstance(self.tied, bool), "tied", "True or False")

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from headway.nn.feedforward import ACTIVATIONS
@@ -37,14 +38,15 @@ class RopeScaling:
     KINDS: ClassVar[tuple[str, ...]] = ("linear", "dynamic", "yarn", "llama3")
 
     def __post_init__(self) -> None:
-        _check(self.kind in self.KINDS, self, "kind", "one of " + ", ".join(self.KINDS))
+        check = partial(check_field, self)
+        check(self.kind in self.KINDS, "kind", "one of " + ", ".join(self.KINDS))
         for name in ("factor", "slow", "size"):
             value = getattr(self, name)
-            _check(_number(value) and 0 < value < math.inf, self, name, "a number above 0")
-        _check(_whole(self.original_length, 1), self, "original_length", "a whole number ≥ 1")
-        above = _number(self.fast) and self.slow < self.fast < math.inf
-        _check(above, self, "fast", f"a number above slow = {self.slow}")
-        _check(isinstance(self.whole, bool), self, "whole", "True or False")
+            check(is_number(value) and 0 < value < math.inf, name, "a number above 0")
+        check(is_whole(self.original_length, 1), "original_length", "a whole number ≥ 1")
+        above = is_number(self.fast) and self.slow < self.fast < math.inf
+        check(above, "fast", f"a number above slow = {self.slow}")
+        check(isinstance(self.whole, bool), "whole", "True or False")
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,20 @@ class Positions:
     KINDS: ClassVar[tuple[str, ...]] = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 
     def __post_init__(self) -> None:
+        check = partial(check_field, self)
         if self.kind not in self.KINDS:
             raise ValueError(f"positions is {self.kind!r}, but must be one of {', '.join(self.KINDS)}")
-        _check(_number(self.base) and self.base > 1, self, "base", "a number above 1")
+        check(is_number(self.base) and self.base > 1, "base", "a number above 1")
         local = self.base if self.window_base is None else self.window_base
-        _check(_number(local) and local > 1, self, "window_base", "a number above 1, or None")
-        _check(_number(self.fraction) and 0 < self.fraction <= 1, self, "fraction", "a number above 0, up to 1")
-        _check(self.scaling is None or isinstance(self.scaling, RopeScaling), self, "scaling", "a RopeScaling, or None")
-        _check(_whole(self.buckets, 4) and self.buckets % 2 == 0, self, "buckets", "an even number ≥ 4")
+        check(is_number(local) and local > 1, "window_base", "a number above 1, or None")
+        check(is_number(self.fraction) and 0 < self.fraction <= 1, "fraction", "a number above 0, up to 1")
+        check(self.scaling is None or isinstance(self.scaling, RopeScaling), "scaling", "a RopeScaling, or None")
+        check(is_whole(self.buckets, 4) and self.buckets % 2 == 0, "buckets", "an even number ≥ 4")
         allowed = f"a whole number above buckets / 2 = {self.buckets // 2}"
-        _check(_whole(self.max_distance, self.buckets // 2 + 1), self, "max_distance", allowed)
-        _check(_whole(self.start, 0), self, "start", "a whole number ≥ 0")
+        check(is_whole(self.max_distance, self.buckets // 2 + 1), "max_distance", allowed)
+        check(is_whole(self.start, 0), "start", "a whole number ≥ 0")
         known = ("interleaved", "halves", "tensor2tensor")
-        _check(self.sinusoids in known, self, "sinusoids", "one of " + ", ".join(known))
+        check(self.sinusoids in known, "sinusoids", "one of " + ", ".join(known))
 
     def layer_base(self, window: int | None) -> float:
         """The rotary base of a layer with that window."""
@@ -149,31 +152,32 @@ class TransformerConfig:
     BIASES: ClassVar[tuple[str, ...]] = ("qkv", "out", "ff", "head")
 
     def __post_init__(self) -> None:
+        check = partial(check_field, self)
         if isinstance(self.positions, str):
             object.__setattr__(self, "positions", Positions(self.positions))  # type: ignore[arg-type]
-        _check(isinstance(self.positions, Positions), self, "positions", "one of " + ", ".join(Positions.KINDS))
-        _check(_whole(self.vocab_size, 0), self, "vocab_size", "a whole number ≥ 0")
+        check(isinstance(self.positions, Positions), "positions", "one of " + ", ".join(Positions.KINDS))
+        check(is_whole(self.vocab_size, 0), "vocab_size", "a whole number ≥ 0")
         for name in ("d_model", "n_layers", "n_heads", "max_length"):
-            _check(_whole(getattr(self, name), 1), self, name, "a whole number ≥ 1")
+            check(is_whole(getattr(self, name), 1), name, "a whole number ≥ 1")
         for name in ("n_kv_heads", "d_head", "d_ff"):
             value = getattr(self, name)
-            _check(value is None or _whole(value, 1), self, name, "a whole number ≥ 1, or None")
+            check(value is None or is_whole(value, 1), name, "a whole number ≥ 1, or None")
         for name in ("gated", "tied", "embedding_norm", "first_norm", "embedding_scale", "qk_norm"):
-            _check(isinstance(getattr(self, name), bool), self, name, "True or False")
-        _check(self.norm in ("layernorm", "rmsnorm"), self, "norm", "layernorm or rmsnorm")
-        _check(self.norm_order in ("pre", "post"), self, "norm_order", "pre or post")
-        _check(self.norm_parameters in ("both", "weight", "none"), self, "norm_parameters", "both, weight or none")
-        _check(_number(self.norm_eps) and self.norm_eps > 0, self, "norm_eps", "a number above 0")
-        _check(self.activation in ACTIVATIONS, self, "activation", "one of " + ", ".join(ACTIVATIONS))
-        _check(_number(self.dropout) and 0 <= self.dropout < 1, self, "dropout", "a number from 0 to below 1")
-        _check(_whole(self.segments, 0), self, "segments", "a whole number ≥ 0")
+            check(isinstance(getattr(self, name), bool), name, "True or False")
+        check(self.norm in ("layernorm", "rmsnorm"), "norm", "layernorm or rmsnorm")
+        check(self.norm_order in ("pre", "post"), "norm_order", "pre or post")
+        check(self.norm_parameters in ("both", "weight", "none"), "norm_parameters", "both, weight or none")
+        check(is_number(self.norm_eps) and self.norm_eps > 0, "norm_eps", "a number above 0")
+        check(self.activation in ACTIVATIONS, "activation", "one of " + ", ".join(ACTIVATIONS))
+        check(is_number(self.dropout) and 0 <= self.dropout < 1, "dropout", "a number from 0 to below 1")
+        check(is_whole(self.segments, 0), "segments", "a whole number ≥ 0")
         softcap = 1.0 if self.logit_softcap is None else self.logit_softcap
-        _check(_number(softcap) and softcap > 0, self, "logit_softcap", "a number above 0, or None")
+        check(is_number(softcap) and softcap > 0, "logit_softcap", "a number above 0, or None")
         known = isinstance(self.bias, tuple) and set(self.bias) <= set(self.BIASES)
-        _check(known, self, "bias", "a tuple of any of " + ", ".join(self.BIASES))
-        _check(self.n_heads % self.kv_heads == 0, self, "n_kv_heads", f"a divisor of n_heads = {self.n_heads}")
+        check(known, "bias", "a tuple of any of " + ", ".join(self.BIASES))
+        check(self.n_heads % self.kv_heads == 0, "n_kv_heads", f"a divisor of n_heads = {self.n_heads}")
         if self.d_head is None:
-            _check(self.d_model % self.n_heads == 0, self, "n_heads", f"a divisor of d_model = {self.d_model}")
+            check(self.d_model % self.n_heads == 0, "n_heads", f"a divisor of d_model = {self.d_model}")
         if self.position.kind == "rotary":
             if self.rotated < 2 or self.rotated % 2:
                 raise ValueError(
@@ -182,11 +186,11 @@ class TransformerConfig:
                 )
             scaling = self.position.scaling
             dynamic = scaling is not None and scaling.kind == "dynamic"
-            _check(self.rotated > 2 or not dynamic, self, "positions", "such that more than 2 entries rotate (dynamic)")
+            check(self.rotated > 2 or not dynamic, "positions", "such that more than 2 entries rotate (dynamic)")
         per_layer = self.window if isinstance(self.window, tuple) else (self.window,) * self.n_layers
-        fits = len(per_layer) == self.n_layers and all(near is None or _whole(near, 1) for near in per_layer)
-        _check(fits, self, "window", f"a whole number ≥ 1 or None, or one for each of {self.n_layers} layers")
-        _check(self.first_norm or self.norm_order == "pre", self, "first_norm", "True unless norm_order is pre")
+        fits = len(per_layer) == self.n_layers and all(near is None or is_whole(near, 1) for near in per_layer)
+        check(fits, "window", f"a whole number ≥ 1 or None, or one for each of {self.n_layers} layers")
+        check(self.first_norm or self.norm_order == "pre", "first_norm", "True unless norm_order is pre")
 
     @property
     def position(self) -> Positions:
@@ -249,14 +253,15 @@ def _from_keys(kind: type, values: dict[str, Any], name: str) -> Any:
     return kind(**values)
 
 
-def _whole(value: Any, least: int) -> bool:
+def is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check(holds: bool, config: Any, name: str, allowed: str) -> None:
+def check_field(config: Any, holds: bool, name: str, allowed: str) -> None:
+    """Raise ValueError, with the value of a field and what is ``allowed``, unless the check ``holds``."""
     if not holds:
         raise ValueError(f"{name} is {getattr(config, name)!r}, but must be {allowed}")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway.models.config import TransformerConfig
+from headway.models.config import TransformerConfig, check_field, is_whole
 from headway.nn.patch_embedding import PatchEmbedding
 
 
@@ -20,10 +20,9 @@ class Patches:
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
             value = getattr(self, name)
-            if not isinstance(value, tuple) or len(value) != 2 or not all(_count(side) for side in value):
-                raise ValueError(f"{name} is {value!r}, but must be two whole numbers ≥ 1, height and width")
-        if not _count(self.channels):
-            raise ValueError(f"channels is {self.channels!r}, but must be a whole number ≥ 1")
+            sides = isinstance(value, tuple) and len(value) == 2 and all(is_whole(side, 1) for side in value)
+            check_field(self, sides, name, "two whole numbers ≥ 1, height and width")
+        check_field(self, is_whole(self.channels, 1), "channels", "a whole number ≥ 1")
         if self.image_size[0] < self.patch_size[0] or self.image_size[1] < self.patch_size[1]:
             raise ValueError(f"patch_size is {self.patch_size}, but must not exceed image_size = {self.image_size}")
 
@@ -43,20 +42,9 @@ def patch_embedding(config: TransformerConfig, patches: Patches) -> PatchEmbeddi
 
     Raises ValueError where the configuration asks for something that such an embedding does not support.
     """
-    wanted = {
-        "vocab_size": 0,
-        "max_length": patches.tokens,
-        "embedding_norm": False,
-        "embedding_scale": False,
-        "segments": 0,
-    }
-    for name, value in wanted.items():
-        if getattr(config, name) != value:
-            raise ValueError(f"{name} is {getattr(config, name)!r}, but must be {value} for these patches")
+    wanted = {"vocab_size": 0, "max_length": patches.tokens, "embedding_norm": False}
+    for name, value in {**wanted, "embedding_scale": False, "segments": 0}.items():
+        check_field(config, getattr(config, name) == value, name, f"{value} for these patches")
     if config.position.kind != "learned" or config.position.start:
         raise ValueError(f"positions is {config.position.kind!r}, but must be learned, from 0, for patches")
     return PatchEmbedding(config.d_model, patches.image_size, patches.patch_size, patches.channels, config.dropout)
-
-
-def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headway.models.config import TransformerConfig
+from headway.models.config import Positions, TransformerConfig
 from headway.nn.positions import (
     AlibiEncoding,
     LearnedEncoding,
@@ -15,39 +15,16 @@ from headway.nn.positions import (
 
 def position_encoding(config: TransformerConfig, *, causal: bool) -> PositionEncoding:
     """A new encoding, for one stack of blocks; ``causal``: whether its queries cannot attend to later keys."""
-    return ENCODINGS[config.position.kind](config, causal)
+    return ENCODINGS[config.position.kind](config, config.position, causal)
 
 
-def _sinusoidal(config: TransformerConfig, causal: bool) -> PositionEncoding:
-    return SinusoidalEncoding(config.d_model, config.position.start, config.position.sinusoids)
-
-
-def _learned(config: TransformerConfig, causal: bool) -> PositionEncoding:
-    return LearnedEncoding(config.max_length, config.d_model, config.position.start)
-
-
-def _rotary(config: TransformerConfig, causal: bool) -> PositionEncoding:
-    position = config.position
-    return RotaryEncoding(config.rotated, position.base, position.window_base, position.scaling)
-
-
-def _alibi(config: TransformerConfig, causal: bool) -> PositionEncoding:
-    return AlibiEncoding(config.n_heads)
-
-
-def _relative(config: TransformerConfig, causal: bool) -> PositionEncoding:
-    return RelativeEncoding(config.n_heads, config.position.buckets, config.position.max_distance, causal=causal)
-
-
-def _none(config: TransformerConfig, causal: bool) -> PositionEncoding:
-    return PositionEncoding()
-
-
-ENCODINGS: dict[str, Callable[[TransformerConfig, bool], PositionEncoding]] = {
-    "sinusoidal": _sinusoidal,
-    "learned": _learned,
-    "rotary": _rotary,
-    "alibi": _alibi,
-    "relative": _relative,
-    "none": _none,
+ENCODINGS: dict[str, Callable[[TransformerConfig, Positions, bool], PositionEncoding]] = {
+    "sinusoidal": lambda config, own, _: SinusoidalEncoding(config.d_model, own.start, own.sinusoids),
+    "learned": lambda config, own, _: LearnedEncoding(config.max_length, config.d_model, own.start),
+    "rotary": lambda config, own, _: RotaryEncoding(config.rotated, own.base, own.window_base, own.scaling),
+    "alibi": lambda config, *_: AlibiEncoding(config.n_heads),
+    "relative": lambda config, own, causal: RelativeEncoding(
+        config.n_heads, own.buckets, own.max_distance, causal=causal
+    ),
+    "none": lambda *_: PositionEncoding(),
 }

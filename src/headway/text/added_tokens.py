@@ -9,7 +9,7 @@ from tokenizers import AddedToken
 
 from headway.errors import InputError
 from headway.text.safe.tokenizer_json import MAX_IDS, read_object
-from headway.text.special_tokens import NAMES
+from headway.text.special_tokens import NAMES, content_of
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 
@@ -67,7 +67,7 @@ def pair(backend: tokenizers.Tokenizer, token: str) -> tuple[str, int]:
 
 
 def _token(value: Any, where: str) -> AddedToken | None:
-    content = value.get("content") if isinstance(value, dict) else value
+    content = content_of(value)
     if content is None:
         return None
     if not isinstance(content, str) or not content:
@@ -89,7 +89,7 @@ def _added_after_training(config: Mapping[str, Any], path: Path) -> dict[int, Ad
             found[int(number)] = token
     elif (path.parent / "added_tokens.json").exists():
         ids, _ = read_object(path.parent / "added_tokens.json")
-        roles = {content for name in NAMES if (content := _content(config.get(name)))}
+        roles = {content for name in NAMES if (content := content_of(config.get(name)))}
         for content, number in ids.items():
             if type(number) is not int or not 0 <= number < MAX_IDS or not content:
                 raise InputError(
@@ -99,7 +99,3 @@ def _added_after_training(config: Mapping[str, Any], path: Path) -> dict[int, Ad
             special = content in roles
             found[number] = AddedToken(content, special=special, normalized=not special)
     return found
-
-
-def _content(value: Any) -> Any:
-    return value.get("content") if isinstance(value, dict) else value

@@ -112,6 +112,12 @@ class RustBackend:
     def decode(self, ids: list[int], *, skip_special: bool) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=skip_special)
 
+    def words(self, text: str) -> list[str]:
+        """The words of a text as the model receives them, within which it merges."""
+        normalizer, splitter = self.tokenizer.normalizer, self.tokenizer.pre_tokenizer
+        normal = text if normalizer is None else normalizer.normalize_str(text)
+        return [normal] if splitter is None else [word for word, _ in splitter.pre_tokenize_str(normal)]
+
     @cached_property
     def vocabulary(self) -> dict[str, int]:
         return self.tokenizer.get_vocab(with_added_tokens=True)

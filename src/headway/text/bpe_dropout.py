@@ -10,7 +10,6 @@ import random
 from collections.abc import Sequence
 
 import numpy as np
-import tokenizers
 
 from headway.errors import InputError
 from headway.text.backend import RustBackend
@@ -39,9 +38,7 @@ class BPEDropout:
         self._ids: dict[str, int] = spec["model"]["vocab"]
         self._share, self._seed = share, seed
         words: dict[str, int] = {}
-        self._texts = [
-            [words.setdefault(word, len(words)) for word in _words(backend.tokenizer, text)] for text in texts
-        ]
+        self._texts = [[words.setdefault(word, len(words)) for word in backend.words(text)] for text in texts]
         self._words = list(words)
         self._cuts: dict[tuple[int, int], list[int]] = {}
         plain, framed = tokenizer.encode("a"), tokenizer.encode("a", special=True)
@@ -107,11 +104,3 @@ def cut(word: str, ranks: dict[tuple[str, str], int], share: float, choose: rand
             heapq.heappush(waiting, merge)
         left_out = []
     return [token for token in tokens if token is not None]
-
-
-def _words(backend: tokenizers.Tokenizer, text: str) -> list[str]:
-    """The units within which the tokenizer merges."""
-    normal = backend.normalizer.normalize_str(text) if backend.normalizer is not None else text
-    if backend.pre_tokenizer is None:
-        return [normal]
-    return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normal)]

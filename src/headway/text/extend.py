@@ -55,21 +55,11 @@ def extend(
     if not n_words:
         raise InputError("there is no text to learn new tokens from: expected at least one word")
     spec = json.loads(backend.tokenizer.to_str())
-    counts = _count(backend.tokenizer, sample)
+    counts = Counter(word for piece in sample for word in backend.words(piece))
     added = (_extend_bpe if tokenizer.kind == "bpe" else _extend_wordpiece)(backend.tokenizer, spec, counts, n)
     grown = tokenizer.with_backend(tokenizers.Tokenizer.from_str(json.dumps(spec)))
     before, after = (sum(map(len, each.encode_batch(sample))) / n_words for each in (tokenizer, grown))
     return Extended(grown, added, before, after)
-
-
-def _count(backend: tokenizers.Tokenizer, sample: list[str]) -> Counter[str]:
-    """The words as the model receives them, and their counts."""
-    counts: Counter[str] = Counter()
-    for piece in sample:
-        text = backend.normalizer.normalize_str(piece) if backend.normalizer else piece
-        words = backend.pre_tokenizer.pre_tokenize_str(text) if backend.pre_tokenizer else [(text, (0, 0))]
-        counts.update(word for word, _ in words)
-    return counts
 
 
 def _extend_bpe(backend: tokenizers.Tokenizer, spec: dict[str, Any], counts: Counter[str], n: int) -> list[str]:

@@ -17,7 +17,7 @@ from headway.text.families.translation import load_m2m100, load_marian
 from headway.text.rust_errors import guarded
 from headway.text.safe.expansion import check_growth
 from headway.text.safe.regex import check_patterns
-from headway.text.safe.tokenizer_json import MAX_BYTES, SAVE_AGAIN, check_tokenizer, read_object
+from headway.text.safe.tokenizer_json import MAX_BYTES, SAVE_AGAIN, check_largest, check_tokenizer, read_object
 from headway.text.special_tokens import find_names, read_config
 
 _CLASSES = {
@@ -56,11 +56,7 @@ def load(folder: Path, rows: int | None) -> Loaded:
     path, backend, target, names = _read(folder, config, rows)
     loaded = Loaded(path, backend, target, names, config)
     largest = max(max(side.vocabulary.values()) for side in (backend, target or backend))
-    if rows is not None and largest >= rows:
-        raise InputError(
-            f"{path}: largest token id: found {largest}, expected at most {rows - 1}: the model has "
-            f"{rows} rows of embeddings; use the tokenizer that was saved with the model"
-        )
+    check_largest(largest, rows, path)
     return loaded
 
 
@@ -68,7 +64,7 @@ def _read(
     folder: Path, config: dict[str, Any], rows: int | None
 ) -> tuple[Path, Backend, Backend | None, dict[str, str]]:
     here = {name for name in (*_CLASSES, "vocab.json", "tokenizer.json") if (folder / name).exists()}
-    first = None
+    first: str | None = None
     if {"source.spm", "vocab.json"} <= here or {"sentencepiece.bpe.model", "vocab.json"} <= here:
         first = "source.spm" if "source.spm" in here else "sentencepiece.bpe.model"
         _check_class(folder, config, first)

@@ -82,6 +82,11 @@ def read_config(directory: Path) -> dict[str, Any]:
     return config
 
 
+def content_of(value: Any) -> Any:
+    """The text of a special token as a configuration names it: by itself, or with its flags."""
+    return value.get("content") if isinstance(value, dict) else value
+
+
 def find_names(config: dict[str, Any], backend: tokenizers.Tokenizer, directory: Path) -> dict[str, str]:
     """The special tokens that a configuration names; the usual names where it names none.
 
@@ -89,8 +94,7 @@ def find_names(config: dict[str, Any], backend: tokenizers.Tokenizer, directory:
     """
     names: dict[str, str] = {}
     for name in NAMES:
-        value = config.get(name)
-        token = value.get("content") if isinstance(value, dict) else value
+        token = content_of(config.get(name))
         if token is None:
             continue
         if not isinstance(token, str) or backend.token_to_id(token) is None:

@@ -1,7 +1,7 @@
 """One tokenizer for every kind of model: strings to ids and back."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -251,7 +251,9 @@ class Tokenizer:
         try:
             return guarded(lambda: self._backend.encode(texts, special=special, allow_special=False), "")
         except InputError:
-            return [self._encode_row(text, row, special) for row, text in enumerate(texts, start)]
+            encode = partial(self._backend.encode, special=special, allow_special=False)
+            rows = enumerate(texts, start)
+            return [guarded(partial(encode, [text]), f"text {row} cannot be encoded")[0] for row, text in rows]
 
     def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """(ids, the characters [start, end) of the text that each is of) of every text, without special tokens.
@@ -311,10 +313,6 @@ class Tokenizer:
     def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[Any, ...]]:
         facts = (self.trained_on_characters, self.sampled)
         return _restore, (self._backend, self._names, self._config, self._target, *facts)
-
-    def _encode_row(self, text: str, row: int, special: bool) -> list[int]:
-        what = f"text {row} cannot be encoded"
-        return guarded(lambda: self._backend.encode([text], special=special, allow_special=False), what)[0]
 
     def _named(self, name: str) -> int | None:
         token = self._names.get(name)

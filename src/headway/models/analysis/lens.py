@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.models.analysis.maps import stacks_of
 from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenHead
-from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
+from headway.models.transformer import Stack
 
 
 def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
@@ -38,12 +39,9 @@ def logit_lens(model: nn.Module, *inputs: Any, **given: Any) -> Tensor:
 
 
 def _stack_and_head(model: nn.Module) -> tuple[Stack, nn.Module]:
-    stack = model.decoder if isinstance(model, EncoderDecoder) else getattr(model, "stack", None)
-    if not isinstance(model, Encoder | Decoder | EncoderDecoder) or not isinstance(stack, Stack):
-        raise TypeError(
-            f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder of Transformer blocks"
-        )
-    if not isinstance(model.head, TokenHead | MaskedTokenHead | ClassificationHead):
-        found = "no head" if model.head is None else f"a {type(model.head).__name__}"
+    *_, stack = stacks_of(model).values()
+    head = model.head
+    if not isinstance(head, TokenHead | MaskedTokenHead | ClassificationHead):
+        found = "no head" if head is None else f"a {type(head).__name__}"
         raise ValueError(f"the model has {found}; the logit lens needs a head that computes logits")
-    return stack, model.head
+    return stack, head

@@ -47,20 +47,27 @@ def fused_difference(model: nn.Module, *inputs: Any, **given: Any) -> float:
 
 
 def _attentions(model: nn.Module) -> dict[str, list[Attention]]:
-    if isinstance(model, Encoder | Decoder) and isinstance(model.stack, Stack):
-        return {"self": _within(model.stack)}
-    if isinstance(model, EncoderDecoder) and isinstance(model.decoder, Stack):
-        decoder = _within(model.decoder)
-        return {
-            "encoder": _within(model.encoder),
-            "decoder": [layer for layer in decoder if not layer.cross],
-            "cross": [layer for layer in decoder if layer.cross],
-        }
-    raise TypeError(f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder of Transformer blocks")
+    found = {
+        name: [layer for layer in stack.modules() if isinstance(layer, Attention)]
+        for name, stack in stacks_of(model).items()
+    }
+    if "decoder" in found:
+        found["cross"] = [layer for layer in found["decoder"] if layer.cross]
+        found["decoder"] = [layer for layer in found["decoder"] if not layer.cross]
+    return found
 
 
-def _within(module: nn.Module) -> list[Attention]:
-    return [layer for layer in module.modules() if isinstance(layer, Attention)]
+def stacks_of(model: nn.Module) -> dict[str, Stack]:
+    """The stacks of blocks of a model: "self", or "encoder" and "decoder".  Raises TypeError for any other module."""
+    stacks: dict[str, Any] = {}
+    if isinstance(model, EncoderDecoder):
+        stacks = {"encoder": model.encoder, "decoder": model.decoder}
+    elif isinstance(model, Encoder | Decoder):
+        stacks = {"self": model.stack}
+    if not stacks or not all(isinstance(stack, Stack) for stack in stacks.values()):
+        what = "an Encoder, a Decoder or an EncoderDecoder of Transformer blocks"
+        raise TypeError(f"{type(model).__name__} is not {what}")
+    return stacks
 
 
 @contextmanager

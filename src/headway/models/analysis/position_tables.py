@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from headway.models.transformer import Decoder, Encoder, EncoderDecoder, Stack
+from headway.models.analysis.maps import stacks_of
+from headway.models.transformer import Stack
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,7 @@ def position_tables(model: nn.Module, length: int = 64) -> dict[str, PositionTab
     model's length.  Raises TypeError for a module that is none of the three wirings, ValueError for a model without
     positions.
     """
-    if isinstance(model, EncoderDecoder):
-        stacks = {"encoder": model.encoder, "decoder": model.decoder}
-    elif isinstance(model, Encoder | Decoder):
-        stacks = {"self": model.stack}
-    else:
-        stacks = {}
-    if not stacks or not all(isinstance(stack, Stack) for stack in stacks.values()):
-        raise TypeError(
-            f"{type(model).__name__} is not an Encoder, a Decoder or an EncoderDecoder of Transformer blocks"
-        )
+    stacks = stacks_of(model)
     with torch.no_grad():
         return {name: _table(stack, length) for name, stack in stacks.items()}
 

@@ -26,10 +26,7 @@ def encode_chat(
     the tokenizer has no template, if the template cannot be rendered, or if it renders the replies of a longer
     conversation differently from those of a shorter one, so that they cannot be located.
     """
-    template = tokenizer.chat_template
-    if template is None:
-        raise InputError("this tokenizer has no chat template; give it one with `with_chat`")
-    check_messages(messages)
+    template = _template_for(tokenizer, messages)
 
     def render(some: list[Message], prompt: bool) -> tuple[str, list[tuple[int, int]]]:
         return rendered(template, some, prompt, tokenizer.special_tokens)
@@ -47,15 +44,20 @@ def encode_prompt(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
     Special tokens as in ``encode_chat``; the template may render earlier replies differently in longer conversations.
     Raises InputError when the tokenizer has no template, or when it cannot be rendered.
     """
-    template = tokenizer.chat_template
-    if template is None:
-        raise InputError("this tokenizer has no chat template; give it one with `with_chat`")
-    check_messages(messages)
+    template = _template_for(tokenizer, messages)
 
     def render(some: list[Message]) -> str:
         return rendered(template, some, True, tokenizer.special_tokens)[0]
 
     return _encode(tokenizer, _marked(tokenizer, messages, render(messages), render), [])[0]
+
+
+def _template_for(tokenizer: Tokenizer, messages: list[Message]) -> str:
+    """The template, for messages that are a conversation.  Raises InputError."""
+    if tokenizer.chat_template is None:
+        raise InputError("this tokenizer has no chat template; give it one with `with_chat`")
+    check_messages(messages)
+    return tokenizer.chat_template
 
 
 def _spans(messages: list[Message], text: str, render: Callable[[list[Message], bool], str]) -> list[tuple[int, int]]:
@@ -128,13 +130,8 @@ def _suspect(value: str, names: list[str]) -> bool:
 def _moved(spans: list[tuple[int, int]], marked: str) -> list[tuple[int, int]]:
     """The positions in the marked text that correspond to positions in the text without marks."""
     marks = [match.start() - number * len(MARK) for number, match in enumerate(re.finditer(MARK, marked))]
-    return [
-        (
-            start + len(MARK) * sum(mark < start for mark in marks),
-            end + len(MARK) * sum(mark < end for mark in marks),
-        )
-        for start, end in spans
-    ]
+    moved = [[place + len(MARK) * sum(mark < place for mark in marks) for place in span] for span in spans]
+    return [(start, end) for start, end in moved]
 
 
 def _encode(tokenizer: Tokenizer, marked: str, spans: list[tuple[int, int]]) -> tuple[list[int], list[bool]]:

@@ -9,7 +9,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from headway.errors import InputError
 from headway.text.added_tokens import add_tokens, pair
 from headway.text.safe.vocabulary_files import read_lines
-from headway.text.special_tokens import ENCODER
+from headway.text.special_tokens import ENCODER, content_of
 
 
 def load_bert(path: Path, config: dict[str, Any]) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
@@ -30,8 +30,7 @@ def load_bert(path: Path, config: dict[str, Any]) -> tuple[tokenizers.Tokenizer,
             )
         vocabulary[token] = number
     lower = flag(config, "do_lower_case", True, path)
-    unknown = config.get("unk_token", ENCODER["unk_token"])
-    unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
+    unknown = content_of(config.get("unk_token", ENCODER["unk_token"]))
     if unknown not in vocabulary:
         raise InputError(f"{path}: unk_token: found no token {str(unknown)[:40]!r}, expected it there")
     backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))

@@ -11,7 +11,7 @@ from headway.text.safe.vocabulary_files import read_bytes, read_vocabulary
 from headway.text.sentencepiece.backend import SentencePieceBackend
 from headway.text.sentencepiece.model_file import read_model
 from headway.text.sentencepiece.segmenter import Segmenter
-from headway.text.special_tokens import NAMES
+from headway.text.special_tokens import NAMES, content_of
 
 Sides = tuple[SentencePieceBackend, SentencePieceBackend, dict[str, str]]
 """The source side, the target side, and the special tokens by role."""
@@ -32,9 +32,7 @@ _LANGUAGES = {"m2m100": _M2M100.split(), "wmt21": _WMT21.split()}
 """The languages of the two model families, in the order of their ids (Fan et al., 2021; Tran et al., 2021)."""
 
 
-def load_marian(
-    folder: Path, config: dict[str, Any]
-) -> tuple[SentencePieceBackend, SentencePieceBackend, dict[str, str]]:
+def load_marian(folder: Path, config: dict[str, Any]) -> Sides:
     """(source side, target side, special tokens by role) of a Marian directory (Junczys-Dowmunt et al., 2018).
 
     The sides are segmented by ``source.spm`` and ``target.spm``; ids come from ``vocab.json``, or for the target side
@@ -72,9 +70,7 @@ def load_marian(
     return source, target, names
 
 
-def load_m2m100(
-    folder: Path, config: dict[str, Any]
-) -> tuple[SentencePieceBackend, SentencePieceBackend, dict[str, str]]:
+def load_m2m100(folder: Path, config: dict[str, Any]) -> Sides:
     """(source side, target side, special tokens by role) of an M2M-100 directory (Fan et al., 2021).
 
     Texts become ``__en__ text </s>``, with the language of their side: ``src_lang`` (default "en") and ``tgt_lang`` of
@@ -124,8 +120,7 @@ def _specials(
 ) -> tuple[dict[str, str], dict[str, int]]:
     names: dict[str, str] = {}
     for name in NAMES:
-        value = config.get(name, defaults.get(name))
-        token = value.get("content") if isinstance(value, dict) else value
+        token = content_of(config.get(name, defaults.get(name)))
         if token is None:
             continue
         if not isinstance(token, str) or token not in vocabulary:

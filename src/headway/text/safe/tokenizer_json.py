@@ -28,11 +28,7 @@ def check_tokenizer(spec: dict[str, Any], path: Path, rows: int | None = None) -
     vocabulary = _vocabulary(spec, path)
     added = _added_tokens(spec, path)
     ids = _unique_ids(vocabulary, added, path)
-    if rows is not None and max(ids) >= rows:
-        raise InputError(
-            f"{path}: largest token id: found {max(ids)}, expected at most {rows - 1}: the model has "
-            f"{rows} rows of embeddings; use the tokenizer that was saved with the model"
-        )
+    check_largest(max(ids), rows, path)
     _check_unknown(spec["model"], vocabulary if "merges" not in spec["model"] else {**vocabulary, **added}, path)
     _check_merges(spec["model"], vocabulary, path)
     _check_truncation(spec.get("truncation"), path)
@@ -42,6 +38,15 @@ def check_tokenizer(spec: dict[str, Any], path: Path, rows: int | None = None) -
             raise InputError(f"{path}: pre_tokenizer.length: found {length!r}, expected an integer above 0")
     for part in _parts(spec.get("post_processor"), "processors"):
         _check_post_processor(part, ids, path)
+
+
+def check_largest(number: int, rows: int | None, path: Path) -> None:
+    """Raise InputError where a model with ``rows`` rows of embeddings, where known, has none for the largest id."""
+    if rows is not None and number >= rows:
+        raise InputError(
+            f"{path}: largest token id: found {number}, expected at most {rows - 1}: the model has "
+            f"{rows} rows of embeddings; use the tokenizer that was saved with the model"
+        )
 
 
 def _vocabulary(spec: dict[str, Any], path: Path) -> dict[str, int]:

@@ -1,10 +1,9 @@
 """A tokenizer's files other than ``tokenizer.json``, read within limits."""
 
-import os
 from pathlib import Path
 
 from headway.errors import InputError
-from headway.io.regular_file import open_regular, other_kind
+from headway.io.regular_file import open_regular, other_kind, read_within
 from headway.text.safe.tokenizer_json import MAX_BYTES, MAX_IDS, read_object
 
 MAX_LINE = 4096
@@ -14,14 +13,7 @@ MAX_LINE = 4096
 def read_bytes(path: Path, what: str) -> bytes:
     """The content of a regular file of at most 64 MiB; ``what`` describes the expected file in an InputError."""
     with open_regular(path, f"expected {what}") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MAX_BYTES:
-            raise InputError(f"{path}: found {size} bytes, expected at most {MAX_BYTES}")
-        data = file.read(MAX_BYTES + 1) or b""
-        while len(data) <= MAX_BYTES and (more := file.read(MAX_BYTES + 1 - len(data))):
-            data += more
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{path}: found more than {MAX_BYTES} bytes, expected at most that many")
+        data = read_within(file, path, MAX_BYTES)
     if kind := other_kind(data[:256]):
         raise InputError(f"{path}: found {kind[0]}, expected {what}; {kind[1] or 'get the file again'}")
     if not data:
