@@ -5,58 +5,13 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import tokenizers
 from tokenizers import models
 
 from headway.errors import InputError
-
-
-class Backend(Protocol):
-    """Strings to ids and back: what ``Tokenizer`` needs of its implementation.
-
-    ``prefix``: ids of languages that are put before a text with ``special``.  ``languages``: ids by code.  ``coded``:
-    the target language is named before the source, not before the target.  ``transformers_class`` can read ``files``.
-    """
-
-    def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]: ...
-
-    def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]: ...
-
-    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]: ...
-
-    def encode_parts(self, parts: Sequence[str | int]) -> tuple[list[int], list[int]]: ...
-
-    def decode(self, ids: list[int], *, skip_special: bool) -> str: ...
-
-    @property
-    def vocabulary(self) -> Mapping[str, int]: ...
-
-    @property
-    def special_ids(self) -> frozenset[int]: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def decoders(self) -> list[str]: ...
-
-    @property
-    def prefix(self) -> tuple[int, ...]: ...
-
-    @property
-    def languages(self) -> Mapping[str, int]: ...
-
-    @property
-    def coded(self) -> bool: ...
-
-    @property
-    def transformers_class(self) -> str: ...
-
-    def files(self) -> dict[str, bytes]: ...
-
-    def with_prefix(self, prefix: tuple[int, ...]) -> "Backend": ...
+from headway.text.sentencepiece.backend import SentencePieceBackend
 
 
 class RustBackend:
@@ -202,6 +157,14 @@ class RustBackend:
                 if self._special_tokens[token] in ids:
                     return True
         return False
+
+
+Backend = RustBackend | SentencePieceBackend
+"""Strings to ids and back: what ``Tokenizer`` needs of its implementation.
+
+``prefix``: ids of languages that are put before a text with ``special``.  ``languages``: ids by code.  ``coded``: the
+target language is named before the source, not before the target.  ``transformers_class`` can read ``files``.
+"""
 
 
 def rename(spec: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

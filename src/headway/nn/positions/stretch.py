@@ -5,29 +5,13 @@ Letters: B batch, R pairs of entries.
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-
-class Scaling(Protocol):
-    """The numbers of a stretch; ``models.config.RopeScaling`` explains each."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def factor(self) -> float: ...
-    @property
-    def original_length(self) -> int: ...
-    @property
-    def slow(self) -> float: ...
-    @property
-    def fast(self) -> float: ...
-    @property
-    def whole(self) -> bool: ...
-    @property
-    def size(self) -> float: ...
+Scaling = Any
+"""The numbers of a stretch: ``models.config.RopeScaling``, which explains each."""
 
 
 def stretch_linear(frequencies: Tensor, factor: float) -> Tensor:

@@ -253,39 +253,21 @@ class RunDirectory:
 
 
 class ReadOnlyRun(RunDirectory):
-    """The run directory for all ranks but the first: read-only."""
+    """The run directory for all ranks but the first: what would be written is not."""
 
-    def create(self) -> None:
-        """Nothing."""
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        """Nothing: the first rank does it."""
+
+    create = discard = log = open_board = save_processor = save_model = save_snapshot = _nothing  # type: ignore[assignment]
 
     @contextlib.contextmanager
     def locked(self, *, clear: bool = True, advice: str = WAIT) -> Iterator[None]:
         """Do nothing: the first rank holds the lock for all."""
         yield
 
-    def discard(self) -> None:
-        """Nothing."""
-
     def update(self, **facts: Any) -> None:
         """Keep in memory the facts that the first rank writes."""
         self.facts.update(facts)
-
-    def log(self, event: str, **values: Any) -> None:
-        """Nothing."""
-
-    def open_board(self) -> None:
-        """Nothing."""
-
-    def save_processor(self, reader: Tokenizer | ImagePreprocessor, max_length: int) -> None:
-        """Nothing."""
-
-    def save_model(self, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]) -> None:
-        """Nothing."""
-
-    def save_snapshot(
-        self, step: int, model: nn.Module, reader: Tokenizer | ImagePreprocessor, labels: list[str]
-    ) -> None:
-        """Nothing."""
 
 
 def _of_tokenizer(model: nn.Module, tokenizer: Tokenizer, labels: list[str], known: dict[str, Any]) -> dict[str, Any]:
