@@ -52,12 +52,7 @@ class Encoder(nn.Module):
         self.pooler = pooler
 
     def forward(
-        self,
-        ids: Tensor,
-        mask: Tensor | None = None,
-        segments: Tensor | None = None,
-        *,
-        chosen: Tensor | None = None,
+        self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None, *, chosen: Tensor | None = None
     ) -> Tensor:
         """(B, T) int -> (B, T, D) vectors, or (B, T, V) or (B, C) by the head.  ``mask`` is true for tokens.
 
@@ -310,11 +305,7 @@ def block(config: TransformerConfig, layer: int, d_source: int | None, kind: typ
         )
 
     feedforward = FeedForward(
-        config.d_model,
-        config.hidden,
-        activation=config.activation,
-        gated=config.gated,
-        bias="ff" in config.bias,
+        config.d_model, config.hidden, activation=config.activation, gated=config.gated, bias="ff" in config.bias
     )
     block = kind(
         attention(None, config.layer_window(layer)),

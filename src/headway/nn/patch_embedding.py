@@ -37,11 +37,7 @@ class PatchEmbedding(nn.Module):
         self.interpolate = False
 
     def forward(
-        self,
-        images: Tensor,
-        positions: Tensor | None = None,
-        segments: Tensor | None = None,
-        length: int | None = None,
+        self, images: Tensor, positions: Tensor | None = None, segments: Tensor | None = None, length: int | None = None
     ) -> Tensor:
         """(B, C, H, W) float -> (B, N + 1, D).  Pixels beyond the last whole patch at the right and bottom are ignored.
 

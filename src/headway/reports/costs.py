@@ -6,10 +6,7 @@ from typing import Any
 from headway.reports.plots import line, plotted
 
 AXES = {"length": ("T", "length T (tokens)"), "width": ("D", "width D")}
-MEASURES = {
-    "seconds": ("time of a forward pass (ms)", 1e3),
-    "bytes": ("peak memory of a forward pass (MiB)", 2.0**-20),
-}
+MEASURES = {"seconds": ("time of a forward pass (ms)", 1e3), "bytes": ("peak memory of a forward pass (MiB)", 2.0**-20)}
 
 
 def draw_costs(found: dict[str, Any], folder: Path) -> list[str]:

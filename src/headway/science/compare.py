@@ -174,12 +174,7 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _row(
-    contest: Contest,
-    model: Candidate,
-    out: Path,
-    task: str,
-    first: dict[str, Any] | None,
-    say: Callable[[str], None],
+    contest: Contest, model: Candidate, out: Path, task: str, first: dict[str, Any] | None, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """All trainings of one model, and their results."""
     place, base = out / "runs" / model.folder, _options(contest, model, first)

@@ -162,11 +162,7 @@ def _train_wordpiece(
     pieces = tokenizers.Tokenizer(models.BPE(continuing_subword_prefix="##"))
     pieces.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        special_tokens=named,
-        continuing_subword_prefix="##",
-        show_progress=False,
+        vocab_size=size, min_frequency=2, special_tokens=named, continuing_subword_prefix="##", show_progress=False
     )
     pieces.train_from_iterator(_repeated(words, alphabet), trainer)
     vocabulary = pieces.get_vocab(with_added_tokens=True)

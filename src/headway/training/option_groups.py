@@ -66,12 +66,7 @@ class RunOptions:
         None, "continue the run in --out for so many steps", allowed=up_to(10**9), change="free"
     )
     epochs: int | None = option(
-        None,
-        "maximum number of epochs",
-        allowed=up_to(10**6),
-        common=True,
-        change="allowed",
-        loop=True,
+        None, "maximum number of epochs", allowed=up_to(10**6), common=True, change="allowed", loop=True
     )
     seed: int = option(0, "random seed", allowed=RANDOM, common=True)
     seeds: int = option(
@@ -167,11 +162,7 @@ class OptimisationOptions:
     )
     warmup: float = option(0.02, "share of the run for warm-up", allowed=SHARE, change="allowed", loop=True)
     max_grad_norm: float = option(
-        1.0,
-        "maximum gradient norm, 0 to turn clipping off",
-        allowed=Between(0, 10**9),
-        change="allowed",
-        loop=True,
+        1.0, "maximum gradient norm, 0 to turn clipping off", allowed=Between(0, 10**9), change="allowed", loop=True
     )
     dropout: float | None = option(None, "dropout probability", allowed=SHARE, loop=True)
     label_smoothing: float | None = option(
@@ -185,10 +176,7 @@ class OptimisationOptions:
         None, "R-Drop weight: read batches twice, and penalise different answers", allowed=Between(0, 10**3), loop=True
     )
     average: float | None = option(
-        None,
-        "decay of the weights' moving average (EMA), such as 0.999; 0 for none",
-        allowed=SHARE,
-        loop=True,
+        None, "decay of the weights' moving average (EMA), such as 0.999; 0 for none", allowed=SHARE, loop=True
     )
 
 
@@ -233,10 +221,7 @@ class FineTuningOptions:
         False, "fit only a linear classifier on the model's vectors", base="needed", excludes={"lora": ONE_WAY}
     )
     contrastive: bool = option(
-        False,
-        "tune the vectors on pairs of rows (SetFit), then as --frozen",
-        base="needed",
-        excludes={"lora": ONE_WAY},
+        False, "tune the vectors on pairs of rows (SetFit), then as --frozen", base="needed", excludes={"lora": ONE_WAY}
     )
 
 

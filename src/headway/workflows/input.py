@@ -40,11 +40,7 @@ RUNNING_TEXT = ("language_modeling", "masked_lm")
 
 
 def read_input(
-    inputs: Sequence[Any],
-    options: TrainOptions,
-    known: Mapping[str, str | None] | None = None,
-    *,
-    chat: bool = False,
+    inputs: Sequence[Any], options: TrainOptions, known: Mapping[str, str | None] | None = None, *, chat: bool = False
 ) -> tuple[Corpus | Table, Detected]:
     """Read the files and find their task.  Raises InputError for anything that cannot be used.
 

@@ -91,8 +91,7 @@ class Bert(EncoderFamily):
                 *self.head_names(architecture(theirs, self.classes)),
             ),
             *stacked(
-                ours + "attention.layer.qkv",
-                *(layer + f"attention.self.{name}" for name in ("query", "key", "value")),
+                ours + "attention.layer.qkv", *(layer + f"attention.self.{name}" for name in ("query", "key", "value"))
             ),
             row("head.token.matrix.weight", self.TOKEN_MATRIX + ".weight"),
             *(row("head.token.matrix.bias", name) for name in biases),
