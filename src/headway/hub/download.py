@@ -82,10 +82,10 @@ def locate(place: str | Path, *, allow_pickle: bool = False) -> Download:
     return fetch(str(place), allow_pickle=allow_pickle) if is_hub_id(place) else Download(Path(place))
 
 
-def fetch(id: str, revision: str | None = None, *, allow_pickle: bool = False) -> Download:
+def fetch(id: str, *, allow_pickle: bool = False) -> Download:
     """Fetch a model's files into the cache of the hub's library; files already there are not fetched again.
 
-    ``id`` is org/name, or org/name@revision; ``revision`` a branch, a tag or a commit (default: the main branch).
+    ``id`` is org/name, or org/name@revision: a branch, a tag or a commit (default: the main branch).
     ``allow_pickle`` fetches ``pytorch_model.bin`` where there is no safetensors file; opening it must be allowed too.
     Without a connection, a model fetched before is found in the cache.
 
@@ -95,7 +95,7 @@ def fetch(id: str, revision: str | None = None, *, allow_pickle: bool = False) -
     found = ID.fullmatch(id)
     if found is None:
         raise InputError(f"{id[:200]}: is not the id of a model; expected org/name or org/name@revision")
-    name, revision = found["name"], revision or found["revision"]
+    name, revision = found["name"], found["revision"]
     with hub_library(id) as library:
         api = library.HfApi(library_name="headway", library_version=__version__)
         try:

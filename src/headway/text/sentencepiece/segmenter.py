@@ -1,7 +1,7 @@
 """Texts to SentencePiece pieces, by a model of the Rust library that assigns no ids of its own."""
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tokenizers
@@ -63,7 +63,7 @@ def _merging(model: SentencePieceModel, unknown: str) -> models.BPE:
     return models.BPE(vocabulary, merges(ranks), unk_token=unknown, fuse_unk=True)
 
 
-def merges(ranks: Mapping[str, float], skip: Collection[str] = ()) -> list[tuple[str, str]]:
+def merges(ranks: Mapping[str, float]) -> list[tuple[str, str]]:
     """All pairs of tokens that form a third token, in the order of the rank of that token.
 
     SentencePiece stores tokens with scores, the Rust library pairs in order.  Where several pairs form the same token,
@@ -71,11 +71,9 @@ def merges(ranks: Mapping[str, float], skip: Collection[str] = ()) -> list[tuple
     """
     found: list[tuple[float, int, int, str, str]] = []
     for token, rank in ranks.items():
-        if token in skip:
-            continue
         for cut in range(1, len(token)):
             first, second = token[:cut], token[cut:]
-            if first in ranks and second in ranks and first not in skip and second not in skip:
+            if first in ranks and second in ranks:
                 found.append((rank, cut, len(token) - cut, first, second))
     if len(found) > 2**24:
         raise InputError(f"found {len(found)} merges, expected at most {2**24}")

@@ -91,13 +91,13 @@ def mean_and_error(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     return mean, math.sqrt(n / (n - 1) * float(apart @ apart)) / total
 
 
-def resampled(score: Callable[[np.ndarray], float], n: int, resamples: int = RESAMPLES) -> Interval:
+def resampled(score: Callable[[np.ndarray], float], n: int) -> Interval:
     """The percentile bootstrap (Efron 1979): ``score`` of index arrays (N,) drawn with replacement, always the same.
 
     For a difference of two models on the same units it is the paired bootstrap of Koehn (2004).
     """
     draw = np.random.default_rng(0)
-    found = [score(draw.integers(0, n, n)) for _ in range(resamples)]
+    found = [score(draw.integers(0, n, n)) for _ in range(RESAMPLES)]
     low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)
 
