@@ -7,7 +7,7 @@ import pytest
 
 from headway.data.batches import encoded
 from headway.data.batches.batch_source import RowFeed
-from headway.data.batches.encoded import encoded_rows, row_lengths
+from headway.data.batches.encoded import Column, encoded_rows, row_hashes, row_lengths
 from headway.data.batches.windows import Position
 
 ROWS = [[5, 70_000, 7], [], [8], [1, 2, 3, 4]]
@@ -45,6 +45,21 @@ def test_rows_are_cut_and_what_ends_them_stays(make):
     groups = np.unique(rows.hashes(), return_inverse=True)[1]
     assert len(set(groups)) == len(set(map(tuple, expected)))
     assert all((groups[i] == groups[j]) == (expected[i] == expected[j]) for i in range(90) for j in range(90))
+
+
+def test_rows_of_several_kinds_take_turns(make):
+    draw = random.Random(7)
+    ids, others = ([[draw.randint(0, 9) for _ in range(draw.randint(0, 5))] for _ in range(83)] for _ in range(2))
+    rows = make(row for pair in zip(ids, others, strict=True) for row in pair)
+    one, other = Column(rows, 0, 2), Column(rows, 1, 2, below=-100)
+    wanted = [[number - 1 if number else -100 for number in row] for row in others]
+    assert one == ids and other == wanted and len(one) == len(other) == 83
+    assert one[82] == one[-1] == ids[82] and other[3:5] == wanted[3:5]
+    assert row_lengths(one).tolist() == [*map(len, ids)] and other.lengths.tolist() == [*map(len, others)]
+    groups = np.unique(row_hashes(one), return_inverse=True)[1]
+    assert all((groups[i] == groups[j]) == (ids[i] == ids[j]) for i in range(83) for j in range(83))
+    with pytest.raises(IndexError):
+        one[83]
 
 
 def test_a_feed_of_them_gives_the_same_batches(make):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -98,11 +99,11 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 def test_sentences_of_a_file(name: str, tmp_path: Path):
     found = tagged(tmp_path / "a.conll", READ[name])
-    assert [one.text for one in found.sentences] == ["Anna Smith saw Rome ."] * 2
-    assert found.sentences[0].tags == ["B-PER", "I-PER", "O", "B-LOC", "O"]
-    assert [found.sentences[1].text[start:end] for start, end in found.sentences[1].words][3] == "Rome"
+    assert [one.text for one in found] == ["Anna Smith saw Rome ."] * 2
+    assert next(iter(found)).tags == ["B-PER", "I-PER", "O", "B-LOC", "O"]
+    assert [list(found)[1].text[start:end] for start, end in list(found)[1].words][3] == "Rome"
     line = next(i for i, one in enumerate(READ[name].split("\n"), start=1) if one.startswith("Rome"))
-    assert found.sentences[0].place(3) == f"{tmp_path / 'a.conll'}, line {line}"
+    assert next(iter(found)).place(3) == f"{tmp_path / 'a.conll'}, line {line}"
 
 
 def test_universal_dependencies(tmp_path: Path):
@@ -110,8 +111,8 @@ def test_universal_dependencies(tmp_path: Path):
     for number, (word, kind) in enumerate([("ca", "AUX"), ("n't", "PART"), ("see", "VERB")] * 2, start=1):
         lines.append(f"{number}\t{word}\t{word}\t{kind}\t_\t_\t0\troot\t_\t_")
     found = tagged(tmp_path / "a.conllu", "\n".join(lines))
-    assert found.sentences[0].text == "ca n't see ca n't see" and found.whole
-    assert found.sentences[0].tags[:3] == ["AUX", "PART", "VERB"]
+    assert next(iter(found)).text == "ca n't see ca n't see" and found.whole
+    assert next(iter(found)).tags[:3] == ["AUX", "PART", "VERB"]
 
 
 BAD = {
@@ -140,7 +141,7 @@ def test_sentences_with_bad_lines_can_be_left_out(tmp_path: Path):
     path = tmp_path / "a.conll"
     path.write_text("\n\n".join(["\n".join(FOX)] * 3 + ["Rome\n" + "\n".join(FOX)]))
     found = read_tagged(source := read(path), detect(source), "skip")
-    assert len(found.sentences) == 3 and "1 sentence with malformed lines left out" in found.warnings[0]
+    assert len(found) == len(list(found)) == 3 and "1 sentence with malformed lines left out" in found.warnings[0]
 
 
 def jsonl(*rows: object) -> str:
@@ -155,17 +156,17 @@ LISTS = {"tokens": ["Anna", "saw", "Rome"], "tags": ["B-PER", "O", "B-LOC"]}
 def test_spans_of_a_text(tmp_path: Path):
     spans = [{"start": 19, "end": 23, "label": "LOC"}, PERSON]
     found = tagged(tmp_path / "a.jsonl", jsonl({"text": TEXT, "spans": spans}, {"text": "It rained.", "spans": []}))
-    one, other = found.sentences
+    one, other = found
     assert one.text == TEXT and one.tags == ["O", "B-PER", "I-PER", "O", "B-LOC", "O"]
     assert other.tags == ["O", "O", "O"] and not found.warnings
     wide = tagged(tmp_path / "b.jsonl", jsonl({"text": TEXT, "spans": [{"start": 5, "end": 8, "label": "PER"}]}))
-    assert wide.sentences[0].tags[1] == "B-PER" and "1 span" in wide.warnings[0]
+    assert next(iter(wide)).tags[1] == "B-PER" and "1 span" in wide.warnings[0]
 
 
 def test_lists_of_tokens_and_tags(tmp_path: Path):
     found = tagged(tmp_path / "a.jsonl", jsonl(LISTS, LISTS))
-    assert found.sentences[1].text == "Anna saw Rome" and found.sentences[1].tags == LISTS["tags"]
-    assert found.sentences[1].place(2) == f"{tmp_path / 'a.jsonl'}, line 2"
+    assert list(found)[1].text == "Anna saw Rome" and list(found)[1].tags == LISTS["tags"]
+    assert list(found)[1].place(2) == f"{tmp_path / 'a.jsonl'}, line 2"
 
 
 BAD_ROWS = {
@@ -219,37 +220,50 @@ def test_the_first_token_of_each_word():
 @pytest.mark.parametrize("kind", ["wordpiece", "word", "bpe", "char"])
 def test_rows_have_a_target_at_the_first_token_of_each_word(kind: str, tmp_path: Path):
     found = tagged(tmp_path / "a.conll", READ["tabs"])
-    tokenizer = train_tokenizer([one.text for one in found.sentences], kind, 300, role="encoder", lowercase=False)
-    places = tokenizer.encode_places([one.text for one in found.sentences])
-    whole = encoded(found.sentences, places, tokenizer, LABELS, 100)
-    assert list(whole.ids) == tokenizer.encode_batch([one.text for one in found.sentences], special=True)
-    for ids, targets, words in zip(whole.ids, whole.targets, whole.words, strict=True):
-        assert len(ids) == len(targets) and words == ["Anna", "Smith", "saw", "Rome", "."]
-        assert [LABELS[tag] for tag in targets if tag != IGNORED] == found.sentences[0].tags
-        assert targets[0] == targets[-1] == IGNORED
-    assert whole.lost == whole.cut == 0
-    parts = encoded(found.sentences, places, tokenizer, LABELS, 7)
+    tokenizer = train_tokenizer([one.text for one in found], kind, 300, role="encoder", lowercase=False)
+    whole = encoded(found, tokenizer, LABELS)
+    texts, tags = [one.text for one in found], [one.tags for one in found]
+    assert whole.ids == tokenizer.encode_batch(texts, special=True)
+    for (ids, targets, words), wanted in zip(whole.triples(), tags, strict=True):
+        assert len(ids) == len(targets)
+        assert words == [0, *(zlib.crc32(word.encode()) for word in ["Anna", "Smith", "saw", "Rome", "."])]
+        assert [LABELS[tag - 1] for tag in targets if tag] == wanted
+        assert targets[0] == targets[-1] == 0
+    assert [tag for row in whole.targets for tag in row if tag != IGNORED] == [
+        LABELS.index(tag) for row in tags for tag in row
+    ]
+    assert whole.lost == 0 and whole.cut(100, tokenizer, LABELS) is whole
+    assert whole.too_long(7).tolist() == [len(ids) > 7 for ids in whole.ids]
+    parts = whole.cut(7, tokenizer, LABELS)
     joined = [tag for row in parts.targets for tag in row if tag != IGNORED]
     assert all(len(row) <= 7 for row in parts.ids)
     assert joined == [tag for row in whole.targets for tag in row if tag != IGNORED]
-    assert [word for row in parts.words for word in row] == [word for row in whole.words for word in row]
+    assert [word for _, _, row in parts.triples() for word in row[1:]] == [
+        word for _, _, row in whole.triples() for word in row[1:]
+    ]
+    assert parts.words.sum() == whole.words.sum() == 10
+
+
+def test_words_of_which_nothing_is_kept_have_no_target(tmp_path: Path):
+    found = tagged(tmp_path / "a.conll", READ["tabs"] + "\n\n\u200b O\n".replace(" ", "\t"))
+    tokenizer = train_tokenizer([one.text for one in found], "wordpiece", 300, role="encoder", lowercase=False)
+    rows = encoded(found, tokenizer, LABELS)
+    assert (rows.lost, rows.words.tolist()) == (1, [5, 5, 0])
+    assert len(rows.cut(100, tokenizer, LABELS).ids) == 2
 
 
 def test_the_baseline_gives_each_word_its_most_frequent_tag(tmp_path: Path):
     lines = ["Rome\tB-LOC", "Rome\tB-LOC", "Rome\tB-PER", "saw\tO", "saw\tO", "Anna\tB-PER", "it\tO"]
     found = tagged(tmp_path / "a.conll", "\n".join(lines))
-    tokenizer = train_tokenizer([one.text for one in found.sentences], "word", 50, role="encoder", lowercase=False)
+    tokenizer = train_tokenizer([one.text for one in found], "word", 50, role="encoder", lowercase=False)
 
-    def rows(sentences: Tagged):
-        places = tokenizer.encode_places([one.text for one in sentences.sentences])
-        return encoded(sentences.sentences, places, tokenizer, LABELS, 100)
-
-    baseline = WordTags(rows(found))
+    baseline = WordTags(encoded(found, tokenizer, LABELS))
     test = tagged(tmp_path / "b.conll", "Anna\tB-PER\nsaw\tO\nRome\tB-PER\nBen\tB-PER\n.\tO\n")
-    line, units = baseline.measured(rows(test), LABELS)  # found: PER, LOC; wanted: PER, PER, PER; unknown words are O
+    line, units = baseline.measured(encoded(test, tokenizer, LABELS), LABELS)
+    # found: PER, LOC; wanted: PER, PER, PER; unknown words are O
     assert line["name"] == "most frequent tag of each word" and line["accuracy"] == 0.6
     assert (line["entity_precision"], line["entity_recall"]) == (0.5, 1 / 3)
-    assert units == [(2, 5)] and line["entity_f1"] == 0.4
+    assert units.tolist() == [[2, 5]] and line["entity_f1"] == 0.4
 
 
 class Fixed(nn.Module):
@@ -300,4 +314,8 @@ def test_random_tags_are_read_back(tmp_path: Path):
     sentences = [[(draw.choice("abc"), draw.choice(["O", "B-X", "I-X", "B-Y"])) for _ in range(5)] for _ in range(29)]
     text = "\n\n".join("\n".join(f"{word} {tag}" for word, tag in one) for one in sentences)
     found = tagged(tmp_path / "a.txt", text)
-    assert [list(zip(one.text.split(), one.tags, strict=True)) for one in found.sentences] == sentences
+    assert [list(zip(one.text.split(), one.tags, strict=True)) for one in found.stream()] == sentences
+    assert [one.tags for one in found] == [iob2([tag for _, tag in one]) for one in sentences]
+    part = found.part(np.array([3, 11, 28]))
+    assert [one.text.split() for one in part] == [[word for word, _ in sentences[i]] for i in (3, 11, 28)]
+    assert len(part) == 3 and part.words.tolist() == [5, 5, 5] and part.key != found.key

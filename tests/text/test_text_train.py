@@ -244,4 +244,4 @@ def test_places_are_the_characters_of_each_token(kind: str):
     assert covered.replace(" ", "") == text.replace(" ", "")
     assert [start for start, _ in places] == sorted(start for start, _ in places)
     with pytest.raises(InputError, match="text 1 is not valid Unicode"):
-        tokenizer.encode_places(["a", "\ud800"])
+        list(tokenizer.encode_places(["a", "\ud800"]))

@@ -255,17 +255,17 @@ class Tokenizer:
             rows = enumerate(texts, start)
             return [guarded(partial(encode, [text]), f"text {row} cannot be encoded")[0] for row, text in rows]
 
-    def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def encode_places(self, texts: Iterable[str]) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
         """(ids, the characters [start, end) of the text that each is of) of every text, without special tokens.
 
         A token may begin with the blank space before a word.  Raises InputError naming the text that fails, from 0.
         """
-        for row, text in enumerate(texts):
-            check_unicode(text, row if len(texts) > 1 else None)
-        what = "these texts cannot be encoded"
-        starts = range(0, len(texts), TEXTS_AT_ONCE)
-        parts = [list(texts[start : start + TEXTS_AT_ONCE]) for start in starts]
-        return guarded(lambda: [one for part in parts for one in self._backend.encode_places(part)], what)
+        start, rest = 0, iter(texts)
+        while part := list(islice(rest, TEXTS_AT_ONCE)):
+            for row, text in enumerate(part, start):
+                check_unicode(text, row if start or len(part) > 1 else None)
+            yield from guarded(partial(self._backend.encode_places, part), "these texts cannot be encoded")
+            start += len(part)
 
     def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
         """(ids, type ids) of two texts with the special tokens around them; types are 0, then 1.  Raises InputError."""

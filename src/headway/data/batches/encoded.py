@@ -6,6 +6,7 @@ A Python list holds each id in 36 bytes, an array in two or four.
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import overload
 
@@ -94,6 +95,49 @@ class EncodedRows(Sequence[list[int]]):
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass(frozen=True, eq=False)
+class Column(Sequence[list[int]]):
+    """Every ``step``-th of some rows from the ``first`` on, where rows of several kinds take turns."""
+
+    rows: EncodedRows
+    first: int
+    step: int
+    below: int | None = None
+    """what 0 stands for; every other number is one less than it is written; None for numbers as they are"""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The numbers of each row, int64 (N,)."""
+        return self.rows.lengths[self.first :: self.step]
+
+    def hashes(self) -> np.ndarray:
+        """A number for each row, as ``EncodedRows.hashes``."""
+        return self.rows.hashes()[self.first :: self.step]
+
+    def __len__(self) -> int:
+        return len(self.rows) // self.step
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._read(self.rows[range(len(self))[index] * self.step + self.first])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return map(self._read, islice(self.rows, self.first, None, self.step))
+
+    def _read(self, row: list[int]) -> list[int]:
+        return row if self.below is None else [number - 1 if number else self.below for number in row]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def _hashes(ids: np.ndarray, starts: np.ndarray, rows: EncodedRows) -> np.ndarray:
     """``EncodedRows.hashes`` of rows that are in memory."""
     lengths = np.diff(starts)
@@ -120,14 +164,14 @@ def cut_row(ids: list[int], longest: int, ends: frozenset[int]) -> list[int]:
 
 def row_lengths(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """How many ids each row has, int64 (N,)."""
-    if isinstance(rows, EncodedRows):
+    if isinstance(rows, EncodedRows | Column):
         return rows.lengths
     return np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
 
 
 def row_hashes(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """A number for each row, (N,), as ``EncodedRows.hashes`` says; those of lists compare with those of lists alone."""
-    if isinstance(rows, EncodedRows):
+    if isinstance(rows, EncodedRows | Column):
         return rows.hashes()
     return np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -10,8 +11,7 @@ from torch import nn
 
 from headway.data.batches.batch_source import Feed, RowFeed
 from headway.data.records.corpus import Corpus
-from headway.data.records.repeats import leaks
-from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.records.repeats import shared
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.fine_tune import for_token_classification
@@ -23,8 +23,8 @@ from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import TaskData, TaskInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded
 from headway.tasks.token_classification.objective import TokenClassification
-from headway.tasks.token_classification.schemes import OUTSIDE, entities, labels_for
-from headway.tasks.token_classification.sentences import Sentence, Tagged, read_tagged
+from headway.tasks.token_classification.schemes import OUTSIDE, labels_for, parts
+from headway.tasks.token_classification.sentences import Tagged, read_tagged
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.training.base import Base, prepared_base
@@ -49,9 +49,8 @@ class TokenClassificationData(TaskData):
         self.options, self.base = given.options, given.base
         if self.base is not None and not isinstance(self.base.model, Encoder):
             raise InputError(f"{self.base.path}: is not an encoder; name one such as BERT.")
-        tagged = read_tagged(given.source, given.found, self.options.data.on_bad_row)
-        whole = tagged.whole
-        tagged = tagged.in_iob2(whole=whole)
+        policy = self.options.data.on_bad_row
+        tagged = read_tagged(given.source, given.found, policy)
         if len(tagged.tags) < 2:
             only = next(iter(tagged.tags))
             raise InputError(
@@ -61,50 +60,46 @@ class TokenClassificationData(TaskData):
         self.new_head = self.base is None or self.labels != labels_of(self.base.model)
         warnings = list(tagged.warnings)
         if given.held_out is not None:
-            other = read_tagged(given.held_out, given.found, self.options.data.on_bad_row).in_iob2(whole=whole)
-            other.check_labels(self.labels, "the tags of the training data")
-            train, held_out = tagged.sentences, other.sentences
-            warnings += [*other.warnings, *_leak_warning(train, held_out)]
+            train, held_out = tagged, read_tagged(given.held_out, given.found, policy, whole=tagged.whole)
+            held_out.check_labels(self.labels, "the tags of the training data")
+            warnings += [*held_out.warnings, *_leak_warning(train, held_out)]
         else:
-            train, held_out = split(tagged, self.options.seed_of_split)
-        vocabulary = base_vocabulary(given, [one.text for one in train])
-        self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
-        places = [self.tokenizer.encode_places([one.text for one in part]) for part in (train, held_out)]
-        self.longest = self.options.data.length or usual_longest([len(ids) for ids, _ in places[0]], LONGEST)
+            train, held_out = tagged.split(self.options.seed_of_split)
+        characters = int(train.characters.sum(dtype=np.int64))
+        vocabulary = base_vocabulary(given, _texts(train), out_of=characters)
+        self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options, characters)
+        uncut = encoded(train, self.tokenizer, self.labels)
+        self.longest = self.options.data.length or usual_longest(uncut.ids.lengths - uncut.around, LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, _checked_length(self.options, self.base))
-        self.train, self.held_out = (
-            encoded(part, found, self.tokenizer, self.labels, self.longest)
-            for part, found in zip((train, held_out), places, strict=True)
-        )
-        if not self.train.words or not self.held_out.words:
+        both = uncut, encoded(held_out, self.tokenizer, self.labels)
+        self.train, self.held_out = (part.cut(self.longest, self.tokenizer, self.labels) for part in both)
+        if not len(self.train.ids) or not len(self.held_out.ids):
             raise InputError(f"{given.source.name}: the tokenizer drops all characters of these texts.")
-        warnings += _encoding_warnings(self.train, self.longest)
-        counted = _counts(tagged.sentences, whole=whole)
+        warnings += _encoding_warnings(uncut, self.longest)
         source, where = given.source, "10 %, classes kept, duplicates on one side"
         where = where if given.held_out is None else given.held_out.name
         self.facts: dict[str, Any] = {
             "inputs": source.inputs if isinstance(source, Table) else [str(path) for path in source.paths],
             "fingerprint": source.fingerprint,
             **({} if isinstance(source, Corpus) else _columns(given)),
-            "classes": counted,
-            "train": f"{len(train):,} sentences with {_words(train):,} words",
-            "validation": f"{len(held_out):,} sentences with {_words(held_out):,} words ({where})",
+            "classes": _counts(tagged),
+            "train": f"{len(train):,} sentences with {train.words.sum():,} words",
+            "validation": f"{len(held_out):,} sentences with {held_out.words.sum():,} words ({where})",
             "warnings": warnings,
             **vocabulary.facts,
         }
         line, units = WordTags(self.train).measured(self.held_out, self.labels)
         self.baselines = [line]
-        self._each = {str(line["name"]): np.array(units, dtype=np.float64)}
-        self.train.words.clear()
+        self._each = {str(line["name"]): units}
 
     def plan(self, seconds: float | None) -> Plan:
-        lengths = [len(ids) for ids in self.train.ids]
+        lengths = self.train.ids.lengths
         if self.base is not None:
             if self.options.run.epochs is not None or self.options.run.steps is not None:
                 return fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
             plan = fine_tune_rows_plan(self.options.but(epochs=1), self.base.config, lengths, self.longest)
-            passes = min(MOST_PASSES, max(LEAST_PASSES, math.ceil(STEPS * plan.batch_tokens / sum(lengths))))
+            passes = min(MOST_PASSES, max(LEAST_PASSES, math.ceil(STEPS * plan.batch_tokens / int(lengths.sum()))))
             why = f"about {STEPS} steps, and at least {LEAST_PASSES} epochs; the run may end before its time"
             decision = asdict(Decision("passes", f"at most {passes}", why, "--epochs"))
             return plan.but(epochs=passes, decisions=[*plan.decisions, decision])
@@ -157,20 +152,14 @@ def known_labels(base: Base | None, labels: list[str]) -> list[str]:
     return known if known is not None and set(labels) <= set(known) else labels
 
 
-def split(tagged: Tagged, seed: int) -> tuple[list[Sentence], list[Sentence]]:
-    """The sentences for training and those that are held out: of each type of entity a part, duplicates together."""
-    counts = tagged.tags
-    rarest = [min(one.tags, key=lambda tag: (counts[tag], tag)) for one in tagged.sentences]
-    texts = [one.text for one in tagged.sentences]
-    train, held_out = (set(index.tolist()) for index in split_indices(texts, rarest, HELD_OUT, seed))
-    parts = ([one for i, one in enumerate(tagged.sentences) if i in part] for part in (train, held_out))
-    return next(parts), next(parts)
+def _texts(tagged: Tagged) -> Iterator[str]:
+    return (one.text for one in tagged)
 
 
-def _tokenizer(sentences: list[Sentence], options: TrainOptions) -> Tokenizer:
+def _tokenizer(tagged: Tagged, options: TrainOptions, characters: int) -> Tokenizer:
     """Pieces of words, capitals kept: names are new words, and are told by how they are written."""
-    kind = options.data.tokenizer or "wordpiece"
-    return train_tokenizer([one.text for one in sentences], kind, options.data.vocab, role="encoder", lowercase=False)
+    kind, vocab = options.data.tokenizer or "wordpiece", options.data.vocab
+    return train_tokenizer(_texts(tagged), kind, vocab, role="encoder", lowercase=False, out_of=characters)
 
 
 def _checked_length(options: TrainOptions, base: Base) -> int:
@@ -187,28 +176,28 @@ def _columns(given: TaskInputs) -> dict[str, str | None]:
     return {"text_column": given.found.text_column, "label_column": given.found.label_column}
 
 
-def _counts(sentences: list[Sentence], *, whole: bool) -> dict[str, int]:
+def _counts(tagged: Tagged) -> dict[str, int]:
     """How many entities there are of each type (of tags of words, how many words), the most frequent first."""
-    counts = Counter(kind for one in sentences for kind, _, _ in entities(one.tags, whole=whole) if kind != OUTSIDE)
+    counts: Counter[str] = Counter()
+    for tag, count in tagged.tags.items():
+        begins, kind = parts(tag, whole=tagged.whole)
+        if begins in "BS" and kind != OUTSIDE:
+            counts[kind] += count
     return dict(counts.most_common())
 
 
-def _words(sentences: list[Sentence]) -> int:
-    return sum(len(one.words) for one in sentences)
-
-
-def _leak_warning(train: list[Sentence], held_out: list[Sentence]) -> list[str]:
-    both = leaks([one.text for one in train], [one.text for one in held_out])
+def _leak_warning(train: Tagged, held_out: Tagged) -> list[str]:
+    both = len(shared(train.hashes, held_out.hashes))
     if not both:
         return []
-    share = f"{len(both):,} of {len(held_out):,} validation sentences ({len(both) / len(held_out):.0%})"
+    share = f"{both:,} of {len(held_out):,} validation sentences ({both / len(held_out):.0%})"
     return [f"{share} also occur in training: their scores will be too high"]
 
 
 def _encoding_warnings(rows: Rows, longest: int) -> list[str]:
     found = []
-    if rows.cut:
-        found.append(f"{rows.cut:,} sentences exceed {longest} tokens and are read in parts (--length to change)")
-    if rows.lost:
-        found.append(f"the tokenizer drops all of {rows.lost:,} words; they are not counted")
+    if cut := rows.too_long(longest).sum():
+        found.append(f"{cut:,} sentences exceed {longest} tokens and are read in parts (--length to change)")
+    if lost := rows.lost:
+        found.append(f"the tokenizer drops all of {lost:,} words; they are not counted")
     return found

@@ -1,75 +1,127 @@
 """Sentences as rows of ids with a target for the first token of each word."""
 
+import zlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import tee
 from typing import Any
 
+import numpy as np
+
 from headway.data.batches.batching import IGNORED
+from headway.data.batches.cache import cache_directory, cache_key
+from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
 from headway.runtime.windows import frame
 from headway.tasks.token_classification.objective import Counts
-from headway.tasks.token_classification.sentences import Sentence
+from headway.tasks.token_classification.sentences import Tagged
 from headway.tasks.token_classification.words import first_tokens
 from headway.text.tokenizer import Tokenizer
 
-Places = list[tuple[list[int], list[tuple[int, int]]]]
-"""Of each text its ids, and the characters that each is of."""
+MOST_WORDS = 1 << 18
+"""Distinct words whose tags the baseline knows."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Rows:
-    """Ids and targets of each row, as long as each other; a long sentence has several rows."""
+    """Sentences as rows of ids, with a target at the first token of each word and ``IGNORED`` at all others.
 
-    ids: list[list[int]]
-    targets: list[list[int]]
-    words: list[list[str]]
-    """those of each row that have a target"""
-    lost: int = 0
-    """words of which the tokenizer keeps nothing"""
-    cut: int = 0
-    """sentences of several rows"""
-
-
-@dataclass
-class _Row:
-    ids: list[int]
-    targets: list[int] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-
-
-def encoded(
-    sentences: Sequence[Sentence], found: Places, tokenizer: Tokenizer, labels: Sequence[str], longest: int
-) -> Rows:
-    """Rows of at most ``longest`` tokens, ``found`` being what the tokenizer makes of each text (``encode_places``).
-
-    The first token of a word has its tag as target, every other token none.  A long sentence is cut between words,
-    where it can be not in an entity; so every word is in one row.
+    Every third row is one of ids, the next one of their targets plus 1, and the next one of the number of lost words
+    and, for each target, a number of its word.
     """
+
+    rows: EncodedRows
+    key: str
+    around: int
+    """how many special tokens there are around each sentence"""
+
+    @property
+    def ids(self) -> Column:
+        """The ids of each row."""
+        return Column(self.rows, 0, 3)
+
+    @property
+    def targets(self) -> Column:
+        """As many targets."""
+        return Column(self.rows, 1, 3, below=IGNORED)
+
+    @property
+    def words(self) -> np.ndarray:
+        """How many words of each row have a target, int64 (N,)."""
+        return Column(self.rows, 2, 3).lengths - 1
+
+    @property
+    def lost(self) -> int:
+        """How many words have no target, since the tokenizer keeps nothing of them."""
+        return sum(words[0] for words in Column(self.rows, 2, 3))
+
+    def too_long(self, longest: int) -> np.ndarray:
+        """Which rows have more tokens than that, bool (N,)."""
+        return (self.ids.lengths - self.around > _room(longest, self.around)) & (self.words > 0)
+
+    def cut(self, longest: int, tokenizer: Tokenizer, labels: Sequence[str]) -> "Rows":
+        """The same in rows of at most ``longest`` tokens, without those that have no target.
+
+        A long sentence is cut between words, where it can be not in an entity; so every word is in one row.
+        """
+        if bool((self.words > 0).all()) and not self.too_long(longest).any():
+            return self
+        return _stored(_cut(self, longest, tokenizer, labels), cache_key(self.key, longest), self.around)
+
+    def triples(self) -> Iterator[tuple[list[int], list[int], list[int]]]:
+        """Of each row the ids, the targets plus 1, and the numbers of the words after how many are lost."""
+        rows = iter(self.rows)
+        return zip(rows, rows, rows, strict=True)
+
+
+def encoded(tagged: Tagged, tokenizer: Tokenizer, labels: Sequence[str]) -> Rows:
+    """The sentences as they are, however long.  The first token of a word has its tag as target."""
+    key = cache_key(tagged.key, tokenizer.to_json(), list(labels), "tags")
     front, back = frame(tokenizer)
-    room = max(1, longest - len(front) - len(back))
-    number = {label: i for i, label in enumerate(labels)}
-    rows: list[_Row] = []
-    lost = cut = 0
-    for sentence, (ids, places) in zip(sentences, found, strict=True):
+    return _stored(_encoded(tagged, tokenizer, labels), key, len(front) + len(back))
+
+
+def _stored(rows: Iterator[list[int]], key: str, around: int) -> Rows:
+    return Rows(encoded_rows(rows, vocab_size=1 << 32, key=key, directory=cache_directory()), key, around)
+
+
+def _encoded(tagged: Tagged, tokenizer: Tokenizer, labels: Sequence[str]) -> Iterator[list[int]]:
+    """Three rows for each sentence."""
+    front, back = frame(tokenizer)
+    number = {label: i for i, label in enumerate(labels, start=1)}
+    sentences, same = tee(tagged)
+    for sentence, (ids, places) in zip(sentences, tokenizer.encode_places(one.text for one in same), strict=True):
         firsts = first_tokens(sentence.words, places)
-        lost += len(sentence.words) - sum(end - start for _, start, end in firsts)
-        if not firsts:
-            continue
-        targets = [IGNORED] * len(ids)
-        names: dict[int, str] = {}
+        targets, words = [0] * len(ids), [len(sentence.words)]
         for token, start, end in firsts:
             targets[token] = number[sentence.tags[start]]
-            names[token] = sentence.text[sentence.words[start][0] : sentence.words[end - 1][1]]
-        inside = [token for token, start, _ in firsts if sentence.tags[start].startswith("I-")]
-        pieces = _pieces(len(ids), [token for token, _, _ in firsts], set(inside), room)
-        cut += len(pieces) > 1
-        for start, end in pieces:
-            kept = [names[token] for token in range(start, end) if token in names]
+            words[0] -= end - start
+            words.append(zlib.crc32(sentence.text[sentence.words[start][0] : sentence.words[end - 1][1]].encode()))
+        yield [*front, *ids, *back]
+        yield [*(0 for _ in front), *targets, *(0 for _ in back)]
+        yield words
+
+
+def _room(longest: int, around: int) -> int:
+    return max(1, longest - around)
+
+
+def _cut(rows: Rows, longest: int, tokenizer: Tokenizer, labels: Sequence[str]) -> Iterator[list[int]]:
+    """Three rows for each part of a sentence."""
+    front, back = frame(tokenizer)
+    begins = {number for number, label in enumerate(labels, start=1) if not label.startswith("I-")}
+    for ids, targets, (lost, *words) in rows.triples():
+        firsts = [token for token, target in enumerate(targets[len(front) :]) if target]
+        inside = {token for token in firsts if targets[token + len(front)] not in begins}
+        for start, end in _pieces(len(ids) - rows.around, firsts, inside, _room(longest, rows.around)):
+            kept = [word for token, word in zip(firsts, words, strict=True) if start <= token < end]
             if not kept:
-                continue  # the rest of one long word
-            around = [IGNORED] * len(front), [IGNORED] * len(back)
-            rows.append(_Row([*front, *ids[start:end], *back], [*around[0], *targets[start:end], *around[1]], kept))
-    return Rows([row.ids for row in rows], [row.targets for row in rows], [row.words for row in rows], lost, cut)
+                continue  # no word, or the rest of one long word
+            part = slice(start + len(front), end + len(front))
+            yield [*front, *ids[part], *back]
+            yield [*(0 for _ in front), *targets[part], *(0 for _ in back)]
+            yield [lost, *kept]
+            lost = 0
 
 
 def _pieces(length: int, firsts: Sequence[int], inside: set[int], room: int) -> list[tuple[int, int]]:
@@ -90,21 +142,25 @@ class WordTags:
     name = "most frequent tag of each word"
 
     def __init__(self, rows: Rows):
-        counts: dict[str, Counter[int]] = {}
+        counts: dict[int, Counter[int]] = {}
         usual: Counter[int] = Counter()
-        for words, targets in zip(rows.words, rows.targets, strict=True):
-            for word, tag in zip(words, (tag for tag in targets if tag != IGNORED), strict=True):
-                counts.setdefault(word, Counter())[tag] += 1
-                usual[tag] += 1
+        for _, targets, (_, *words) in rows.triples():
+            tags = [tag - 1 for tag in targets if tag]
+            usual.update(tags)
+            for word, tag in zip(words, tags, strict=True):
+                if word in counts or len(counts) < MOST_WORDS:
+                    counts.setdefault(word, Counter())[tag] += 1
         self.tags = {word: _first(tags) for word, tags in counts.items()}
         self.usual = _first(usual)
 
-    def measured(self, rows: Rows, labels: Sequence[str]) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+    def measured(self, rows: Rows, labels: Sequence[str]) -> tuple[dict[str, Any], np.ndarray]:
         """(its line among the baselines, what each row came to, as ``TokenClassification.evaluate`` gives it)."""
-        counts, units = Counts(labels), []
-        for words, targets in zip(rows.words, rows.targets, strict=True):
-            wanted = [tag for tag in targets if tag != IGNORED]
-            units.append(counts.add(wanted, [self.tags.get(word, self.usual) for word in words]))
+        counts = Counts(labels)
+        each = (
+            counts.add([tag - 1 for tag in targets if tag], [self.tags.get(word, self.usual) for word in words])
+            for _, targets, (_, *words) in rows.triples()
+        )
+        units = np.fromiter(each, np.dtype((np.float64, 2)), len(rows.ids))
         found = {key: value for key, value in counts.metrics().items() if isinstance(value, float)}
         return {"name": self.name, **found}, units
 

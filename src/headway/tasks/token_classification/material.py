@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from headway.data.open.detected import Detected
@@ -18,15 +20,15 @@ from headway.tasks.common.material import (
     json_lines,
     token_vectors,
 )
-from headway.tasks.token_classification.sentences import Sentence, read_tagged
+from headway.tasks.token_classification.sentences import Sentence, sentences
 from headway.training.options import TrainOptions
 
 
 def beginning(source: Corpus | Table, found: Detected, options: TrainOptions, given: MaterialInputs) -> Material:
     """The first sentences.  Raises InputError for one that is wrong where ``options`` do not skip it."""
-    sentences = read_tagged(source, found, options.data.on_bad_row).sentences
-    short = [one for one in sentences if len(one.text) <= LONGEST_TEXT] or sentences
-    return _written([_row(one) for one in short[:ROWS]], given)
+    read = partial(sentences(source, found, options.data.on_bad_row), [])
+    short = list(islice((one for one in read() if len(one.text) <= LONGEST_TEXT), ROWS)) or islice(read(), ROWS)
+    return _written([_row(one) for one in short], given)
 
 
 def made_up(pipe: Any, given: MaterialInputs) -> Material:

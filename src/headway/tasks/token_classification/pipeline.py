@@ -39,7 +39,7 @@ class Tagger:
         for i, one in enumerate(texts):
             if not isinstance(one, str):
                 raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
-        found = self.tokenizer.encode_places(texts)
+        found = list(self.tokenizer.encode_places(texts))
         likely = self._probabilities([ids for ids, _ in found])
         whole = OUTSIDE not in self.labels
         results = [

@@ -4,6 +4,7 @@ What only training and measuring need is imported when they begin, so that answe
 """
 
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,9 @@ class TokenClassificationTask(Task):
         return of_text(pipe, given, target, partial(pipe.tokenizer.encode, special=True))
 
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
-        from headway.tasks.token_classification.sentences import read_tagged
+        from headway.tasks.token_classification.sentences import sentences
 
-        return [one.text for one in read_tagged(source, found, "skip").sentences[:count]]
+        return [one.text for one in islice(sentences(source, found, "skip")([]), count)]
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch]:
         from headway.tasks.token_classification.objective import TokenClassification

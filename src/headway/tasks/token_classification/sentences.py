@@ -1,18 +1,27 @@
 """Texts with a tag for each word, from CoNLL files and from tables of lists or of spans, checked before training."""
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
+from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
+
+from headway.data.batches.cache import cache_key
 from headway.data.formats.tags import LOOKED_AT, Layout, is_comment, layout, listed, spans_of, usual_layout
 from headway.data.open.detected import Detected
+from headway.data.records.chunks import ROWS
 from headway.data.records.corpus import Corpus, Source
+from headway.data.records.repeats import text_hashes
 from headway.data.records.rows import SKIP, BadRows, check_skipped, counted, shorten
+from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError
-from headway.tasks.token_classification.schemes import OUTSIDE, iob2, names_words
+from headway.tasks.token_classification.schemes import OUTSIDE, in_labels, iob2, names_words
 from headway.tasks.token_classification.words import Place, split_words
 
 
@@ -27,64 +36,125 @@ class Sentence:
     """file and line of a word, by its number"""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tagged:
-    """The sentences of a source in order."""
+    """The sentences of a source in order, read again whenever they are asked for; only numbers about them are held."""
 
     name: str
-    sentences: list[Sentence]
+    stream: Callable[[], Iterator[Sentence]]
+    """Reads the sentences as they are written."""
+    key: str
+    """What the sentences depend on."""
+    whole: bool
+    """Whether tags are those of words, such as parts of speech, and not of entities; these are brought to IOB2."""
+    names: dict[str, str]
+    """What the tags are called, of those in IOB2 or of words."""
+    tags: Counter[str]
+    """How often each tag occurs in all sentences."""
+    index: np.ndarray
+    """The numbers of the sentences in the stream, int64 (N,)."""
+    hashes: np.ndarray
+    """Equal for texts that read the same (``text_hashes``), int64 (N,)."""
+    characters: np.ndarray
+    """The characters of each text, int32 (N,)."""
+    words: np.ndarray
+    """The words of each text, int32 (N,)."""
     warnings: list[str] = field(default_factory=list)
     """One line each, for a person."""
 
-    @property
-    def tags(self) -> Counter[str]:
-        """How often each tag occurs."""
-        return Counter(tag for one in self.sentences for tag in one.tags)
+    def __len__(self) -> int:
+        return len(self.index)
 
-    @property
-    def whole(self) -> bool:
-        """Whether the tags are those of words, such as parts of speech, and not of entities."""
-        return names_words(self.tags)
+    def __iter__(self) -> Iterator[Sentence]:
+        at = 0
+        for number, one in enumerate(self.stream() if len(self) else ()):
+            if number == self.index[at]:
+                tags = one.tags if self.whole else iob2(one.tags)
+                yield replace(one, tags=[self.names[tag] for tag in tags])
+                if (at := at + 1) == len(self):
+                    return
 
-    def in_iob2(self, *, whole: bool) -> "Tagged":
-        """The same with tags in IOB2; those of words (``whole``) stay."""
-        if whole:
-            return self
-        kept = [replace(one, tags=iob2(one.tags)) for one in self.sentences]
-        return Tagged(self.name, kept, self.warnings)
+    def part(self, rows: np.ndarray) -> "Tagged":
+        """Some of the sentences, by their numbers here in ascending order; ``tags`` stay those of all."""
+        kept = {name: getattr(self, name)[rows] for name in ("index", "hashes", "characters", "words")}
+        return replace(self, key=cache_key(self.key, sha256(kept["index"].tobytes()).hexdigest()), **kept)
+
+    def split(self, seed: int) -> tuple["Tagged", "Tagged"]:
+        """The sentences for training and those that are held out: of each type of entity some, duplicates together."""
+        place = {tag: at for at, tag in enumerate(sorted(self.tags))}
+        rarest = (min(set(one.tags), key=lambda tag: (self.tags[tag], tag)) for one in self)
+        targets = np.fromiter((place[tag] for tag in rarest), np.int32, len(self))
+        train, held_out = split_rows(self.hashes, targets, HELD_OUT, seed)
+        return self.part(train), self.part(held_out)
 
     def check_labels(self, labels: Sequence[str], whose: str) -> None:
         """Raise InputError naming file and line for a tag that is none of ``labels``, which are those of ``whose``."""
-        known = set(labels)
-        for one in self.sentences:
-            for number, tag in enumerate(one.tags):
-                if tag not in known:
-                    shown = ", ".join(labels[:20]) + ", ..." * (len(labels) > 20)
-                    raise InputError(f"{one.place(number)}: the tag {tag!r} is not one of {whose}: {shown}.")
+        if strange := set(self.tags) - set(labels):
+            shown = ", ".join(labels[:20]) + ", ..." * (len(labels) > 20)
+            places = (one.place(at) for one in self for at, tag in enumerate(one.tags) if tag in strange)
+            tags = (tag for one in self for tag in one.tags if tag in strange)
+            raise InputError(f"{next(places)}: the tag {next(tags)!r} is not one of {whose}: {shown}.")
 
 
-def read_tagged(source: Corpus | Table, found: Detected, on_bad_row: str) -> Tagged:
-    """The sentences of what was read.  Raises InputError, naming file and line, for what cannot be used as it is."""
-    if isinstance(source, Corpus):
-        tagged = _of_files(source, on_bad_row)
-    else:
-        tagged = _of_table(source, found.text_column or "", found.label_column or "", on_bad_row)
-    if not tagged.sentences:
+def read_tagged(
+    source: Corpus | Table, found: Detected, on_bad_row: str, *, whole: bool | None = None, labels: Sequence[str] = ()
+) -> Tagged:
+    """The sentences of what was read, in IOB2, or with the tags that a model of some ``labels`` has for them.
+
+    ``whole`` says whether tags are those of words; None finds it out.  Raises InputError, naming file and line, for
+    what cannot be used as it is.
+    """
+    stream = sentences(source, found, on_bad_row)
+    written: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    warnings: list[str] = []
+    hashes, characters, words = array("q"), array("i"), array("i")
+    rows = stream(warnings)
+    while part := list(islice(rows, ROWS)):
+        for one in part:
+            written.update(one.tags)
+            counts.update(iob2(one.tags))
+        hashes.frombytes(text_hashes([one.text for one in part]).tobytes())
+        characters.extend(len(one.text) for one in part)
+        words.extend(len(one.words) for one in part)
+    if not hashes:
         raise InputError(f"{source.name}: there is no sentence with tags here.")
-    return tagged
+    if whole is None:
+        whole = names_words(written)
+    before = written if whole else counts
+    names = dict(zip(before, in_labels(list(before), labels) if labels else before, strict=True))
+    tags: Counter[str] = Counter()
+    for tag, count in before.items():
+        tags[names[tag]] += count
+    reading = (source.reading, found.text_column, found.label_column) if isinstance(source, Table) else ()
+    key = cache_key(source.fingerprint, *reading, on_bad_row, sum(characters), sum(words), list(written.items()))
+    numbers = (np.frombuffer(hashes, np.int64), np.frombuffer(characters, np.int32), np.frombuffer(words, np.int32))
+    index = np.arange(len(hashes))
+    return Tagged(source.name, partial(stream, []), key, whole, names, tags, index, *numbers, warnings)
 
 
-def _of_files(corpus: Corpus, on_bad_row: str) -> Tagged:
-    sentences: list[Sentence] = []
-    warnings = []
+def sentences(source: Corpus | Table, found: Detected, on_bad_row: str) -> Callable[[list[str]], Iterator[Sentence]]:
+    """What reads the sentences of a source as they are written, and adds its warnings to a list when it has ended.
+
+    Raises InputError, as reading does.
+    """
+    if isinstance(source, Corpus):
+        return partial(_of_files, source, on_bad_row)
+    columns = found.text_column or "", found.label_column or ""
+    have_spans = any(map(spans_of, source.values(columns[1])))
+    source.check_column(columns[0])
+    return partial(_of_table, source, columns, have_spans, on_bad_row)
+
+
+def _of_files(corpus: Corpus, on_bad_row: str, warnings: list[str]) -> Iterator[Sentence]:
     for source in corpus.sources:
-        bad = BadRows(source.path, on_bad_row)
-        before = len(sentences)
-        sentences += _conll(source, bad)
-        bad.check(len(sentences) - before)
+        bad, kept = BadRows(source.path, on_bad_row), 0
+        for one in _conll(source, bad):
+            kept += 1
+            yield one
+        bad.check(kept)
         if bad.skipped:
             warnings.append(f"{source.path}: {counted(len(bad.skipped), 'sentence')} with malformed lines left out")
-    return Tagged(corpus.name, sentences, warnings)
 
 
 def _conll(source: Source, bad: BadRows) -> Iterator[Sentence]:
@@ -150,37 +220,34 @@ def _joined(words: Sequence[str], tags: list[str], path: Path, numbers: list[int
     return Sentence(" ".join(words), places, tags, lambda at: f"{path}, line {numbers[at]}")
 
 
-def _of_table(table: Table, text_column: str, label_column: str, on_bad_row: str) -> Tagged:
+def _of_table(
+    table: Table, columns: tuple[str, str], have_spans: bool, on_bad_row: str, warnings: list[str]
+) -> Iterator[Sentence]:
     """Rows of tokens and as many tags, or of a text and its spans."""
-    sentences: list[Sentence] = []
-    skipped: list[str] = []
-    widened = 0
-    have_spans = any(spans_of(cell) for cell in table.column(label_column))
-    rows = zip(table.column(text_column), table.column(label_column), strict=True)
+    skipped: list[int] = []
+    widened = kept = 0
+    cells = ((chunk.columns[name] for name in columns) for chunk in table.chunks())
+    rows = chain.from_iterable(zip(*parts, strict=True) for parts in cells)
     for index, (text, cell) in enumerate(rows):
         if not text.strip() and not cell.strip():
             continue
         try:
-            if have_spans:
-                made, wide = _of_spans(text, cell, label_column)
-                widened += wide
-            else:
-                made = _of_lists(text, cell, text_column, label_column)
+            made, wide = _of_spans(text, cell, columns[1]) if have_spans else (_of_lists(text, cell, *columns), 0)
         except ValueError as error:
             if on_bad_row != "skip":
                 raise InputError(f"{_where(table, index)}: {error}. ({SKIP} leaves such rows out.)") from None
-            skipped.append(table.place(index))
+            skipped.append(index)
             continue
+        widened += wide
         if made.words:
-            sentences.append(replace(made, place=partial(_where, table, index)))
-    check_skipped(table.name, len(skipped), len(sentences), "malformed")
-    warnings = []
+            kept += 1
+            yield replace(made, place=partial(_where, table, index))
+    check_skipped(table.name, len(skipped), kept, "malformed")
     if skipped:
-        shown = ", ".join(skipped[:3]) + ", ..." * (len(skipped) > 3)
+        shown = ", ".join(map(table.place, skipped[:3])) + ", ..." * (len(skipped) > 3)
         warnings.append(f"{counted(len(skipped), 'malformed row')} left out ({shown})")
     if widened:
         warnings.append(f"{counted(widened, 'span')} that begin or end inside a word: widened to whole words")
-    return Tagged(table.name, sentences, warnings)
 
 
 def _where(table: Table, index: int, number: int = 0) -> str:
