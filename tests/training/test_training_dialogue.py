@@ -23,7 +23,7 @@ from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.reports.verdict import kept_in_words
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.language_modeling.dialogue import dialogue_examples
+from headway.tasks.language_modeling.dialogue import Examples, cut_warning, encoded_talks, talks
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat.encode import encode_chat
 from headway.text.tokenizer import Tokenizer
@@ -68,8 +68,8 @@ def talk_run(talk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_they_are_found_by_themselves(talk: Path):
     source = read(talk)
-    assert isinstance(source, Dialogues) and len(source) == len(source.conversations) == 101
-    assert source.conversations[0][0] == {"role": "system", "content": "repeat"}
+    assert isinstance(source, Dialogues) and len(source) == len(list(source.conversations)) == 101
+    assert next(source.conversations)[0] == {"role": "system", "content": "repeat"}
     assert source.place(7) == "line 8" and len(source.fingerprint) == 64
     found = detect(source)
     assert found.task == "language_modeling" and "replies only" in found.reasons[0]
@@ -101,7 +101,7 @@ def share(*contents: str) -> dict[str, Any]:
 def test_conversations_of_sharegpt_are_read_as_ours(tmp_path: Path):
     source = read(write(tmp_path / "a.jsonl", [share("a", "b"), share("c", "d", "e", "f")]))
     assert isinstance(source, Dialogues)
-    assert source.conversations[1] == say("c", "d", "e", "f", system="be kind")["messages"]
+    assert list(source.conversations)[1] == say("c", "d", "e", "f", system="be kind")["messages"]
     assert any("human as user, gpt as assistant" in reason for reason in detect(source).reasons)
     ours = read(write(tmp_path / "b.jsonl", [say("a", "b")]))
     assert not any("ShareGPT" in reason for reason in detect(ours).reasons)
@@ -202,15 +202,22 @@ def dialogues(*talks: dict[str, Any], tmp_path: Path) -> Dialogues:
     return source
 
 
+def examples(words: Tokenizer, source: Dialogues, longest: int, count: int | None = None) -> tuple[Examples, Examples]:
+    """The first conversations whole, and as they are read."""
+    whole = encoded_talks(talks(source).part(np.arange(count or len(source))), words)
+    return whole, whole.cut(longest)
+
+
 def test_targets_are_the_replies_and_what_ends_them(tmp_path: Path):
     words = with_chat(tokenizer())
     source = dialogues(say("the cat", "sat on", "a mat", "red doors", system="be old"), tmp_path=tmp_path)
-    found = dialogue_examples(words, source, [0], 200)
-    ids, reply = encode_chat(words, source.conversations[0])
-    assert found.ids == [ids[:-1]] and (found.n_long, found.n_lost) == (0, 0)
+    whole, found = examples(words, source, 200)
+    ids, reply = encode_chat(words, next(source.conversations))
+    assert found is whole and found.ids == [ids[:-1]]
     wanted = [target for target in found.targets[0] if target != IGNORED]
     assert words.decode(wanted, skip_special=False) == "sat on<|im_end|>red doors<|im_end|>"
-    assert found.n_targets == len(wanted) == sum(reply)
+    assert found.n_targets == len(wanted) == sum(reply) and found.counts().sum() == len(wanted)
+    assert [row.tolist() for row in found.replies()] == [wanted]
     places = [place for place, target in enumerate(found.targets[0]) if target != IGNORED]
     assert all(ids[place + 1] == found.targets[0][place] for place in places)
 
@@ -218,23 +225,25 @@ def test_targets_are_the_replies_and_what_ends_them(tmp_path: Path):
 def test_of_long_conversations_the_oldest_turns_are_left_out(tmp_path: Path):
     words = with_chat(tokenizer())
     turns = ["the cat sat", "old dogs ran", "on a mat", "past red doors", "and", "sang"]
-    source = dialogues(say(*turns, system="be kind"), say("a", "b"), tmp_path=tmp_path)
     whole, last = (
-        dialogue_examples(words, dialogues(say(*some, system="be kind"), tmp_path=tmp_path), [0], 999)
+        examples(words, dialogues(say(*some, system="be kind"), tmp_path=tmp_path), 999)[1]
         for some in (turns, turns[2:])
     )
     length = len(last.ids[0])
-    found = dialogue_examples(words, source, [0, 1], length)
-    assert found.ids[0] == last.ids[0] and found.targets[0] == last.targets[0]
-    assert found.n_long == 1 and found.n_lost == whole.n_targets - last.n_targets
-    [warning] = found.warnings(length)
+    source = dialogues(say(*turns, system="be kind"), say("a", "b"), tmp_path=tmp_path)
+    both, found = examples(words, source, length)
+    assert found.ids[0] == last.ids[0] and found.targets[0] == last.targets[0] and len(found.ids) == 2
+    lost = both.n_targets - found.n_targets
+    assert both.too_long(length).tolist() == [True, False] and lost == whole.n_targets - last.n_targets
+    [warning] = cut_warning(both, found, length)
     assert f"1 of 2 conversations exceed {length} tokens: their oldest turns are left out" in warning
-    assert f"{found.n_lost / (found.n_lost + found.n_targets):.1%}" in warning
+    assert f"{lost / both.n_targets:.1%}" in warning
     alone = dialogues(say("the cat", "old dogs ran past red doors " * 20), tmp_path=tmp_path)
-    cut = dialogue_examples(words, alone, [0], 61)
-    assert len(cut.ids[0]) == len(cut.targets[0]) == 61 and cut.targets[0][-1] != IGNORED and cut.n_lost > 0
-    nothing = dialogue_examples(words, dialogues(say("the cat " * 90, "sat"), tmp_path=tmp_path), [0], 61)
-    assert nothing.ids == [] and "1 have no reply left" in nothing.warnings(61)[0]
+    uncut, cut = examples(words, alone, 61)
+    assert len(cut.ids[0]) == len(cut.targets[0]) == 61 and cut.targets[0][-1] != IGNORED
+    assert cut.n_targets < uncut.n_targets
+    uncut, nothing = examples(words, dialogues(say("the cat " * 90, "sat"), tmp_path=tmp_path), 61)
+    assert nothing.ids == [] and "1 have no reply left" in cut_warning(uncut, nothing, 61)[0]
 
 
 class Fixed(torch.nn.Module):
@@ -254,7 +263,7 @@ def test_the_loss_counts_replies_alone(talk: Path):
     words = with_chat(tokenizer())
     source = read(talk)
     assert isinstance(source, Dialogues)
-    found = dialogue_examples(words, source, range(11), 300)
+    found = examples(words, source, 300, 11)[1]
     model, task = Fixed(words.vocab_size), LanguageModeling(label_smoothing=0.1)
     total, count, by_hand = 0.0, 0, 0.0
     with torch.no_grad():
@@ -341,7 +350,7 @@ def test_a_template_that_refuses_is_said_with_the_line(tmp_path: Path):
     words = tokenizer().with_template("{{ raise_exception('no') if messages | length > 2 }}", {}, [])
     source = dialogues(say("a", "b"), say("a", "b", "c", "d"), tmp_path=tmp_path)
     with pytest.raises(InputError, match=r"some\.jsonl, line 2: chat template"):
-        dialogue_examples(words, source, [1], 99)
+        examples(words, source, 99)
 
 
 def test_stopped_and_taken_up_it_ends_as_the_run_left_alone(

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_columns_are_known_by_their_names():
 
 def test_an_input_stands_below_its_instruction():
     source = as_dialogues(made(("system", *ALPACA)), Turns("instruction", "output", "input", "system"))
-    first, second = source.conversations[:2]
+    first, second = islice(source.conversations, 2)
     row, other = rows(("system", *ALPACA))[:2]
     assert [message["role"] for message in first] == ["system", "user", "assistant"]
     assert first[1]["content"] == f"{row['instruction']}\n\n{row['input']}" and first[2]["content"] == row["output"]
@@ -95,7 +96,7 @@ def test_messages_in_cells_are_messages():
     said = [{"role": "user", "content": "hello"}]
     row = {"prompt": json.dumps(said), "completion": json.dumps([{"role": "assistant", "content": "good day"}])}
     found = as_dialogues(table([row], list(row), Path("a.jsonl")), Turns("prompt", "completion"))
-    assert found.conversations == [[*said, {"role": "assistant", "content": "good day"}]]
+    assert list(found.conversations) == [[*said, {"role": "assistant", "content": "good day"}]]
 
 
 def test_rows_without_a_reply_are_named_or_left_out():

@@ -6,7 +6,7 @@
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from headway.data.formats.delimited import open_delimited
@@ -17,7 +17,7 @@ from headway.data.open.columns import Judging
 from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.records.chunks import Chunk, LineNumbers
 from headway.data.records.corpus import Corpus, Document, Source, file_source, row_chunks
-from headway.data.records.dialogues import holds_dialogues, read_dialogues
+from headway.data.records.dialogues import Dialogues, holds_dialogues, open_dialogues
 from headway.data.records.rows import BadRows, OpenTable, check_policy
 from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
@@ -58,7 +58,7 @@ def read(
         other = next(path for path in paths if path not in talks)
         raise InputError(f"{talks[0]} holds conversations, {other} does not; give inputs of one kind.")
     if talks:
-        return read_dialogues(paths, encoding, on_bad_row)
+        return _read_dialogues(paths, encoding, on_bad_row)
     columns = [_columns(path, encoding, delimiter, on_bad_row) for path in paths]
     for path, found in zip(paths, columns, strict=True):
         if sorted(found) != sorted(columns[0]):
@@ -68,7 +68,15 @@ def read(
             )
     if len(columns[0]) == 1:
         return _checked(Corpus([_row_source(path, encoding, delimiter, on_bad_row) for path in paths]))
-    return _read_table(paths, columns[0], encoding, delimiter, on_bad_row)
+
+    def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
+        return _open(path, encoding, delimiter, bad, tally)
+
+    facts = [Judging(name) for name in columns[0]]
+    none = f"there are no rows in this file, only columns ({', '.join(columns[0])})."
+    read = _read_rows(paths, opened, on_bad_row, repr((encoding, delimiter, on_bad_row)), none, facts)
+    read.facts = [one.column() for one in facts]
+    return read
 
 
 def text_corpus(
@@ -163,20 +171,38 @@ def _row_document(name: str, text: str) -> Document:
     return Document(name, lambda: row_chunks(text))
 
 
-def _read_table(
-    paths: list[Path], columns: list[str], encoding: str | None, delimiter: str | None, on_bad_row: str
+def _read_dialogues(paths: list[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
+    renamed: set[Path] = set()
+
+    def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
+        return open_dialogues(path, lines(path, encoding, tally), bad, renamed)
+
+    none = "there is no conversation in this file."
+    found = _read_rows(paths, opened, on_bad_row, repr((encoding, on_bad_row)), none)
+    return Dialogues(**vars(found), renamed=bool(renamed))
+
+
+def _read_rows(
+    paths: list[Path],
+    opened: Callable[[Path, BadRows, Tally | None], OpenTable],
+    on_bad_row: str,
+    reading: str,
+    none: str,
+    judging: Sequence[Judging] = (),
 ) -> Table:
     """A table after one pass over it; a small one stays in memory, a large one is read again when needed."""
-    numbers, judging = LineNumbers(), [Judging(name) for name in columns]
+    numbers = LineNumbers()
     held: list[Chunk] | None = []
-    states, starts, digests = [], [], []
+    states, starts, digests, columns = [], [], [], list[str]()
     skipped: list[tuple[int, str]] = []
     n_bytes = size = 0
     for path in paths:
         states.append(_state(path))
         tally, bad, start = Tally(), BadRows(path, on_bad_row), len(numbers)
         starts.append(start)
-        for chunk in _open(path, encoding, delimiter, bad, tally).chunks:
+        table = opened(path, bad, tally)
+        columns = columns or table.columns
+        for chunk in table.chunks:
             numbers.extend(chunk.numbers)
             for one in judging:
                 one.add(chunk.columns[one.name])
@@ -187,7 +213,7 @@ def _read_table(
                 held.append(chunk)
         bad.check(len(numbers) - start)
         if len(numbers) == start:
-            raise InputError(f"{path}: there are no rows in this file, only columns ({', '.join(columns)}).")
+            raise InputError(f"{path}: {none}")
         skipped.extend(bad.skipped)
         n_bytes += tally.n_bytes
         digests.append(tally.digest)
@@ -198,7 +224,7 @@ def _read_table(
             return
         count = 0
         for path, state in zip(paths, states, strict=True):
-            for chunk in _open(path, encoding, delimiter, BadRows(path, on_bad_row), None).chunks:
+            for chunk in opened(path, BadRows(path, on_bad_row), None).chunks:
                 count += len(chunk)
                 yield chunk
             if _state(path) != state:
@@ -216,8 +242,7 @@ def _read_table(
         skipped,
         starts,
         stream=stream,
-        reading=repr((encoding, delimiter, on_bad_row)),
-        facts=[one.column() for one in judging],
+        reading=reading,
     )
 
 

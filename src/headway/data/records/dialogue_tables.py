@@ -1,13 +1,15 @@
 """Tables of prompts and replies as conversations: Alpaca's instruction, input and output; prompt and completion."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, pairwise
 
 from headway.data.formats.json_lines import Malformed
-from headway.data.records.dialogues import KEY, REPLY, Dialogues, Message, checked
+from headway.data.records.chunks import Chunk, LineNumbers, chunked
+from headway.data.records.dialogues import KEY, REPLY, Dialogues, Message, as_json, checked
 from headway.data.records.rows import BadRows
-from headway.data.records.table import Table
+from headway.data.records.table import StreamedRows, Table
 from headway.errors import InputError
 
 JOINT = "\n\n"
@@ -64,33 +66,53 @@ def turns_of(
 
 def as_dialogues(table: Table, turns: Turns, on_bad_row: str = "error") -> Dialogues:
     """Each row of a table as a conversation.  Raises InputError, naming the row, for one without a prompt or reply."""
-    rows: list[dict[str, str]] = []
-    numbers: list[int] = []
-    found = Dialogues(
-        table.paths, [KEY], rows, numbers, table.fingerprint, table.n_bytes, list(table.skipped), starts=[]
-    )
-    found.turns = turns.words
-    starts = [*table.starts, len(table)]
-    for path, start, end in zip(table.paths, starts, starts[1:], strict=False):
-        found.starts.append(len(rows))
-        bad = BadRows(path, on_bad_row)
-        for number in range(start, end):
-            row, line = table.rows[number], table.row_numbers[number]
-            if not any(value.strip() for value in row.values()):
-                continue
-            try:
-                messages = _messages(row, turns)
-            except Malformed as error:
-                bad.add(line, str(error))
-                continue
-            found.conversations.append(messages)
-            rows.append({KEY: json.dumps(messages, ensure_ascii=False)})
-            numbers.append(line)
-        bad.check(len(rows) - found.starts[-1])
-        found.skipped.extend(bad.skipped)
-    if not found.conversations:
+
+    def files(bads: Sequence[BadRows]) -> Iterator[Iterator[Chunk]]:
+        """The conversations of each file."""
+        rows = (row for chunk in table.chunks() for row in zip(chunk.numbers, chunk.rows(), strict=True))
+        for bad, (start, end) in zip(bads, pairwise([*table.starts, len(table)]), strict=True):
+            yield chunked([KEY], _conversations(islice(rows, end - start), turns, bad))
+
+    def stream() -> Iterator[Chunk]:
+        return chain.from_iterable(files([BadRows(path, on_bad_row) for path in table.paths]))
+
+    numbers, starts = LineNumbers(), []
+    bads = [BadRows(path, on_bad_row) for path in table.paths]
+    for bad, chunks in zip(bads, files(bads), strict=True):
+        starts.append(len(numbers))
+        for chunk in chunks:
+            numbers.extend(chunk.numbers)
+        bad.check(len(numbers) - starts[-1])
+    if not numbers:
         raise InputError(f"{table.name}: there is no conversation in this file.")
-    return found
+    return Dialogues(
+        table.paths,
+        [KEY],
+        StreamedRows(stream, len(numbers)),
+        numbers,
+        table.fingerprint,
+        table.n_bytes,
+        [*table.skipped, *(one for bad in bads for one in bad.skipped)],
+        starts,
+        stream=stream,
+        reading=repr((table.reading, turns, on_bad_row)),
+        turns=turns.words,
+    )
+
+
+def _conversations(
+    rows: Iterable[tuple[int, dict[str, str]]], turns: Turns, bad: BadRows
+) -> Iterator[tuple[int, list[str]]]:
+    """The line of each conversation, and its messages as JSON; rows without anything are left out."""
+    for line, row in rows:
+        if not any(value.strip() for value in row.values()):
+            continue
+        try:
+            messages = _messages(row, turns)
+        except Malformed as error:
+            bad.add(line, str(error))
+            continue
+        yield line, [as_json(messages)]
 
 
 def _messages(row: dict[str, str], turns: Turns) -> list[Message]:

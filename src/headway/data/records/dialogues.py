@@ -3,17 +3,17 @@
 ShareGPT's ``conversations``, a list of {from, value}, are read as these.
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.data.formats.json_lines import Malformed, json_objects, json_type
-from headway.data.open.files import Tally, kind, lines
-from headway.data.records.rows import BadRows, shorten
+from headway.data.open.files import kind, lines
+from headway.data.records.chunks import chunked
+from headway.data.records.rows import BadRows, OpenTable, shorten
 from headway.data.records.table import Table
 from headway.errors import InputError
 
@@ -35,11 +35,15 @@ Message = dict[str, Any]
 class Dialogues(Table):
     """A table of conversations; its one column, "messages", has each as JSON."""
 
-    conversations: list[list[Message]] = field(default_factory=list)
     renamed: bool = False
     """Whether some are written in the words of ShareGPT."""
     turns: str = ""
     """The columns that they were made of, in words, where they stood in a table."""
+
+    @property
+    def conversations(self) -> Iterator[list[Message]]:
+        """All of them, as they are read."""
+        return map(json.loads, self.values(KEY))
 
 
 def holds_dialogues(path: Path, encoding: str | None) -> bool:
@@ -64,29 +68,12 @@ def check_column(path: Path, column: str, first: str) -> None:
         )
 
 
-def read_dialogues(paths: Sequence[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
-    """Read conversations and check each.  Raises InputError naming file and line."""
-    rows: list[dict[str, str]] = []
-    numbers: list[int] = []
-    result = Dialogues(tuple(paths), [KEY], rows, numbers, "", starts=[])
-    digests = []
-    for path in paths:
-        tally, bad, start = Tally(), BadRows(path, on_bad_row), len(rows)
-        result.starts.append(start)
-        for line, found, renamed in _conversations(path, encoding, tally, bad):
-            result.renamed = result.renamed or renamed
-            result.conversations.append(found)
-            rows.append({KEY: json.dumps(found, ensure_ascii=False)})
-            numbers.append(line)
-        kept = len(rows) - start
-        bad.check(kept)
-        if not kept:
-            raise InputError(f"{path}: there is no conversation in this file.")
-        result.skipped.extend(bad.skipped)
-        result.n_bytes += tally.n_bytes
-        digests.append(tally.digest)
-    result.fingerprint = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return result
+def open_dialogues(path: Path, found: Iterator[str], bad: BadRows, renamed: set[Path]) -> OpenTable:
+    """The lines that were ``found`` in a file as a table of conversations, each of them checked.
+
+    The path joins ``renamed`` where some are in the words of ShareGPT.
+    """
+    return OpenTable([KEY], chunked([KEY], _conversations(path, found, bad, renamed)))
 
 
 def without_oldest_turn(messages: list[Message]) -> list[Message] | None:
@@ -102,15 +89,24 @@ def without_oldest_turn(messages: list[Message]) -> list[Message] | None:
 
 
 def _conversations(
-    path: Path, encoding: str | None, tally: Tally, bad: BadRows
-) -> Iterator[tuple[int, list[Message], bool]]:
-    """The line of each conversation, its messages, and whether they were in the words of ShareGPT."""
-    for line, found in json_objects(path, lines(path, encoding, tally), bad):
-        ours = _in_our_words(found)
+    path: Path, found: Iterator[str], bad: BadRows, renamed: set[Path]
+) -> Iterator[tuple[int, list[str]]]:
+    """The line of each conversation, and its messages as JSON."""
+    for line, one in json_objects(path, found, bad):
+        ours = _in_our_words(one)
         try:
-            yield line, checked(ours), ours is not found
+            messages = checked(ours)
         except Malformed as error:
             bad.add(line, str(error))
+            continue
+        if ours is not one:
+            renamed.add(path)
+        yield line, [as_json(messages)]
+
+
+def as_json(messages: list[Message]) -> str:
+    """A conversation as it stands in a table."""
+    return json.dumps(messages, ensure_ascii=False)
 
 
 def _in_our_words(found: dict[str, Any]) -> dict[str, Any]:

@@ -1,19 +1,29 @@
 """Reply to what is said: language modelling of conversations, trained on the replies alone."""
 
-from collections.abc import Callable, Sequence
+import json
+import math
+from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import chain, islice
 
 import numpy as np
 from torch import nn
 
 from headway.data.batches.batch_source import Feed, RowFeed
 from headway.data.batches.batching import IGNORED
-from headway.data.records.dialogues import REPLY, ROLES, Dialogues, Message, without_oldest_turn
-from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.batches.cache import cache_directory, cache_key
+from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.data.records.chunks import ROWS
+from headway.data.records.dialogues import KEY, REPLY, ROLES, Dialogues, Message, without_oldest_turn
+from headway.data.records.repeats import text_hashes
+from headway.data.records.split import HELD_OUT, split_rows
 from headway.errors import InputError
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.ngram import each_unigram, unigram_baselines
+from headway.tasks.common.ngram import mean_loss, unigrams
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.sample import sampled
 from headway.tasks.common.vocabulary import base_vocabulary
@@ -54,38 +64,43 @@ class DialogueData(LanguageModelData):
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None:
             base_decoder(self.base)
-        index, held = split_dialogues(source, self.options.seed_of_split)
+        train = talks(source)
         if isinstance(held_out, Dialogues):
-            index, held = np.arange(len(source)), np.arange(len(held_out))
-        other = held_out if isinstance(held_out, Dialogues) else source
-        texts = [message["content"] for i in index for message in source.conversations[i]]
-        vocabulary = base_vocabulary(given, texts, chat=True)
-        self.tokenizer = vocabulary.tokenizer or with_chat(_tokenizer(texts, self.options))
-        parts = [_encoded(self.tokenizer, source, index), _encoded(self.tokenizer, other, held)]
-        self.longest = self.options.data.length or usual_longest([len(ids) for ids, _ in parts[0]], LONGEST)
+            held = talks(held_out)
+        else:
+            train, held = train.split(self.options.seed_of_split)
+        characters = int(train.characters.sum())
+        vocabulary = base_vocabulary(given, train.texts(), chat=True, out_of=characters)
+        self.tokenizer = vocabulary.tokenizer or with_chat(_tokenizer(train, self.options, characters))
+        whole = encoded_talks(train, self.tokenizer)
+        self.longest = self.options.data.length or usual_longest(whole.ids.lengths + 1, LONGEST)
         if self.base is not None:
             self.longest = min(self.longest, self.base.config.max_length)
-        train = _fitted(self.tokenizer, source, index, parts[0], self.longest)
-        validation = _fitted(self.tokenizer, other, held, parts[1], self.longest)
-        if not train.ids or not validation.ids:
+        self.train_examples = whole.cut(self.longest)
+        self.validation_examples = validation = encoded_talks(held, self.tokenizer).cut(self.longest)
+        if not len(self.train_examples.ids) or not len(validation.ids):
             raise InputError(f"{source.name}: no reply begins within {self.longest:,} tokens; use a larger --length.")
-        self.train_examples, self.validation_examples = train, validation
-        self.first = other.conversations[int(held[0])]
+        self.first = next(iter(held))
         origin = f" ({held_out.name})" if held_out is not None else " (10 %, duplicates on one side)"
+        n_train, n_held_out = len(self.train_examples.ids), len(validation.ids)
         self.facts = {
             "inputs": [str(path) for path in source.paths],
             "fingerprint": source.fingerprint,
-            "train": f"{len(train.ids):,} conversations with {train.n_targets:,} tokens of replies",
-            "validation": f"{len(validation.ids):,} conversations with {validation.n_targets:,}{origin}",
+            "train": f"{n_train:,} conversations with {self.train_examples.n_targets:,} tokens of replies",
+            "validation": f"{n_held_out:,} conversations with {validation.n_targets:,}{origin}",
             "conversations": len(source) + (0 if held_out is None else len(held_out)),
-            "warnings": [*train.warnings(self.longest), *_few_warning(len(validation.ids))],
+            "warnings": [*cut_warning(whole, self.train_examples, self.longest), *_few_warning(n_held_out)],
             **vocabulary.facts,
         }
-        self.n_tokens = sum(map(len, train.ids))
-        said = np.concatenate(_replies(train))
-        vocab_size, wanted = self.tokenizer.vocab_size, _replies(validation)
-        self.baselines = unigram_baselines(said, np.concatenate(wanted), vocab_size)
-        self._each = {"unigram": each_unigram(said, wanted, vocab_size)}
+        self.n_tokens = int(self.train_examples.ids.lengths.sum())
+        chances = unigrams(self.train_examples.counts())
+        self.baselines = [
+            {"name": "uniform (ln V)", "val_loss": math.log(len(chances))},
+            {"name": "unigram", "val_loss": mean_loss(chances, validation.counts())},
+        ]
+        losses = -np.log(chances)
+        each = ((float(losses[reply].sum()), len(reply)) for reply in validation.replies())
+        self._each = {"unigram": np.fromiter(each, np.dtype((np.float64, 2)), n_held_out)}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is None:
@@ -106,7 +121,7 @@ class DialogueData(LanguageModelData):
         return RowFeed(train.ids, train.targets, *held_out, plan.batch_tokens, plan.seed, max_examples=most)
 
     def objective(self, plan: Plan) -> Objective:
-        return dialogue_task(self.tokenizer, self.validation_examples, plan.objective.label_smoothing)
+        return self.validation_examples.objective(plan.objective.label_smoothing)
 
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """A reply to the beginning of the first held-out conversation."""
@@ -124,102 +139,178 @@ class DialogueData(LanguageModelData):
         return sample
 
 
-@dataclass
+@dataclass(frozen=True)
+class Talks:
+    """Some of the conversations of a file, read whenever they are asked for."""
+
+    source: Dialogues
+    index: np.ndarray
+    """Their numbers in the file in ascending order, int64 (N,)."""
+    hashes: np.ndarray
+    """Equal for conversations that read the same, int64 (N,)."""
+    characters: np.ndarray
+    """The characters of all messages of each, int64 (N,)."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[list[Message]]:
+        return map(json.loads, self.source.texts(KEY, self.index))
+
+    def texts(self) -> Iterator[str]:
+        """What the messages say, one after another."""
+        return (message["content"] for talk in self for message in talk)
+
+    def part(self, rows: np.ndarray) -> "Talks":
+        """Some of them, by their numbers here in ascending order."""
+        return Talks(self.source, self.index[rows], self.hashes[rows], self.characters[rows])
+
+    def split(self, seed: int) -> tuple["Talks", "Talks"]:
+        """Those to train on, and those that a run with this seed holds out."""
+        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), HELD_OUT, seed)
+        return self.part(train), self.part(held_out)
+
+
+def talks(source: Dialogues) -> Talks:
+    """All conversations of a file, after one pass over them."""
+    hashes, characters = array("q"), array("q")
+    rows = source.conversations
+    while part := list(islice(rows, ROWS)):
+        said = [[message["content"] for message in talk] for talk in part]
+        hashes.frombytes(text_hashes(["\n".join(texts) for texts in said]).tobytes())
+        characters.extend(sum(map(len, texts)) for texts in said)
+    return Talks(source, np.arange(len(hashes)), np.frombuffer(hashes, np.int64), np.frombuffer(characters, np.int64))
+
+
+@dataclass(frozen=True)
 class Examples:
     """Conversations as inputs and targets of the same length; targets are ``IGNORED`` where no reply is next."""
 
-    ids: list[list[int]]
-    targets: list[list[int]]
-    n_conversations: int
-    """how many there were"""
-    n_long: int
-    """how many were longer than is read"""
-    n_lost: int
-    """tokens of replies that were left out with the oldest turns, or cut off"""
+    talks: Talks
+    tokenizer: Tokenizer
+    rows: EncodedRows
+    """ids and targets in turn, the latter plus 1"""
+    key: str
+
+    @property
+    def ids(self) -> Column:
+        """The inputs of each."""
+        return Column(self.rows, 0, 2)
+
+    @property
+    def targets(self) -> Column:
+        """As many targets."""
+        return Column(self.rows, 1, 2, below=IGNORED)
+
+    @cached_property
+    def wanted(self) -> np.ndarray:
+        """The tokens of replies in each, int64 (N,)."""
+        return np.fromiter(map(len, self.replies()), np.int64, len(self.ids))
 
     @property
     def n_targets(self) -> int:
         """Tokens of replies."""
-        return sum(target != IGNORED for targets in self.targets for target in targets)
+        return int(self.wanted.sum())
 
-    def warnings(self, longest: int) -> list[str]:
-        """Lines about what is not read."""
-        if not self.n_long:
-            return []
-        share = self.n_lost / max(1, self.n_lost + self.n_targets)
-        none = self.n_conversations - len(self.ids)
-        without = f", {none:,} have no reply left" if none else ""
-        return [
-            f"{self.n_long:,} of {self.n_conversations:,} conversations exceed {longest:,} tokens: their oldest turns "
-            f"are left out ({share:.1%} of all tokens of replies{without}; --length to change)"
-        ]
+    def replies(self) -> Iterator[np.ndarray]:
+        """The tokens of the replies of each."""
+        for row in islice(self.rows, 1, None, 2):
+            targets = np.array(row, dtype=np.int64)
+            yield targets[targets > 0] - 1
 
+    def counts(self) -> np.ndarray:
+        """How often each token occurs in replies, int64 (V,)."""
+        found = np.zeros(self.tokenizer.vocab_size, dtype=np.int64)
+        for reply in self.replies():
+            np.add.at(found, reply, 1)
+        return found
 
-def split_dialogues(source: Dialogues, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the conversations to train on, and of those that a run with this seed holds out."""
-    texts = ["\n".join(message["content"] for message in talk) for talk in source.conversations]
-    return split_indices(texts, [""] * len(texts), HELD_OUT, seed)
+    def too_long(self, longest: int) -> np.ndarray:
+        """Which have more tokens than that, bool (N,)."""
+        return self.ids.lengths > longest
 
+    def cut(self, longest: int) -> "Examples":
+        """The same without the oldest turns of those that are too long, and without those that have no reply then.
 
-def dialogue_examples(tokenizer: Tokenizer, source: Dialogues, index: Sequence[int] | np.ndarray, longest: int):
-    """Some conversations of a file, those longer than ``longest`` tokens without their oldest turns.
+        Raises InputError, with the line, for one that the chat template cannot show.
+        """
+        if not self.too_long(longest).any() and bool(self.wanted.all()):
+            return self
+        return _stored(self.talks, self.tokenizer, _cut(self, longest), cache_key(self.key, longest))
 
-    Raises InputError, with the line, for one that the chat template cannot show.
-    """
-    return _fitted(tokenizer, source, index, _encoded(tokenizer, source, index), longest)
-
-
-def dialogue_task(tokenizer: Tokenizer, validation: Examples, label_smoothing: float = 0.0) -> LanguageModeling:
-    """The task whose bits per byte are those of the replies."""
-    replies = [[target for target in targets if target != IGNORED] for targets in validation.targets]
-    n_bytes = sum(len(tokenizer.decode(reply).encode("utf-8", "surrogatepass")) for reply in replies)
-    return LanguageModeling(max(1, n_bytes) / max(1, validation.n_targets), label_smoothing)
-
-
-Encoded = tuple[list[int], list[bool]]
-"""The ids of a conversation, and which belong to replies."""
+    def objective(self, label_smoothing: float = 0.0) -> LanguageModeling:
+        """The task whose bits per byte are those of these replies."""
+        texts = (self.tokenizer.decode(reply) for reply in self.replies())
+        n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+        return LanguageModeling(max(1, n_bytes) / max(1, self.n_targets), label_smoothing)
 
 
-def _encoded(tokenizer: Tokenizer, source: Dialogues, index: Sequence[int] | np.ndarray) -> list[Encoded]:
-    return [_encode(tokenizer, source.conversations[i], source, int(i)) for i in index]
+def encoded_talks(part: Talks, tokenizer: Tokenizer) -> Examples:
+    """Some conversations as they are, however long.  Raises InputError as ``Examples.cut`` does."""
+    read = (part.source.fingerprint, part.source.reading, sha256(part.index.tobytes()).hexdigest())
+    shown = (tokenizer.to_json(), tokenizer.chat_template, tokenizer.special_tokens)
+    rows = (
+        row
+        for number, messages in zip(part.index, part, strict=True)
+        for row in _encode(tokenizer, messages, part.source, int(number))
+    )
+    return _stored(part, tokenizer, rows, cache_key(*read, *shown, "talks"))
 
 
-def _encode(tokenizer: Tokenizer, messages: list[Message], source: Dialogues, number: int) -> Encoded:
+def _stored(part: Talks, tokenizer: Tokenizer, rows: Iterator[list[int]], key: str) -> Examples:
+    kept = encoded_rows(rows, vocab_size=tokenizer.vocab_size + 1, key=key, directory=cache_directory())
+    return Examples(part, tokenizer, kept, key)
+
+
+def _encode(
+    tokenizer: Tokenizer, messages: list[Message], source: Dialogues, number: int
+) -> tuple[list[int], list[int]]:
+    """The ids of a conversation, and the one that follows each plus 1 where it belongs to a reply, else 0."""
     try:
-        return encode_chat(tokenizer, messages)
+        ids, reply = encode_chat(tokenizer, messages)
     except InputError as error:
         raise InputError(f"{source.name}, {source.place(number)}: {error}") from None
+    pairs = zip(ids[1:], reply[1:], strict=True)
+    return ids[:-1], [token + 1 if is_reply else 0 for token, is_reply in pairs]
 
 
-def _fitted(
-    tokenizer: Tokenizer, source: Dialogues, index: Sequence[int] | np.ndarray, encoded: list[Encoded], longest: int
-) -> Examples:
-    """Inputs and targets.  A conversation loses its oldest turns until it fits; if one turn is too long, its end."""
-    found = Examples([], [], len(encoded), 0, 0)
-    for number, (ids, reply) in zip(index, encoded, strict=True):
-        kept, known = list(source.conversations[number]), sum(reply[1:])
-        if len(ids) > longest + 1:
-            found.n_long += 1
-        while len(ids) > longest + 1 and (shorter := without_oldest_turn(kept)) is not None:
+def _cut(examples: Examples, longest: int) -> Iterator[list[int]]:
+    """A conversation loses its oldest turns until it fits; if one turn is too long, its end."""
+    rows, talks = iter(examples.rows), examples.talks
+    for number, messages, ids, targets in zip(talks.index, talks, rows, rows, strict=True):
+        kept = messages
+        while len(ids) > longest and (shorter := without_oldest_turn(kept)) is not None:
             kept = shorter
-            ids, reply = _encode(tokenizer, kept, source, int(number))
-        ids, reply = ids[: longest + 1], reply[: longest + 1]
-        found.n_lost += known - sum(reply[1:])
-        if any(reply[1:]):
-            found.ids.append(ids[:-1])
-            pairs = zip(ids[1:], reply[1:], strict=True)
-            found.targets.append([token if is_reply else IGNORED for token, is_reply in pairs])
-    return found
+            ids, targets = _encode(examples.tokenizer, kept, talks.source, int(number))
+        if any(targets[:longest]):
+            yield ids[:longest]
+            yield targets[:longest]
 
 
-def _tokenizer(texts: Sequence[str], options: TrainOptions) -> Tokenizer:
+def _tokenizer(train: Talks, options: TrainOptions, characters: int) -> Tokenizer:
     kind = options.data.tokenizer or "bpe"
     if kind == "wordpiece":
         raise InputError("--tokenizer wordpiece does not keep spaces; for conversations use bpe, word or char.")
     vocab = options.data.vocab
     if vocab is None and kind == "bpe":
-        vocab = bpe_size(sum(map(len, texts)))
-    return train_tokenizer([*texts, "\n".join([*ROLES, ""])], kind, vocab, role="decoder")
+        vocab = bpe_size(characters)
+    names = "\n".join([*ROLES, ""])
+    texts = chain(train.texts(), [names])
+    return train_tokenizer(texts, kind, vocab, role="decoder", out_of=characters + len(names))
+
+
+def cut_warning(whole: Examples, kept: Examples, longest: int) -> list[str]:
+    """A line about what is not read."""
+    long = int(whole.too_long(longest).sum())
+    if not long:
+        return []
+    share = (whole.n_targets - kept.n_targets) / max(1, whole.n_targets)
+    none = len(whole.ids) - len(kept.ids)
+    without = f", {none:,} have no reply left" if none else ""
+    return [
+        f"{long:,} of {len(whole.ids):,} conversations exceed {longest:,} tokens: their oldest turns "
+        f"are left out ({share:.1%} of all tokens of replies{without}; --length to change)"
+    ]
 
 
 def _few_warning(count: int) -> list[str]:
@@ -231,8 +322,3 @@ def _few_warning(count: int) -> list[str]:
         f"only {held_out} held out, so metrics are noisy: a later step is kept only where it is clearly better "
         "(--validation FILE holds out others)"
     ]
-
-
-def _replies(part: Examples) -> list[np.ndarray]:
-    """The tokens of the replies of each conversation."""
-    return [np.array([t for t in targets if t != IGNORED], dtype=np.int64) for targets in part.targets]

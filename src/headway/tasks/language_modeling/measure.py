@@ -1,6 +1,5 @@
 """A language model is measured as its training measured it: running text in windows, conversations by their replies."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, text_batches
@@ -9,7 +8,7 @@ from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.running_text import Chunks, encode_text, held_out_part
 from headway.tasks.language_modeling.chat import chat_tokenizer
-from headway.tasks.language_modeling.dialogue import dialogue_examples, dialogue_task, split_dialogues
+from headway.tasks.language_modeling.dialogue import encoded_talks, talks
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.task import EvaluationInputs
 from headway.training.options import split_seed
@@ -24,17 +23,14 @@ def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
 
 def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:
     """Of replies alone, in conversations of at most the length of training."""
-    length = given.length(pipe.model.config.max_length)
-    index: Sequence[int] = range(len(source))
+    length, found = given.length(pipe.model.config.max_length), talks(source)
     if given.same:
-        index = split_dialogues(source, split_seed(given.before))[1].tolist()
-    tokenizer = chat_tokenizer(pipe.tokenizer)
-    found = dialogue_examples(tokenizer, source, index, length)
-    if not found.ids:
+        found = found.split(split_seed(given.before))[1]
+    examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
+    if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
-    batches = pipe.runtime.batches(row_batches(found.ids, found.targets, pipe.runtime.tokens))
-    metrics = dialogue_task(tokenizer, found).evaluate(pipe.model, batches, given.each)
-    return {**metrics, "examples": found.n_targets}
+    batches = pipe.runtime.batches(row_batches(examples.ids, examples.targets, pipe.runtime.tokens))
+    return {**examples.objective().evaluate(pipe.model, batches, given.each), "examples": examples.n_targets}
 
 
 def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:

@@ -5,6 +5,7 @@ What only training and measuring need is imported when they begin, so that answe
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class LanguageModelingTask(Task):
 
         if not isinstance(source, Dialogues):
             return beginning(source, found, given)
-        talks = ({KEY: talk} for talk in source.conversations[:ROWS])
+        talks = ({KEY: talk} for talk in islice(source.conversations, ROWS))
         return Material(json_lines(talks, given.folder / "beginning.jsonl"))
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
