@@ -197,6 +197,28 @@ def test_the_fitted_classifier_is_logistic_regression(base: Path, rows: Path, tm
     np.testing.assert_allclose(found.numpy(), expected.predict_proba(x), atol=1e-5)
 
 
+def test_rows_in_the_cache_are_fitted_as_lists_are(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from headway.data.batches import encoded
+    from headway.tasks.common.linear_probe import fit_frozen, label_texts, with_label_rows
+
+    monkeypatch.setattr(encoded, "IN_MEMORY", 0)
+    words, labels = Tokenizer.load(base), ["good", "poor"]
+    ids = words.encode_batch(["the cat sat", "old dogs ran", "a mat", "dogs sang", "red doors"], special=True)
+    stored = encoded.encoded_rows(iter(ids), vocab_size=words.vocab_size, key="k", directory=tmp_path)
+    made, classes = label_texts(labels)
+    rows, targets = with_label_rows(words, labels, stored, np.array([0, 1, 0, 1, 1]))
+    listed = [*ids, *words.encode_batch(made, special=True)]
+    assert list(rows) == listed and rows[-1] == listed[-1] and rows[3:6] == listed[3:6] and len(rows) == len(listed)
+    assert targets.tolist() == [0, 1, 0, 1, 1, *classes]
+    found = []
+    for part, wanted in ((rows, targets), (listed, targets.tolist())):
+        model = for_classification(load_model(base), 2, mean=True)
+        assert fit_frozen(model, part, wanted, len(ids), seed=3) == 5
+        tune_vectors(model, part, wanted, 3, lambda share, loss: None)
+        found.append([p.detach().clone() for p in model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 def test_a_fit_out_of_time_reads_one_row_of_each_class_at_least(base: Path, monkeypatch: pytest.MonkeyPatch):
     from headway.tasks.common import linear_probe as frozen
 

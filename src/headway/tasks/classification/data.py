@@ -31,7 +31,14 @@ from headway.tasks.common.contrastive import tune_vectors
 from headway.tasks.common.cross_validate import MOST_ROWS, cross_validated
 from headway.tasks.common.lengths import cut_warning, usual_longest
 from headway.tasks.common.linear import classification_baselines
-from headway.tasks.common.linear_probe import FEW_ROWS, fit_frozen, guess_by_vectors, kept_blocks, with_label_rows
+from headway.tasks.common.linear_probe import (
+    FEW_ROWS,
+    Joined,
+    fit_frozen,
+    guess_by_vectors,
+    kept_blocks,
+    with_label_rows,
+)
 from headway.tasks.common.rows import encoded_texts
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import SHOWN, Closing, TaskData, TaskInputs
@@ -171,7 +178,7 @@ class ClassificationData(TaskData):
             return False
         encoder: Any = model
         began = time.monotonic()
-        rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets.tolist())
+        rows, targets = with_label_rows(self.tokenizer, self.labels, self.train, self.train_targets)
         if plan.fine_tuning.contrastive:
             most = None if seconds is None else max(1.0, TUNING * seconds)
             tune_vectors(encoder, rows, targets, plan.seed, show, most)
@@ -204,13 +211,13 @@ class ClassificationData(TaskData):
     def cross_validation(self, plan: Plan, model: nn.Module, seconds: float | None) -> dict[str, Any] | None:
         if not self._few_texts:
             return None
-        targets, others = [*self.train_targets.tolist(), *self.targets.tolist()], {}
+        targets, others = np.concatenate([self.train_targets, self.targets]), {}
         if plan.fine_tuning.frozen:
-            rows, classes = with_label_rows(self.tokenizer, self.labels, [*self.train, *self.validation], targets)
+            rows, classes = with_label_rows(self.tokenizer, self.labels, Joined(self.train, self.validation), targets)
             weights, encoder = self._class_weights(), model
             guess = guess_by_vectors(encoder, rows, classes, len(targets), weights)  # type: ignore[arg-type]
             others["pretrained vectors before tuning" if plan.fine_tuning.contrastive else "pretrained vectors"] = guess
-        return cross_validated(self._few_texts, targets, others, seconds=seconds)
+        return cross_validated(self._few_texts, targets.tolist(), others, seconds=seconds)
 
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return self._each

@@ -5,7 +5,7 @@ which looks at all pairs of a batch at once.  A batch holds as many rows of each
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ TEMPERATURE = 0.1
 
 def tune_vectors(
     model: Encoder,
-    rows: list[list[int]],
-    targets: list[int],
+    rows: Sequence[list[int]],
+    targets: Sequence[int] | np.ndarray,
     seed: int,
     show: Callable[[float, float], None],
     seconds: float | None = None,
@@ -45,7 +45,8 @@ def tune_vectors(
     optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0.01, fused=True)
     random = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    of_class = [np.flatnonzero(np.asarray(targets) == c) for c in sorted(set(targets))]
+    classes = np.asarray(targets)
+    of_class = [np.flatnonzero(classes == c) for c in np.unique(classes)]
     each = max(2, BATCH // len(of_class))
     step = 0
     while (share := max(step / STEPS, (time.monotonic() - began) / seconds if seconds else 0.0)) < 1:
@@ -55,7 +56,7 @@ def tune_vectors(
         ids, mask = pad([rows[i] for i in batch])
         ids, mask = ids.to(device), mask.to(device)
         x = pool(model.stack(ids, mask), mask, "mean")  # (B, D)
-        loss = pair_loss(x, torch.tensor([targets[i] for i in batch], device=device))
+        loss = pair_loss(x, torch.tensor(classes[batch], device=device))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()

@@ -10,13 +10,14 @@ reads (``hub.mean_pooling``).
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headway.data.batches.batching import length_batches, pad
+from headway.data.batches.encoded import row_lengths
 from headway.hub.mean_pooling import shift_of
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
@@ -41,17 +42,38 @@ def kept_blocks(n_layers: int) -> int:
 
 
 def with_label_rows(
-    tokenizer: Tokenizer, labels: Sequence[str], rows: Sequence[list[int]], targets: list[int]
-) -> tuple[list[list[int]], list[int]]:
+    tokenizer: Tokenizer, labels: Sequence[str], rows: Sequence[list[int]], targets: np.ndarray
+) -> tuple["Joined", np.ndarray]:
     """Rows of ids and their classes, followed by those of the sentences that are made of the labels."""
     texts, classes = label_texts(labels)
-    return [*rows, *tokenizer.encode_batch(texts, special=True)], [*targets, *classes]
+    made = tokenizer.encode_batch(texts, special=True)
+    return Joined(rows, made), np.concatenate([targets, np.array(classes, dtype=np.int64)])
+
+
+class Joined(Sequence[list[int]]):
+    """Rows of ids, and after them others."""
+
+    def __init__(self, first: Sequence[list[int]], second: Sequence[list[int]]):
+        self.first, self.second = first, second
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = range(len(self))[index] - len(self.first)
+        return self.second[at] if at >= 0 else self.first[at]
 
 
 def fit_frozen(
     model: Encoder,
-    rows: list[list[int]],
-    targets: list[int],
+    rows: Sequence[list[int]],
+    targets: Sequence[int] | np.ndarray,
     n_rows: int,
     *,
     seed: int = 0,
@@ -64,17 +86,18 @@ def fit_frozen(
     (C,) are what a row of each class counts.  Rows are read in an order that the seed draws, until ``seconds`` are
     over: returns how many of the data that were.
     """
-    order, needed = _reading_order(targets, n_rows, seed)
+    classes = np.asarray(targets)
+    order, needed = _reading_order(classes, n_rows, seed)
     began, read = time.monotonic(), 0
     parts: list[np.ndarray] = []
     while read < len(order) and (not parts or seconds is None or time.monotonic() - began < seconds):
         part = order[read : max(read + TOGETHER, needed)]
         parts.append(vectors(model, [rows[i] for i in part]))
         read += len(part)
-    known = np.array(order[:read])
+    known = order[:read]
     head: Any = model.head
     x, length = _readings(model, np.concatenate(parts))
-    fitted = _logistic(x, np.asarray(targets)[known], known < n_rows, weights)
+    fitted = _logistic(x, classes[known], known < n_rows, weights)
     matrix = fitted.coef_ / length
     bias = fitted.intercept_ - shift_of(head) * matrix.sum(axis=1)
     if len(matrix) == 1:  # one logit for both classes: half of it for each gives the same probabilities
@@ -104,13 +127,13 @@ def _logistic(x: np.ndarray, y: np.ndarray, is_data: np.ndarray, weights: Tensor
 
 
 def guess_by_vectors(
-    model: Encoder, rows: list[list[int]], targets: list[int], n_rows: int, weights: Tensor | None = None
+    model: Encoder, rows: Sequence[list[int]], targets: np.ndarray, n_rows: int, weights: Tensor | None = None
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """What gives some rows their classes when the classifier is fitted on others, by the vectors as they are now.
 
     ``rows`` and ``targets`` are those of ``fit_frozen``; every fit has the sentences made of labels too.
     """
-    (x, _), y = _readings(model, vectors(model, rows)), np.asarray(targets)
+    (x, _), y = _readings(model, vectors(model, rows)), targets
     made = np.arange(n_rows, len(rows))
 
     def guess(train: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -120,13 +143,12 @@ def guess_by_vectors(
     return guess
 
 
-def _reading_order(targets: list[int], n_rows: int, seed: int) -> tuple[list[int], int]:
+def _reading_order(targets: np.ndarray, n_rows: int, seed: int) -> tuple[np.ndarray, int]:
     """All rows in the order in which they are read, and how many must be: one of each class, and the labels' own."""
     drawn = np.random.default_rng(seed).permutation(n_rows)
-    first = drawn[np.unique(np.asarray(targets)[drawn], return_index=True)[1]].tolist()
-    made = list(range(n_rows, len(targets)))
-    chosen = set(first)
-    return [*made, *first, *(i for i in drawn.tolist() if i not in chosen)], len(made) + len(first)
+    first = np.unique(targets[drawn], return_index=True)[1]
+    made = np.arange(n_rows, len(targets))
+    return np.concatenate([made, drawn[first], np.delete(drawn, first)]), len(made) + len(first)
 
 
 def label_texts(labels: Sequence[str]) -> tuple[list[str], list[int]]:
@@ -138,13 +160,13 @@ def label_texts(labels: Sequence[str]) -> tuple[list[str], list[int]]:
 
 
 @torch.no_grad()
-def vectors(model: Encoder, rows: list[list[int]], batch_tokens: int = 2048) -> np.ndarray:
+def vectors(model: Encoder, rows: Sequence[list[int]], batch_tokens: int = 2048) -> np.ndarray:
     """What the last matrix of a classifier reads of each row of ids: (N, D) float32."""
     model.eval()
     head: Any = model.head
     device = next(model.parameters()).device
     found = np.zeros((len(rows), model.config.d_model), dtype=np.float32)
-    for index in length_batches([len(row) for row in rows], batch_tokens, 0, 0):
+    for index in length_batches(row_lengths(rows), batch_tokens, 0, 0):
         ids, mask = pad([rows[i] for i in index])
         ids, mask = ids.to(device), mask.to(device)
         found[index] = head.vector(model.stack(ids, mask), mask).cpu().numpy()
