@@ -17,7 +17,7 @@ from headway.data.batches.cache import cache_directory
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
-from headway.tasks.common.running_text import encode_text
+from headway.tasks.common.running_text import Text, encode_text
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base
 from headway.training.loop import trainer
@@ -91,7 +91,7 @@ def test_what_ends_a_text_is_the_bases(bases: dict[str, Path], tmp_path: Path):
     assert beginning.end_of_text is None and beginning.begin_of_text == end
     assert cache_directory().is_dir()
     for number, each in enumerate((words, beginning)):
-        ids = encode_text(chunks, each, f"{tmp_path}{number}", "all").tolist()
+        ids = encode_text(Text(lambda: iter(chunks), (f"{tmp_path}{number}", "all")), each).tolist()
         assert ids == [*words.encode("the cat"), end, *words.encode("sat on"), end]
 
 

@@ -7,7 +7,7 @@ from headway.data.batches.tokens import Tokens
 from headway.data.records.corpus import Corpus
 from headway.models.adapt.lora import count_parameters
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.running_text import Chunks, encode_text, held_out_part
+from headway.tasks.common.running_text import encode_text, held_out_part, whole
 from headway.text.tokenizer import Tokenizer
 from headway.training.sizing.presets import MOST_LOGITS
 
@@ -26,8 +26,8 @@ TOGETHER = 8192
 def held_out_tokens(corpus: Corpus, held_out: Corpus | None, tokenizer: Tokenizer) -> Tokens:
     """The text that a run on ``corpus`` is validated on: ``held_out``, or else a part of it."""
     if held_out is None:
-        return encode_text(held_out_part(corpus), tokenizer, corpus.fingerprint, "validation")
-    return encode_text(Chunks(held_out), tokenizer, held_out.fingerprint, "all")
+        return encode_text(held_out_part(corpus), tokenizer)
+    return encode_text(whole(held_out), tokenizer)
 
 
 def loss_by_length(model: Any, tokens: Tokens, length: int, longest: int) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Running text, as language models and masked language models both read it: its parts, its tokens, its size."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from headway.data.batches.cache import cache_directory, cache_key, tokenised
@@ -11,23 +12,39 @@ from headway.data.stream.streamed import Streamed
 from headway.text.tokenizer import Tokenizer
 
 
-def text_parts(
-    corpus: Corpus, held_out: Corpus | None
-) -> tuple[Iterable[tuple[str, bool]], Iterable[tuple[str, bool]]]:
-    """Training and validation text as chunks that can be read again and again."""
-    if held_out is None:
-        return split_text(corpus, HELD_OUT)
-    return Chunks(corpus), Chunks(held_out)
+@dataclass(frozen=True)
+class Text:
+    """All or a part of a corpus as chunks, (text, whether its document ends), as often as they are asked for."""
 
-
-class Chunks:
-    """All of a text as chunks, as often as they are asked for."""
-
-    def __init__(self, corpus: Corpus):
-        self.corpus = corpus
+    chunks: Callable[[], Iterator[tuple[str, bool]]]
+    key: tuple[str, str]
+    """The fingerprint of the corpus, and which part this is."""
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
-        return self.corpus.chunks()
+        return self.chunks()
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes in UTF-8."""
+        return sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in self)
+
+
+def whole(corpus: Corpus) -> Text:
+    """All of a corpus."""
+    return Text(corpus.chunks, (corpus.fingerprint, "all"))
+
+
+def held_out_part(corpus: Corpus) -> Text:
+    """What a run on this text holds out where no validation file is named."""
+    chunks = corpus.held_out.chunks if isinstance(corpus, Streamed) else split_text(corpus, HELD_OUT)[1].__iter__
+    return Text(chunks, (corpus.fingerprint, "validation"))
+
+
+def text_parts(corpus: Corpus, held_out: Corpus | None) -> tuple[Text, Text]:
+    """Training and validation text."""
+    if held_out is not None:
+        return whole(corpus), whole(held_out)
+    return Text(split_text(corpus, HELD_OUT)[0].__iter__, (corpus.fingerprint, "train")), held_out_part(corpus)
 
 
 def text_facts(corpus: Corpus, held_out: Corpus | None, n_train: int, n_validation: int) -> dict[str, Any]:
@@ -48,19 +65,14 @@ def separator_of(tokenizer: Tokenizer) -> int | None:
     return tokenizer.begin_of_text if tokenizer.end_of_text is None else tokenizer.end_of_text
 
 
-def held_out_part(corpus: Corpus) -> Iterable[tuple[str, bool]]:
-    """What a run on this text holds out where no validation file is named, as chunks."""
-    return Chunks(corpus.held_out) if isinstance(corpus, Streamed) else split_text(corpus, HELD_OUT)[1]
-
-
-def encode_text(chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str) -> TokenFile:
+def encode_text(text: Text, tokenizer: Tokenizer) -> TokenFile:
     """Tokens of running text, read from the cache; between documents is what ends a text, or else what begins one."""
     return tokenised(
-        chunks,
+        text,
         tokenizer.encode_batch,
         end_of_text=separator_of(tokenizer),
         vocab_size=tokenizer.vocab_size,
-        key=cache_key(fingerprint, tokenizer.to_json(), part, HELD_OUT),
+        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT),
         directory=cache_directory(),
     )
 

@@ -46,12 +46,8 @@ class LanguageModelData(TaskData):
         if tokenizer is None:
             tokenizer = text_tokenizer(corpus, train_text, given.options)
         self.tokenizer = tokenizer
-        self.train = encode_text(train_text, tokenizer, corpus.fingerprint, "train")
-        held_out_print = corpus.fingerprint if held_out is None else held_out.fingerprint
-        part = "validation" if held_out is None else "all"
-        self.validation = encode_text(validation_text, tokenizer, held_out_print, part)
-        n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in validation_text)
-        self.bytes_per_token = n_bytes / max(1, len(self.validation))
+        self.train, self.validation = (encode_text(text, tokenizer) for text in (train_text, validation_text))
+        self.bytes_per_token = validation_text.n_bytes / max(1, len(self.validation))
         self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
         self.along = LossAlong(max(1, len(self.validation) - 1))
         self.baselines = ngram_baselines(self.train, self.validation, tokenizer.vocab_size, self.along)

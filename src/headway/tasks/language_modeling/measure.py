@@ -6,7 +6,7 @@ from headway.data.batches.batch_source import row_batches, text_batches
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.running_text import Chunks, encode_text, held_out_part
+from headway.tasks.common.running_text import encode_text, held_out_part, whole
 from headway.tasks.language_modeling.chat import chat_tokenizer
 from headway.tasks.language_modeling.dialogue import encoded_talks, talks
 from headway.tasks.language_modeling.pipeline import Generator
@@ -36,10 +36,9 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
 def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
     corpus = given.corpus("a language model is measured on running text or on conversations")
     length, every = given.length(pipe.model.config.max_length), given.every
-    chunks = held_out_part(corpus) if given.same else Chunks(corpus)
-    tokens = encode_text(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if given.same else "all")
-    n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text, _ in chunks)
-    task = LanguageModeling(bytes_per_token=n_bytes / max(1, len(tokens)))
+    text = held_out_part(corpus) if given.same else whole(corpus)
+    tokens = encode_text(text, pipe.tokenizer)
+    task = LanguageModeling(bytes_per_token=text.n_bytes / max(1, len(tokens)))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
     batches = pipe.runtime.batches(text_batches(tokens, length, 32, every))
     return {**task.evaluate(pipe.model, batches, given.each), "examples": count}

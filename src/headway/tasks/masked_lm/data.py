@@ -21,7 +21,7 @@ from headway.models.initialise import initialise
 from headway.models.size import parameters
 from headway.models.transformer import Encoder
 from headway.tasks.common.ngram import token_counts, unigrams
-from headway.tasks.common.running_text import bpe_size, text_facts, text_parts
+from headway.tasks.common.running_text import Text, bpe_size, text_facts, text_parts
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.masked_lm.objective import MaskedLM, masked_baselines, word_starts
 from headway.tasks.task import TaskData, TaskInputs
@@ -66,10 +66,8 @@ class MaskedLMData(TaskData):
         train_text, validation_text = text_parts(corpus, held_out)
         vocabulary = base_vocabulary(given, (text for text, _ in train_text))
         self.tokenizer = vocabulary.tokenizer or _tokenizer(corpus, train_text, self.options)
-        self.train = encode_documents(train_text, self.tokenizer, corpus.fingerprint, "train")
-        held_out_print = corpus.fingerprint if held_out is None else held_out.fingerprint
-        part = "validation" if held_out is None else "all"
-        self.validation = encode_documents(validation_text, self.tokenizer, held_out_print, part)
+        parts = train_text, validation_text
+        self.train, self.validation = (encode_documents(text, self.tokenizer) for text in parts)
         self.facts = {**text_facts(corpus, held_out, len(self.train), len(self.validation)), **vocabulary.facts}
         longest = self.base.config.max_length if self.base is not None else 1 << 20
         self.length = max(4, self.options.data.length or min(256, longest, max(16, len(self.train) // 20)))
@@ -153,16 +151,14 @@ def held_out_batches(tokens: Tokens, tokenizer: Tokenizer, length: int, every: i
     return (framed(batch, frame) for batch in text_batches(tokens, room, 32, every))
 
 
-def encode_documents(
-    chunks: Iterable[tuple[str, bool]], tokenizer: Tokenizer, fingerprint: str, part: str
-) -> TokenFile:
+def encode_documents(text: Text, tokenizer: Tokenizer) -> TokenFile:
     """Tokens of running text with [SEP] between documents, read from the cache."""
     return tokenised(
-        chunks,
+        text,
         tokenizer.encode_batch,
         end_of_text=tokenizer.sep,
         vocab_size=tokenizer.vocab_size,
-        key=cache_key(fingerprint, tokenizer.to_json(), part, HELD_OUT, "between", tokenizer.sep),
+        key=cache_key(text.key[0], tokenizer.to_json(), text.key[1], HELD_OUT, "between", tokenizer.sep),
         directory=cache_directory(),
     )
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.tasks.common.running_text import Chunks, held_out_part
+from headway.tasks.common.running_text import held_out_part, whole
 from headway.tasks.masked_lm.data import MASK_SHARE, encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.task import EvaluationInputs
@@ -11,8 +11,7 @@ from headway.tasks.task import EvaluationInputs
 def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the hidden tokens that were counted: the same ones of a text in the same windows."""
     corpus = given.corpus("a masked language model is measured on running text")
-    chunks = held_out_part(corpus) if given.same else Chunks(corpus)
-    tokens = encode_documents(chunks, pipe.tokenizer, corpus.fingerprint, "validation" if given.same else "all")
+    tokens = encode_documents(held_out_part(corpus) if given.same else whole(corpus), pipe.tokenizer)
     length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
     share = given.plan.get("mask_share") or MASK_SHARE
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
