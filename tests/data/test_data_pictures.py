@@ -60,7 +60,7 @@ def test_a_folder_of_every_mode(folder: Path):
     assert source.labels == ["ants"] * 13 + ["bees"] * 13 + ["cats"] * 13
     assert source.median_size == (17, 17) and source.inputs == [str(folder)]
     ready = decoded(source, HOW)
-    assert ready.pixels.shape == (39, 7, 5, 3) and ready.pixels.dtype == np.uint8 and not ready.warnings
+    assert ready.pixels.shape == (39, 7, 5, 3) and ready.pixels[:].dtype == np.uint8 and not ready.warnings
     expected = np.array(Image.open(folder / "bees" / "01.png").resize((5, 7), Image.Resampling.BILINEAR))
     assert np.array_equal(ready.pixels[14], expected)
     assert [path.name for path in pictures_in(folder)][:2] == ["00.png", "01.png"]
@@ -294,7 +294,18 @@ def test_patches_that_do_not_fit(tmp_path: Path):
         cut_of(source, TrainOptions(image_size=999, patch_size=1))
 
 
-def test_more_pictures_than_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.data.images.decode.total_bytes", lambda: 8000)
-    with pytest.raises(InputError, match="more than half of this machine's memory; choose a smaller --image-size"):
-        decoded(read(folder), HOW)
+def test_many_pictures_are_in_a_file_and_read_as_those_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    held = decoded(read(folder), HOW)
+    monkeypatch.setattr("headway.data.images.pixels.IN_MEMORY", 200)
+    monkeypatch.setattr("headway.data.images.decode.AT_ONCE", 4)
+    found = decoded(read(folder), HOW)
+    assert held.pixels.held == 39 * 7 * 5 * 3 and found.pixels.held == 0
+    assert (found.labels, found.keys, found.warnings) == (held.labels, held.keys, held.warnings)
+    rows = np.array([38, 3, 3, 17])
+    parts = zip(found.split(5), held.split(5), strict=True)
+    for one, other in ((found, held), (found.part(rows), held.part(rows)), *parts):
+        assert one.pixels.shape == other.pixels.shape and np.array_equal(one.pixels, other.pixels)
+        assert one.targets(["ants", "bees", "cats"]).tolist() == other.targets(["ants", "bees", "cats"]).tolist()
+    whole = np.array(held.pixels)
+    assert np.array_equal(found.pixels[2:5], whole[2:5]) and np.array_equal(found.pixels[rows], whole[rows])
+    assert all(np.array_equal(one, other) for one, other in zip(found.pixels, whole, strict=True))

@@ -14,10 +14,11 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.data.batches.cache import cache_directory
+from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
-from headway.tasks.common.running_text import Text, encode_text
+from headway.tasks.common.running_text import Text, encode_text, text_parts
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base
 from headway.training.loop import trainer
@@ -93,6 +94,13 @@ def test_what_ends_a_text_is_the_bases(bases: dict[str, Path], tmp_path: Path):
     for number, each in enumerate((words, beginning)):
         ids = encode_text(Text(lambda: iter(chunks), (f"{tmp_path}{number}", "all")), each).tolist()
         assert ids == [*words.encode("the cat"), end, *words.encode("sat on"), end]
+
+
+def test_all_of_a_file_is_not_taken_for_its_training_part(corpus: Path, tmp_path: Path):
+    (tmp_path / "other.txt").write_text("old dogs sang on a mat\n" * 9)
+    source, words = read(corpus), tokenizer()
+    part, whole = (encode_text(text_parts(source, other)[0], words) for other in (None, read(tmp_path / "other.txt")))
+    assert len(part) < len(whole) == len(words.encode(corpus.read_text()))
 
 
 def test_what_a_base_says_of_how_to_generate_is_kept(bases: dict[str, Path], corpus: Path, tmp_path: Path):

@@ -11,6 +11,7 @@ import torch
 from headway.data.batches.batching import ImageBatch
 from headway.data.batches.windows import Position
 from headway.data.images.augment import Augmentation
+from headway.data.images.pixels import Pixels
 from headway.data.images.preprocessing import normalised
 from headway.hub.preprocessor import ImagePreprocessor
 
@@ -20,10 +21,10 @@ class ImageFeed:
 
     def __init__(
         self,
-        train: np.ndarray,
-        train_targets: Sequence[int],
-        validation: np.ndarray,
-        validation_targets: Sequence[int],
+        train: Pixels | np.ndarray,
+        train_targets: Sequence[int] | np.ndarray,
+        validation: Pixels | np.ndarray,
+        validation_targets: Sequence[int] | np.ndarray,
         how: ImagePreprocessor,
         size: int,
         seed: int,
@@ -92,7 +93,7 @@ class ImageFeed:
 
 
 def image_batches(
-    pictures: np.ndarray, targets: np.ndarray, how: ImagePreprocessor, size: int, each: int
+    pictures: Pixels | np.ndarray, targets: np.ndarray, how: ImagePreprocessor, size: int, each: int
 ) -> Iterator[ImageBatch]:
     """Every picture once with its class, ``size`` at a time, in their order."""
     for at in range(0, len(pictures), size):

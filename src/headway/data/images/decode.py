@@ -1,4 +1,4 @@
-"""Pictures decoded once, into bytes of the size that a model reads.
+"""Pictures decoded once, into bytes of the size that a model reads, which need not fit in memory.
 
 Letters: N pictures, H height, W width.
 """
@@ -7,29 +7,30 @@ import hashlib
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from headway.data.images.pictures import LABEL, PICTURE, Pictures, advice, check_broken
+from headway.data.images.pixels import Pixels, stored
 from headway.data.images.preprocessing import fitted, read_image
 from headway.data.records.labels import RARE
+from headway.data.records.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
-from headway.io.memory import total_bytes
-from headway.io.quantities import counted, size
+from headway.io.quantities import counted
 
-MOST_MEMORY = 0.5
-"""The share of the machine's memory that decoded pictures may take."""
+AT_ONCE = 256
+"""Pictures that are decoded before the next ones are begun."""
 
 
 @dataclass(frozen=True)
 class Decoded:
     """Pictures as a model's batches are made of them."""
 
-    pixels: np.ndarray
+    pixels: Pixels
     """(N, H, W, 3) uint8"""
     labels: list[str]
     """the class of each"""
@@ -41,42 +42,59 @@ class Decoded:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def part(self, rows: np.ndarray) -> "Decoded":
+        """Some of them, by number."""
+        labels, keys = ([values[i] for i in rows] for values in (self.labels, self.keys))
+        return Decoded(self.pixels.part(rows), labels, keys, self.warnings)
+
+    def split(self, seed: int) -> tuple["Decoded", "Decoded"]:
+        """Those to train on, and those that a run with this seed holds out; equal ones are on one side."""
+        train, held_out = split_indices(self.keys, self.labels, HELD_OUT, seed)
+        return self.part(train), self.part(held_out)
+
+    def targets(self, classes: Sequence[str]) -> np.ndarray:
+        """The number of each one's class, int64 (N,)."""
+        number = {label: at for at, label in enumerate(classes)}
+        return np.array([number[label] for label in self.labels], dtype=np.int64)
+
 
 def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
     """Every picture in the size that ``how`` says, as bytes.
 
-    Raises InputError for one that cannot be decoded (with ``on_bad_row`` "skip" it is left out, up to 1 % of all), and
-    where all together would take more than half of the machine's memory.
+    Raises InputError for one that cannot be decoded (with ``on_bad_row`` "skip" it is left out, up to 1 % of all).
     """
-    height, width = how.size
-    needed, memory = len(source) * height * width * 3, total_bytes()
-    if memory is not None and needed > MOST_MEMORY * memory:
-        raise InputError(
-            f"{source.name}: {len(source):,} pictures of {height} × {width} take {size(needed)}, more than "
-            "half of this machine's memory; choose a smaller --image-size, or fewer pictures."
-        )
-    pixels = np.empty((len(source), height, width, 3), dtype=np.uint8)
+    labels: list[str] = []
+    keys: list[str] = []
+    broken: list[str] = []
+    largest = 0
 
-    def one(number: int) -> str | None:
+    def one(number: int) -> np.ndarray | str:
         try:
-            pixels[number] = _one(source, number, how)
+            return _one(source, number, how)
         except InputError as error:
             return str(error)
-        return None
+
+    def pictures(pool: ThreadPoolExecutor) -> Iterator[np.ndarray]:
+        nonlocal largest
+        for start in range(0, len(source), AT_ONCE):
+            numbers = range(start, min(start + AT_ONCE, len(source)))
+            for number, found in zip(numbers, pool.map(one, numbers), strict=True):
+                if isinstance(found, str):
+                    broken.append(found)
+                    continue
+                labels.append(source.rows[number][LABEL])
+                keys.append(hashlib.sha256(found.tobytes()).hexdigest())
+                largest = max(largest, int(found.max()))
+                yield found
 
     with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        problems = list(pool.map(one, range(len(source))))
-    broken = [problem for problem in problems if problem is not None]
+        pixels = stored(pictures(pool), how.size)
     if broken and source.on_bad_row != "skip":
         raise InputError(f"{broken[0]}{advice(len(broken))}")
-    kept = [number for number, problem in enumerate(problems) if problem is None]
     broken = [*source.broken, *broken]
-    check_broken(source.name, broken, len(kept))
-    pixels = pixels if len(kept) == len(source) else pixels[kept]
-    labels = [source.rows[number][LABEL] for number in kept]
-    keys = [hashlib.sha256(picture.tobytes()).hexdigest() for picture in pixels]
+    check_broken(source.name, broken, len(labels))
     left_out = [f"{counted(len(broken), 'picture')} left out, the first: {broken[0]}"] if broken else []
-    return Decoded(pixels, labels, keys, [*source.notes, *left_out, *_warnings(labels, keys, pixels)])
+    return Decoded(pixels, labels, keys, [*source.notes, *left_out, *_warnings(labels, keys, largest)])
 
 
 def _one(source: Pictures, number: int, how: ImagePreprocessor) -> np.ndarray:
@@ -89,7 +107,7 @@ def _one(source: Pictures, number: int, how: ImagePreprocessor) -> np.ndarray:
     return found
 
 
-def _warnings(labels: Sequence[str], keys: Sequence[str], pixels: np.ndarray) -> list[str]:
+def _warnings(labels: Sequence[str], keys: Sequence[str], largest: int) -> list[str]:
     found = []
     rare = sorted((n, label) for label, n in Counter(labels).items() if n < RARE)
     if rare:
@@ -104,8 +122,8 @@ def _warnings(labels: Sequence[str], keys: Sequence[str], pixels: np.ndarray) ->
     if several:
         example = " and ".join(repr(label) for label in sorted(several[0])[:2])
         found.append(f"{counted(len(several), 'picture')} in more than one class, the first in {example}")
-    if len(pixels) and int(pixels.max()) < 64:
-        found.append(f"the largest value in all pictures is {int(pixels.max())} of 255; are they scaled as intended?")
+    if labels and largest < 64:
+        found.append(f"the largest value in all pictures is {largest} of 255; are they scaled as intended?")
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.data.images.pixels import Pixels
 from headway.data.records.text_rows import TextRows
 from headway.tasks.common.classes import scores
 
@@ -23,6 +24,8 @@ LEAST_EACH = 5
 """Rows for each class: a sample with fewer says little, so the linear model is left out."""
 MOST_PICTURES, SIDE, LINEAR_C = 5_000, 32, 0.1
 """Pictures that the linear model is fitted on at most, the longest side that it reads, and what weighs its errors."""
+AT_ONCE = 256
+"""Pictures that the fitted model reads at a time."""
 ROWS_AT_ONCE = 2_000
 """Rows whose n-grams are held when the fitted model reads."""
 
@@ -74,10 +77,10 @@ def _sample(lengths: np.ndarray, targets: Sequence[int] | np.ndarray) -> tuple[n
 
 
 def picture_baselines(
-    train: np.ndarray,
-    train_targets: Sequence[int],
-    pictures: np.ndarray,
-    targets: Sequence[int],
+    train: Pixels | np.ndarray,
+    train_targets: Sequence[int] | np.ndarray,
+    pictures: Pixels | np.ndarray,
+    targets: Sequence[int] | np.ndarray,
     labels: Sequence[str],
     each: dict[str, np.ndarray] | None = None,
 ) -> list[dict[str, Any]]:
@@ -85,7 +88,7 @@ def picture_baselines(
 
     ``each`` is given (predicted, true) class of every picture by the name of the baseline, (N, 2).
     """
-    majority = Counter(train_targets).most_common(1)[0][0]
+    majority = Counter(map(int, train_targets)).most_common(1)[0][0]
     guesses = {
         "majority class": np.full(len(targets), majority),
         "linear model on pixels": _on_pixels(train[:MOST_PICTURES], train_targets[:MOST_PICTURES], pictures),
@@ -93,32 +96,45 @@ def picture_baselines(
     return _scored(guesses, targets, labels, each)
 
 
-def _on_pixels(train: np.ndarray, train_targets: Sequence[int], pictures: np.ndarray) -> np.ndarray:
+def _on_pixels(
+    train: np.ndarray, train_targets: Sequence[int] | np.ndarray, pictures: Pixels | np.ndarray
+) -> np.ndarray:
     """Predicted classes (N,) of logistic regression on pixels, each brought to mean 0 and deviation 1."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if len(set(train_targets)) < 2:
+    if len(np.unique(train_targets)) < 2:
         return np.full(len(pictures), train_targets[0])
     model = make_pipeline(StandardScaler(), LogisticRegression(C=LINEAR_C, max_iter=200, tol=1e-3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it could be fitted longer
-        model.fit(_flat(train), train_targets)
-    return model.predict(_flat(pictures))
+        x = _flat(train)
+        model.fit(x, train_targets)
+    parts = (_shrunk(pictures[at : at + AT_ONCE]) for at in range(0, len(pictures), AT_ONCE))
+    one_channel = x.shape[1] < _shrunk(train[:1]).size  # grey
+    return np.concatenate(
+        [model.predict((part[..., :1] if one_channel else part).reshape(len(part), -1)) for part in parts]
+    )
 
 
 def _flat(pictures: np.ndarray) -> np.ndarray:
-    """(N, H, W, C) -> (N, F) float32: every n-th row and column the mean of n, so that sides have at most SIDE."""
+    """(N, H, W, C) -> (N, F) float32, shrunk; of grey pictures a single channel."""
+    part = _shrunk(pictures)
+    if part.shape[3] == 3 and bool((part == part[..., :1]).all()):
+        part = part[..., :1]
+    return part.reshape(len(part), -1)
+
+
+def _shrunk(pictures: np.ndarray) -> np.ndarray:
+    """Pictures as float32: every n-th row and column the mean of n, so that sides have at most SIDE."""
     _, height, width, channels = pictures.shape
     step = -(-max(height, width) // SIDE)
     rows, columns = max(1, height // step), max(1, width // step)
     part = pictures[:, : rows * min(step, height), : columns * min(step, width)].astype(np.float32)
     if step > 1:
         part = part.reshape(len(part), rows, -1, columns, part.shape[2] // columns, channels).mean(axis=(2, 4))
-    if channels == 3 and bool((part == part[..., :1]).all()):
-        part = part[..., :1]  # grey
-    return part.reshape(len(part), -1)
+    return part
 
 
 def linear_guess(

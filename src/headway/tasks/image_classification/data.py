@@ -9,10 +9,9 @@ from torch import nn
 
 from headway.data.images.augment import Augmentation
 from headway.data.images.batch_source import ImageFeed
-from headway.data.images.decode import Decoded, decoded
+from headway.data.images.decode import decoded
 from headway.data.images.pictures import Pictures
 from headway.data.records.repeats import leaks
-from headway.data.records.split import HELD_OUT, split_indices
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
 from headway.hub.preprocessor import ImagePreprocessor
@@ -53,20 +52,20 @@ class ImageData(TaskData):
         else:
             self.patches, self.how = self.base.model.patches, self.base.preprocessor  # type: ignore[assignment]
         found = decoded(source, self.how)
-        warnings, seed = list(found.warnings), self.options.seed_of_split
+        warnings = list(found.warnings)
         if isinstance(held_out, Pictures):
             other = decoded(held_out, self.how)
             check_known(other.labels, sorted(set(found.labels)), held_out.name)
             warnings += _leak_warning(found.keys, other.keys)
-            train, validation = range(len(found)), range(len(other))
+            train, validation = found, other
             origin = f" ({held_out.name})"
         else:
             other = found
-            train, validation = (part.tolist() for part in split_pictures(found, seed))
+            train, validation = found.split(self.options.seed_of_split)
             origin = " (10 %, classes kept, duplicates on one side)"
         self.labels = sorted(set(found.labels))
-        self.train, self.train_targets = _part(found, train, self.labels)
-        self.validation, self.targets = _part(other, validation, self.labels)
+        self.train, self.validation = train.pixels, validation.pixels
+        self.train_targets, self.targets = (part.targets(self.labels) for part in (train, validation))
         counts = Counter(found.labels)
         self.facts: dict[str, Any] = {
             "inputs": source.inputs,
@@ -74,7 +73,7 @@ class ImageData(TaskData):
             "classes": {label: counts[label] for label in self.labels},
             "train": f"{len(self.train):,} pictures",
             "validation": f"{len(self.validation):,} pictures{origin}",
-            "held_in_memory": size(found.pixels.nbytes + (other is not found) * other.pixels.nbytes),
+            "held_in_memory": size(found.pixels.held + (other is not found) * other.pixels.held),
             "warnings": warnings,
         }
         self._each: dict[str, np.ndarray] = {}
@@ -124,23 +123,12 @@ class ImageData(TaskData):
         return ImageClassification(self.labels, weights=weights, label_smoothing=plan.objective.label_smoothing)
 
 
-def split_pictures(found: Decoded, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the pictures to train on, and of those that are held out; equal ones are on one side."""
-    return split_indices(found.keys, found.labels, HELD_OUT, seed)
-
-
 def check_known(labels: Sequence[str], known: Sequence[str], name: str) -> None:
     """Raise InputError for classes that are not known."""
     if strange := sorted(set(labels) - set(known)):
         shown = ", ".join(map(repr, strange[:5])) + ", ..." * (len(strange) > 5)
         of_these = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         raise InputError(f"{name}: has classes that are not in the training data: {shown}; known: {of_these}.")
-
-
-def _part(found: Decoded, index: Sequence[int], labels: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-    """Some pictures, (N, H, W, 3) uint8, and the numbers of their classes."""
-    number = {label: i for i, label in enumerate(labels)}
-    return found.pixels[list(index)], [number[found.labels[i]] for i in index]
 
 
 def _leak_warning(train: Sequence[str], held_out: Sequence[str]) -> list[str]:

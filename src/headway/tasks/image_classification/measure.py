@@ -1,16 +1,14 @@
 """A classifier of pictures is measured as its training measured it."""
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from headway.data.images.batch_source import image_batches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.pictures import Pictures
+from headway.data.records.repeats import leaks
 from headway.errors import InputError
-from headway.tasks.image_classification.data import check_known, split_pictures
+from headway.tasks.image_classification.data import check_known
 from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.task import EvaluationInputs
@@ -23,18 +21,15 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
         raise InputError(f"{given.source.name}: a classifier of pictures is measured on pictures.")
     found = decoded(given.source, pipe.preprocessor)
     check_known(found.labels, pipe.labels, given.source.name)
-    index: Sequence[int] = range(len(found))
     if given.same:
-        index = split_pictures(found, split_seed(given.before))[1].tolist()
+        found = found.split(split_seed(given.before))[1]
     else:
         _warn_of_pictures(pipe, found, given)
-    number = {label: i for i, label in enumerate(pipe.labels)}
-    targets = np.array([number[found.labels[i]] for i in index], dtype=np.int64)
     each = pipe.model.config.max_length
     size = max(1, pipe.runtime.tokens // each)
-    batches = image_batches(found.pixels[list(index)], targets, pipe.preprocessor, size, each)
+    batches = image_batches(found.pixels, found.targets(pipe.labels), pipe.preprocessor, size, each)
     metrics = ImageClassification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
-    return {**metrics, "examples": len(index)}
+    return {**metrics, "examples": len(found)}
 
 
 def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
@@ -46,8 +41,7 @@ def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationIn
         known = decoded(trained, pipe.preprocessor)
     except InputError:
         return
-    held_out = () if given.facts.get("validation") else split_pictures(known, split_seed(given.before))[1]
-    keys = set(known.keys) - {known.keys[i] for i in held_out}
-    if both := sum(key in keys for key in found.keys):
+    learnt = known if given.facts.get("validation") else known.split(split_seed(given.before))[0]
+    if both := len(leaks(learnt.keys, found.keys)):
         said = f"{both:,} of {len(found):,} pictures also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)
