@@ -166,7 +166,7 @@ def _conll(source: Source, bad: BadRows) -> Iterator[Sentence]:
     tags: list[str] = []
     numbers: list[int] = []
     wrong: tuple[int, str] | None = None
-    for number, line in enumerate((*_lines(source), ""), start=1):
+    for number, line in enumerate(chain(_lines(source), [""]), start=1):
         blank = not line.strip() or line.startswith("-DOCSTART-")
         if not blank:
             columns = columns or _layout(source, ending)
