@@ -15,8 +15,8 @@ import pytest
 
 import headway
 from headway.cli import answers, output_file
-from headway.cli.answers import pieces
 from headway.cli.output_file import OutputFile
+from headway.cli.texts import pieces
 from headway.errors import InputError, RunFailed
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "old", "dogs", "great", "awful", "fine"]

@@ -157,9 +157,17 @@ def test_classify_plain_lines(classifier_run: Path, tmp_path: Path, in_process: 
 
 def test_results_replace_an_older_file_whole(classifier_run: Path, tmp_path: Path, in_process: Callable):
     (tmp_path / "out.csv").write_text("older, and much longer than what comes now\n" * 101)
-    assert in_process("classify", classifier_run, "great", "--to", tmp_path / "out.csv")[0] == 0
+    status, _, err = in_process("classify", classifier_run, "great", "--to", tmp_path / "out.csv")
+    assert status == 0 and f"warning: {tmp_path}/out.csv: this file exists and will be replaced" in err
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_missing_folders_of_results_are_made(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    to = tmp_path / "no" / "where" / "out.csv"
+    assert in_process("classify", classifier_run, "missing.csv", "--to", to)[0] == 2 and not any(tmp_path.iterdir())
+    status, _, err = in_process("classify", classifier_run, "great", "--to", to)
+    assert status == 0 and err == "" and len(to.read_text().splitlines()) == 2
 
 
 def test_a_byte_order_mark_changes_nothing(rows: Path, tmp_path: Path, tiny_words: list[str], in_process: Callable):

@@ -196,7 +196,7 @@ def test_standard_input(encoder: Path, masked: Path, in_process: Callable, monke
         (["fill", "{masked}", "missing.csv"], "there is no such file"),
         (["embed", "{encoder}", "{lines}", "--to", "out.txt"], ".npy, .jsonl or .csv"),
         (["embed", "{encoder}", "{lines}", "--to", "{lines}"], "this is the input file"),
-        (["embed", "{encoder}", "{lines}", "--to", "/no/where/out.npy"], "cannot be written"),
+        (["embed", "{encoder}", "{lines}", "--to", "{lines}/out.npy"], "is a file, not a folder"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--similarity"], "choose one"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--k", "0"], "k is 0"),
         (["embed", "{encoder}", "{lines}", "--nearest", "a", "--to", "out.npy"], ".jsonl or .csv"),

@@ -238,8 +238,8 @@ def test_a_line_that_is_too_long_is_named_before_anything_is_translated(
     lines.write_text("the cat\n" * 3 + "cat dog " * 40 + "\n")
     status, out, err = in_process("translate", directory, lines)
     assert status == 2 and out == "" and "lines.txt, line 4: the sentence" in err
-    status, _, err = in_process("translate", directory, lines, "--to", tmp_path / "nowhere" / "out.txt")
-    assert status == 2 and "its folder does not exist" in err
+    status, _, err = in_process("translate", directory, lines, "--to", lines / "out.txt")
+    assert status == 2 and f"{lines} is a file, not a folder" in err
 
 
 @pytest.mark.parametrize(

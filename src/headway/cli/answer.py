@@ -4,7 +4,7 @@ import contextlib
 import functools
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from headway.cli.common import (
 from headway.cli.inputs import ALSO, SENTENCES, check_inputs, read_inputs
 from headway.cli.output_file import OutputFile
 from headway.cli.results import ResultsFile, check_output, write_output
+from headway.cli.texts import pieces
 from headway.errors import InputError
 from headway.io.regular_file import check_name
 from headway.tasks import registry
@@ -32,6 +33,8 @@ from headway.tasks.command import Command, Option
 
 Rooms = Sequence[type[Command]]
 PREDICT = "predict"
+GATHERED = 1 << 14
+"""Characters of the texts for which a result of all texts, such as their cosines, is computed at a time."""
 STARTED = "headway.started"
 """When loading of the model began, if that was before the command ran."""
 ANY = (
@@ -263,7 +266,8 @@ def _results(asked: Asked, use: Command) -> tuple[Command, list[Any]]:
             file, name = ResultsFile(use, to), asked_for(asked.verb, use, to, most=most, as_json=as_json)
             output = stack.enter_context(OutputFile(to, name, b"" if use.gathers else file.header()))
         if use.gathers and output is None:
-            return _gathered(asked, use, use.answer(use.inputs.values))
+            parts = (use.content(use.answer(part)) for _, part in pieces(use.inputs.values, most))
+            return _gathered(asked, use, use.restored(b"".join(parts)))
         results = give_answers(
             use, most=most, output=output, file=file, as_json=as_json, progress=shown_to(asked.quiet)
         )
@@ -275,12 +279,25 @@ def _results(asked: Asked, use: Command) -> tuple[Command, list[Any]]:
     return use, results
 
 
-def _gathered(asked: Asked, use: Command, found: Any) -> tuple[Command, list[Any]]:
-    """Write, show or return the result computed from all answers."""
-    use, found = use.gathered(found)
-    if asked.to is not None:
-        file = ResultsFile(use, asked.to)
-        write_output(asked.to, file.header() + file.content(0, found))
-    elif not asked.as_json:
-        show_lines(use.lines(0, found))
-    return use, use.results(found) if asked.as_json else []
+def _gathered(asked: Asked, use: Command, answers: Any) -> tuple[Command, list[Any]]:
+    """Write, show or return the result computed from all answers, some rows at a time."""
+    use, found = use.gathered(answers)
+    results: list[Any] = []
+
+    def written(file: ResultsFile | None) -> Iterator[bytes]:
+        if file is not None:
+            yield file.header()
+        for start, texts in pieces(use.inputs.values, GATHERED):
+            part = found[start : start + len(texts)]
+            if asked.as_json:
+                results.extend(use.results(part))
+            elif file is None:
+                show_lines(use.lines(start, part))
+            if file is not None:
+                yield file.content(start, part)
+
+    if asked.to is None:
+        list(written(None))
+    else:
+        write_output(asked.to, written(ResultsFile(use, asked.to)))
+    return use, results

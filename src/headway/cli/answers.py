@@ -2,21 +2,20 @@
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from headway.cli.common import Texts, interruptible, show_lines
+from headway.cli.common import interruptible, show_lines
 from headway.cli.output_file import OutputFile
 from headway.cli.results import ResultsFile
+from headway.cli.texts import CHARACTERS, pieces
 from headway.io.quantities import duration
 from headway.tasks.command import Command
 
 BATCHES = 16
 """Batches per thread in a chunk.  With fewer, more batches are partly filled; with more, a kill loses more."""
-CHARACTERS = 4
-"""Characters of a token, about."""
 EVERY = 10.0
 """Seconds between two progress lines."""
 
@@ -26,20 +25,6 @@ def piece_size(tokens_at_once: int) -> int:
     import torch
 
     return CHARACTERS * BATCHES * torch.get_num_threads() * tokens_at_once
-
-
-def pieces(inputs: Iterable[Any], most: int) -> Iterator[tuple[int, list[Any]]]:
-    """Chunks of the inputs in order, each with the number of its first input; a chunk ends at ``most`` characters."""
-    start, size = 0, 0
-    part: list[Any] = []
-    for one in inputs:
-        part.append(one)
-        size += CHARACTERS + (len(one) if isinstance(one, str) else 0)
-        if size >= most:
-            yield start, part
-            start, size, part = start + len(part), 0, []
-    if part:
-        yield start, part
 
 
 def give_answers(
@@ -64,8 +49,6 @@ def give_answers(
                 stop = start + len(part)
                 if stop <= before:
                     continue
-                if isinstance(inputs, Texts):
-                    inputs.hold(start, part)
                 found = use.answer(part)
                 if output is not None and file is not None:
                     output.add(file.content(start, found), stop, use.results(found) if as_json else None)
@@ -95,7 +78,6 @@ def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
     from headway.hub.fingerprint import full_fingerprint
 
     model = full_fingerprint(locate(use.inputs.run).path)
-    tables = (str(list(row.items())) for row in (use.inputs.rows or () if use.keeps_columns else ()))
     options = sorted({**use.depends_on, **more}.items())
     kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), options)
-    return key_of(chain(kind, use.inputs.known_by or use.inputs.values, ["rows"], tables))
+    return key_of(chain(kind, use.inputs.known_by or use.inputs.values))

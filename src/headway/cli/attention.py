@@ -73,7 +73,7 @@ def command(
     inside = look_inside(pipe, text if pictures else _text(text, encoding), target)
     progress.say(f"read {', '.join(f'{len(names):,} tokens of the {axis}' for axis, names in inside.tokens.items())}")
     page = attention_page(inside, PurePath(run).name or "the model")
-    write_output(out, page.encode())
+    write_output(out, [page.encode()])
     found: dict[str, Any] = {
         "task": pipe.task,
         "seconds": time.monotonic() - started,

@@ -25,7 +25,8 @@ def converse(
 
     ``begin`` makes the conversation (``tasks.command.Command.conversation``) from a function that is told when old
     messages are dropped.  The messages are ``first``, then every line of the input.  A line that cannot be sent raises
-    InputError over a pipe; at a terminal the error is shown and you can try another.
+    InputError over a pipe; at a terminal the error is shown and you can try another.  An unknown command is named, and
+    the conversation goes on.
     """
 
     def tell(message: str) -> None:
@@ -49,9 +50,11 @@ def converse(
                 elif line.strip() == HELP:
                     for name, what in COMMANDS.items():
                         print(f"  {name:8}{what}", file=sys.stderr)
+                elif unknown := _unknown_command(line):
+                    print(f"headway: {unknown}", file=sys.stderr, flush=True)
                 elif line.strip():
                     try:
-                        pieces = conversation.say(_said(line))
+                        pieces = conversation.say(line[1:] if line.startswith("//") else line)
                         _reply(pieces, sys.stderr if as_json else sys.stdout, as_json and quiet)
                     except InputError as error:
                         if not terminal:
@@ -62,15 +65,12 @@ def converse(
     return conversation.messages, False
 
 
-def _said(line: str) -> str:
-    """The message in a line.  Raises InputError for a command that does not exist."""
-    if line.startswith("//"):
-        return line[1:]
-    word = line.split(maxsplit=1)[0]
-    if re.fullmatch("/[A-Za-z]+", word):
-        known = ", ".join(name for name in COMMANDS if name != "//")
-        raise InputError(f"there is no command {word}; there are {known}. To send this to the model, write /{word}.")
-    return line
+def _unknown_command(line: str) -> str | None:
+    """The message about a line that looks like a command and is none; else None."""
+    if not (found := re.match(r"\s*(/[A-Za-z]+)(?!\S)", line)):
+        return None
+    word, known = found[1], ", ".join(name for name in COMMANDS if name != "//")
+    return f"there is no command {word}; there are {known}. To send this to the model, write /{word}."
 
 
 def _reply(pieces: Iterator[str], stream: Any, silent: bool) -> None:

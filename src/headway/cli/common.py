@@ -8,8 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,50 +156,6 @@ def standard_input(encoding: str | None = None) -> str:
         raise InputError(f"standard input is not {encoding or 'UTF-8'} text{at}; {other}.") from None
 
 
-def lines_of(text: str) -> list[str]:
-    """Lines, split at line feeds only; a carriage return before one is dropped, and no empty line follows the last."""
-    return list(_lines_in([text]))
-
-
-def _lines_in(pieces: Iterable[str]) -> Iterator[str]:
-    """``lines_of`` of a text in pieces."""
-    begun = ""
-    for piece in pieces:
-        *whole, begun = (begun + piece).split("\n")
-        yield from (line.removesuffix("\r") for line in whole)
-    if begun:
-        yield begun.removesuffix("\r")
-
-
-class Texts(Sequence[str]):
-    """The texts of a file, read from it on each iteration; the chunk that is being answered is held in memory."""
-
-    def __init__(self, read: Callable[[], Iterable[str]]):
-        self._read = read
-        self._count: int | None = None
-        self._start, self._piece = 0, list[str]()
-
-    def __len__(self) -> int:
-        if self._count is None:
-            self._count = sum(1 for _ in self)
-        return self._count
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
-
-    def hold(self, start: int, piece: list[str]) -> None:
-        """Hold a chunk, whose first text has number ``start``, so that its texts are not read from the file."""
-        self._start, self._piece = start, piece
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return list(self)[index]
-        at = range(len(self))[index]  # negative indices too; IndexError out of range
-        if self._start <= at < self._start + len(self._piece):
-            return self._piece[at - self._start]
-        return next(islice(self, at, None))
-
-
 def is_file(argument: str) -> bool:
     """Whether an argument names a file rather than being a text."""
     try:
@@ -219,72 +174,3 @@ def check_not_path(argument: str) -> None:
     meant = argument.startswith(("./", "../", "/", "~/")) and path.parent.expanduser().is_dir()
     if " " not in argument and (meant or path.suffix in ENDINGS):
         raise InputError(f"{argument}: there is no such file. (To use this as the text, pipe it to `-`.)")
-
-
-def several_texts(words: Sequence[str]) -> bool:
-    """Whether the words of a command are several texts, or the name of a file or pipe that may hold several."""
-    return len(words) > 1 or words[0] == "-" or is_file(words[0])
-
-
-def rows_of(
-    run: str, words: Sequence[str], text_column: str | None, encoding: str | None
-) -> tuple[Sequence[str], Sequence[dict[str, str]] | None]:
-    """The texts that words stand for (the words themselves, a file or "-"), and the rows if they come from a table.
-
-    The texts of a file are read as they are needed.
-
-    By default a file is read with the text column of the model's training data, if the file has it, and, if it is not
-    UTF-8, with the encoding of the training data.
-    """
-    if len(words) > 1:
-        for word in words:
-            if word == "-" or is_file(word):
-                what = "standard input" if word == "-" else f"the file {word}"
-                raise InputError(f"{what} was given together with other words; give several texts, or one file, or -.")
-            check_not_path(word)
-        return list(words), None
-    text = words[0]
-    if text == "-":
-        return lines_of(standard_input(encoding)), None
-    if not is_file(text):
-        check_not_path(text)
-        return [text], None
-    from headway.data.open.detect import find_text
-    from headway.data.open.files import kind
-    from headway.data.open.read import read
-    from headway.data.records.corpus import file_chunks
-    from headway.data.records.table import Table
-    from headway.training.store.facts import read_facts
-
-    path = Path(text)
-    facts = read_facts(Path(run)) or {}
-    encoding = encoding or facts.get("options", {}).get("encoding")
-    if kind(path) == "text":
-        return Texts(lambda: _lines_in(file_chunks(path, encoding))), None
-    source = read([path], encoding=encoding)
-    if isinstance(source, Table):
-        trained = facts.get("data", {}).get("text_column")
-        column = text_column or (trained if trained in source.columns else find_text(source))
-        source.check_column(column)
-        return Texts(lambda: source.values(column)), source.rows
-    return Texts(lambda: ("".join(document.chunks()) for document in source.documents())), None
-
-
-def warn_of_blank(texts: Collection[str] | Texts) -> None:
-    """Warn if any texts are blank: answers to them are meaningless."""
-    if blank := [number for number, text in enumerate(texts, start=1) if not text.strip()]:
-        of = f"{len(blank):,} of {len(texts):,} texts are blank (the first is number {blank[0]:,})"
-        what = of if len(texts) > 1 else "the text is blank"
-        warnings.warn(f"{what}: answers to blank texts are meaningless", stacklevel=2)
-
-
-def place_of(words: Sequence[str], number: int) -> str:
-    """The place of one of a command's texts, counted from 0, for messages: "notes.txt, line 7"."""
-    if len(words) > 1:
-        return f"text {number + 1}"
-    text = words[0]
-    if text == "-":
-        return f"standard input, line {number + 1}"
-    from headway.data.open.files import kind
-
-    return f"{text}, {'line' if kind(Path(text)) == 'text' else 'row'} {number + 1}"

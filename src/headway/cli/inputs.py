@@ -1,10 +1,12 @@
 """The inputs that the words of a command stand for: texts or images, by its task."""
 
 import contextlib
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.cli.common import place_of, rows_of, several_texts, standard_input, warn_of_blank
+from headway.cli.common import check_not_path, is_file, standard_input
+from headway.cli.texts import Texts
 from headway.errors import InputError
 from headway.tasks.command import Command, Inputs
 
@@ -32,19 +34,67 @@ def read_inputs(
             raise InputError("--text-column and --encoding are for texts, and this model reads images.")
         files = [file for word in words for file in _pictures(word)]
         return Inputs(run, files, len(files) > 1, "file", known_by=_states(files))
-    texts, rows = rows_of(run, words, text_column, encoding)
-    if room.blank_means_nothing:
-        warn_of_blank(texts)
-    return Inputs(run, texts, several_texts(words), rows=rows)
+    texts = _texts(run, words, text_column, encoding)
+    several = len(words) > 1 or words[0] == "-" or is_file(words[0])
+    known_by: tuple[str, ...] = ()
+    if isinstance(texts, Texts):
+        (column,) = texts.table.judged(texts.column)
+        n_blank, first = column.n_blank, column.first_blank
+        known_by = (texts.table.fingerprint, texts.table.reading, texts.column)
+    else:
+        blank = [number for number, text in enumerate(texts) if not text.strip()]
+        n_blank, first = len(blank), next(iter(blank), None)
+    if room.blank_means_nothing and first is not None:
+        of = f"{n_blank:,} of {len(texts):,} texts are blank (the first is number {first + 1:,})"
+        what = of if len(texts) > 1 else "the text is blank"
+        warnings.warn(f"{what}: answers to blank texts are meaningless", stacklevel=2)
+    return Inputs(run, texts, several, n_blank=n_blank, known_by=known_by)
+
+
+def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: str | None) -> Sequence[str]:
+    """The texts that words stand for: the words themselves, those of a file, read as they are needed, or of "-".
+
+    By default a file is read with the text column of the model's training data, if the file has it, and, if it is not
+    UTF-8, with the encoding of the training data.
+    """
+    if len(words) > 1:
+        for word in words:
+            if word == "-" or is_file(word):
+                what = "standard input" if word == "-" else f"the file {word}"
+                raise InputError(f"{what} was given together with other words; give several texts, or one file, or -.")
+            check_not_path(word)
+        return list(words)
+    text = words[0]
+    if text == "-":
+        from headway.data.records.chunks import line_chunks
+
+        return [line for chunk in line_chunks("text", [standard_input(encoding)]) for line in chunk.columns["text"]]
+    if not is_file(text):
+        check_not_path(text)
+        return [text]
+    from headway.data.open.detect import find_text
+    from headway.data.open.files import kind
+    from headway.data.open.read import read_rows
+    from headway.training.store.facts import read_facts
+
+    facts = read_facts(Path(run)) or {}
+    table = read_rows(Path(text), encoding=encoding or facts.get("options", {}).get("encoding"))
+    column = facts.get("data", {}).get("text_column")
+    if text_column is not None and kind(Path(text)) != "text":
+        table.check_column(text_column)
+        column = text_column
+    return Texts(table, column if column in table.columns else find_text(table))
 
 
 def check_inputs(use: Command, words: Sequence[str]) -> None:
-    """Raise InputError, with its place, for an input that cannot be answered."""
+    """Raise InputError, with its place, for an input that cannot be answered; of most commands every text can."""
+    if type(use).check_input is Command.check_input:
+        return
     for number, value in enumerate(use.inputs.values if use.inputs.several else ()):
         try:
             use.check_input(value)
         except InputError as error:
-            place = place_of(words, number) if use.spec.reads == "text" else value
+            place = _place(words, number) if use.spec.reads == "text" else value
             raise InputError(f"{place}: {error}") from None
 
 
@@ -67,3 +117,15 @@ def _states(files: list[str]) -> list[str]:
             file = f"{file}: {status.st_size} bytes of {status.st_mtime_ns}"
         found.append(file)
     return found
+
+
+def _place(words: Sequence[str], number: int) -> str:
+    """The place of one of a command's texts, counted from 0, for messages: "notes.txt, line 7"."""
+    if len(words) > 1:
+        return f"text {number + 1}"
+    text = words[0]
+    if text == "-":
+        return f"standard input, line {number + 1}"
+    from headway.data.open.files import kind
+
+    return f"{text}, {'line' if kind(Path(text)) == 'text' else 'row'} {number + 1}"

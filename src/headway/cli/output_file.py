@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from headway.cli.results import make_folder
 from headway.errors import InputError, RunFailed
 from headway.io.atomic_write import flush, why_not
 
@@ -29,6 +30,7 @@ class OutputFile:
     def __init__(self, to: str | Path, asked: str, header: bytes = b""):
         """Raises InputError if another command is writing the file, or if ``to``.part is not ours."""
         self.to, self.header = Path(to), header
+        make_folder(self.to)
         self.part, self.journal = (self.to.with_name(f"{self.to.name}.{ending}") for ending in ("part", "journal"))
         self.inputs = 0
         """how many inputs are answered"""

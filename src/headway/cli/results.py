@@ -4,35 +4,62 @@ import csv
 import io
 import json
 import os
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.cli.common import is_file
+from headway.cli.texts import Texts
 from headway.errors import InputError
-from headway.tasks.command import Command
+from headway.tasks.command import Command, Inputs
 
 
 def check_output(to: str | None, read: str, endings: tuple[str, ...]) -> None:
-    """Raise InputError if results cannot go to ``to``: it is the input, of an unknown kind, or has no folder."""
+    """Raise InputError if results cannot go to ``to``: it is the input, of an unknown kind, or in no usable folder.
+
+    Warns if they will replace a file.
+    """
     if to is not None and is_file(read) and Path(to).resolve() == Path(read).resolve():
         raise InputError(f"--to {to}: this is the input file; name another file so that nothing is lost.")
     if to is not None and not to.endswith(endings):
         kinds = " or ".join([", ".join(endings[:-1]), endings[-1]])
         raise InputError(f"--to {to}: results are written as {kinds}; use one of these endings.")
-    if to is not None and not os.access(Path(to).resolve().parent, os.W_OK | os.X_OK):
-        raise InputError(f"--to {to}: its folder does not exist or cannot be written to.")
     if to is not None and Path(to).is_dir():
         raise InputError(f"--to {to}: this is a folder; name a file.")
+    if to is not None:
+        folder = next(folder for folder in Path(to).resolve().parents if folder.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            what = "cannot be written to" if folder.is_dir() else "is a file, not a folder"
+            raise InputError(f"--to {to}: {folder} {what}; name a place in another folder.")
+    if to is not None and Path(to).exists():
+        warnings.warn(
+            f"{to}: this file exists and will be replaced when all results are there; interrupt the command and name "
+            "another file with --to if you need it",
+            stacklevel=2,
+        )
 
 
-def write_output(to: str, content: bytes) -> None:
+def make_folder(path: Path) -> None:
+    """Make the folder of a file, and those above it.  Raises InputError if that fails."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path.parent}: this folder cannot be made ({error.strerror or error}).") from None
+
+
+def write_output(to: str, parts: Iterable[bytes]) -> None:
     """Write a file, completely or not at all.  Raises InputError if that fails."""
     from headway.io.atomic_write import write_whole
 
+    def write(new: Path) -> None:
+        with new.open("wb") as file:
+            file.writelines(parts)
+
     path = Path(to)
+    make_folder(path)
     try:
-        write_whole(path, lambda new: new.write_bytes(content))
+        write_whole(path, write)
     except OSError as error:
         raise InputError(f"{to}: cannot be written ({error.strerror or error}).") from None
 
@@ -51,19 +78,21 @@ def as_bytes(text: str) -> bytes:
 class Beside:
     """The other columns of the input table; a column whose name the answer has (``taken``) becomes "given: label"."""
 
-    def __init__(self, rows: Sequence[dict[str, str]] | None, texts: Iterable[str], taken: Collection[str]):
-        self.rows = rows
-        is_text = all(row.get("text") == text for row, text in zip(rows or (), texts, strict=False))
-        columns = [column for column in (rows[0] if rows else ()) if not (column == "text" and is_text)]
-        self.names = {column: f"given: {column}" if column in taken else column for column in columns}
+    def __init__(self, inputs: Inputs, taken: Collection[str]):
+        self.texts = inputs.values if isinstance(inputs.values, Texts) else None
+        others = () if self.texts is None else self.texts.others
+        self.names = {column: f"given: {column}" if column in taken else column for column in others}
 
     @property
     def header(self) -> list[str]:
         return list(self.names.values())
 
     def of(self, number: int) -> dict[str, str]:
-        """The other columns of a text, by its number from 0."""
-        return {} if self.rows is None else {name: self.rows[number][column] for column, name in self.names.items()}
+        """The other columns of a text of the present piece, by its number from 0."""
+        if self.texts is None or not self.names:
+            return {}
+        row = self.texts.row(number)
+        return {name: row[column] for column, name in self.names.items()}
 
 
 class ResultsFile:
@@ -71,7 +100,7 @@ class ResultsFile:
 
     def __init__(self, use: Command, to: str):
         self.use, self.ending = use, Path(to).suffix
-        self.more = Beside(use.inputs.rows if use.keeps_columns else None, use.inputs.values, [*use.taken])
+        self.more = Beside(use.inputs if use.keeps_columns else Inputs(use.inputs.run, ()), [*use.taken])
 
     def header(self) -> bytes:
         """The content before the first answer."""

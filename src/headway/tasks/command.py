@@ -7,7 +7,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headway.tasks.spec import TaskSpec
@@ -43,10 +43,10 @@ class Inputs:
     """whether there are several, or they come from a file or a pipe, which may hold several"""
     what: str = "text"
     """the name of an input in a file of results"""
-    rows: Sequence[dict[str, str]] | None = None
-    """the rows of their table, if they come from one"""
-    known_by: Sequence[str] = field(default=())
-    """what identifies each input, if the input itself does not"""
+    n_blank: int = 0
+    """texts without a letter"""
+    known_by: Sequence[str] = ()
+    """what identifies the inputs; without it, they do themselves"""
 
 
 class Command(ABC):
@@ -164,8 +164,8 @@ class Command(ABC):
         """All answers from the ``content`` of a .vectors file, for a command that ``gathers``."""
         raise NotImplementedError(f"the command of {self.spec.name} gathers no answers")
 
-    def gathered(self, found: Sequence[Any]) -> "tuple[Command, Sequence[Any]]":
-        """The result of all answers, and how it is shown and written."""
+    def gathered(self, found: Sequence[Any]) -> "tuple[Command, Any]":
+        """The result of all answers, of which slices are taken, and the command that shows and writes it."""
         raise NotImplementedError(f"the command of {self.spec.name} gathers no answers")
 
     def count(self) -> str:

@@ -36,6 +36,10 @@ class Column:
     n_rows: int
     counts: Counter[str] | None = field(default=None, repr=False, compare=False)
     """how often each value occurs, in the order of their first rows; None where there are more than MOST_COUNTED"""
+    n_blank: int = 0
+    """values without a letter"""
+    first_blank: int | None = None
+    """the row of the first of them, from 0"""
 
     @property
     def key(self) -> str:
@@ -75,10 +79,13 @@ class Judging:
         self._counts: Counter[str] | None = Counter()
         self._hashes = array("q")
         self._rows = self._filled = self._characters = 0
+        self._first_blank: int | None = None
 
     def add(self, values: Sequence[str]) -> None:
         """Take the next values into account."""
         filled = list(filter(None, map(str.strip, values)))
+        if self._first_blank is None and len(filled) < len(values):
+            self._first_blank = self._rows + next(at for at, value in enumerate(values) if not value.strip())
         self._rows, self._filled = self._rows + len(values), self._filled + len(filled)
         self._characters += sum(map(len, filled))
         self.numeric = self.numeric and all(map(NUMBER.fullmatch, filled))
@@ -102,7 +109,8 @@ class Judging:
         else:
             distinct = len(self._counts)
         mean = self._characters / self._filled if self._filled else 0.0
-        return Column(self.name, distinct, mean, self.numeric and self._filled > 0, self._rows, self._counts)
+        numeric, n_blank = self.numeric and self._filled > 0, self._rows - self._filled
+        return Column(self.name, distinct, mean, numeric, self._rows, self._counts, n_blank, self._first_blank)
 
 
 def number(written: str) -> float:

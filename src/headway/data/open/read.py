@@ -15,8 +15,8 @@ from headway.data.formats.parquet import open_parquet
 from headway.data.images.folder import are_pictures, read_pictures
 from headway.data.open.columns import Judging
 from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
-from headway.data.records.chunks import Chunk, LineNumbers
-from headway.data.records.corpus import Corpus, Document, Source, file_source, row_chunks
+from headway.data.records.chunks import Chunk, LineNumbers, line_chunks
+from headway.data.records.corpus import Corpus, Document, Source, file_chunks, file_source, row_chunks
 from headway.data.records.dialogues import Dialogues, holds_dialogues, open_dialogues
 from headway.data.records.rows import BadRows, OpenTable, check_policy
 from headway.data.records.table import StreamedRows, Table
@@ -25,6 +25,8 @@ from headway.io.regular_file import check_name
 
 HELD = 8 << 20
 """The most characters of a table that stay in memory after reading, so that a small file is read once."""
+LINES = "text"
+"""The column of a text file whose lines are rows."""
 
 
 def read(
@@ -68,15 +70,18 @@ def read(
             )
     if len(columns[0]) == 1:
         return _checked(Corpus([_row_source(path, encoding, delimiter, on_bad_row) for path in paths]))
+    return _read_table(paths, columns[0], encoding, delimiter, on_bad_row)
 
-    def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
-        return _open(path, encoding, delimiter, bad, tally)
 
-    facts = [Judging(name) for name in columns[0]]
-    none = f"there are no rows in this file, only columns ({', '.join(columns[0])})."
-    read = _read_rows(paths, opened, on_bad_row, repr((encoding, delimiter, on_bad_row)), none, facts)
-    read.facts = [one.column() for one in facts]
-    return read
+def read_rows(path: Path, *, encoding: str | None = None) -> Table:
+    """One file as rows, whatever the number of its columns; the lines of running text are the column "text"."""
+    check_encoding(encoding)
+    if kind(path) != "text":
+        input_paths([path])
+    if holds_dialogues(path, encoding):
+        return _read_dialogues([path], encoding, "error")
+    columns = [LINES] if kind(path) == "text" else _columns(path, encoding, None, "error")
+    return _read_table([path], columns, encoding, None, "error")
 
 
 def text_corpus(
@@ -136,6 +141,8 @@ def _open(
         return open_parquet(path, bad, tally, None if column is None else [column])
     if kind(path) == "jsonl":
         return open_json_lines(path, lines(path, encoding, tally), bad)
+    if kind(path) == "text":
+        return OpenTable([LINES], line_chunks(LINES, file_chunks(path, encoding, tally)))
     return open_delimited(path, pieces(path, encoding, tally), delimiter, kind(path) == "tsv", bad)
 
 
@@ -169,6 +176,19 @@ def _row_source(
 
 def _row_document(name: str, text: str) -> Document:
     return Document(name, lambda: row_chunks(text))
+
+
+def _read_table(
+    paths: list[Path], columns: list[str], encoding: str | None, delimiter: str | None, on_bad_row: str
+) -> Table:
+    def opened(path: Path, bad: BadRows, tally: Tally | None) -> OpenTable:
+        return _open(path, encoding, delimiter, bad, tally)
+
+    facts = [Judging(name) for name in columns]
+    none = f"there are no rows in this file, only columns ({', '.join(columns)})."
+    read = _read_rows(paths, opened, on_bad_row, repr((encoding, delimiter, on_bad_row)), none, facts)
+    read.facts = [one.column() for one in facts]
+    return read
 
 
 def _read_dialogues(paths: list[Path], encoding: str | None, on_bad_row: str) -> Dialogues:
@@ -212,7 +232,7 @@ def _read_rows(
             elif held is not None:
                 held.append(chunk)
         bad.check(len(numbers) - start)
-        if len(numbers) == start:
+        if len(numbers) == start and kind(path) != "text":
             raise InputError(f"{path}: {none}")
         skipped.extend(bad.skipped)
         n_bytes += tally.n_bytes

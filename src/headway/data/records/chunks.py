@@ -54,6 +54,21 @@ def chunk_of(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Seq
     return Chunk(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)), numbers)
 
 
+def line_chunks(column: str, pieces: Iterable[str]) -> Iterator[Chunk]:
+    """The lines of a text in pieces, as chunks of one column.
+
+    Lines end at line feeds only; a carriage return before one is dropped, and no empty line follows the last.
+    """
+    number, begun = 1, ""
+    for piece in pieces:
+        *lines, begun = (begun + piece).split("\n")
+        if lines:
+            yield Chunk({column: [line.removesuffix("\r") for line in lines]}, range(number, number + len(lines)))
+            number += len(lines)
+    if begun:
+        yield Chunk({column: [begun.removesuffix("\r")]}, range(number, number + 1))
+
+
 class LineNumbers(Sequence[int]):
     """The number of each row, of which runs such as 2, 3, 4, ... take no memory."""
 

@@ -1,5 +1,6 @@
 """``headway embed``: texts as vectors, their similarity, and the nearest of them."""
 
+import functools
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -63,8 +64,8 @@ class Embed(Numbers):
     blank_means_nothing = True
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
-        super().__init__(pipe, inputs, options, pipe.width)
         self.nearest: str | None = options["nearest"]
+        super().__init__(pipe, inputs, options, pipe.width if self.nearest is None else 1)
         self.gathers = options["similarity"] or self.nearest is not None
 
     @classmethod
@@ -87,7 +88,17 @@ class Embed(Numbers):
 
     @property
     def depends_on(self) -> dict[str, Any]:
-        return {}  # what is made of the vectors is made again
+        return {"nearest": self.nearest}  # cosines and rankings are computed again, from what was written
+
+    @functools.cached_property
+    def query(self) -> Any:
+        """The vector of the text that others are compared with, (1, D)."""
+        return self.pipe([self.nearest])
+
+    def answer(self, part: Sequence[str]) -> Any:
+        """The vectors of texts, (B, D); with --nearest their cosines with that text, (B, 1)."""
+        found = super().answer(part)
+        return found if self.nearest is None else self.pipe.similarity(self.query, found).T
 
     def restored(self, content: bytes) -> Any:
         import numpy as np
@@ -96,12 +107,25 @@ class Embed(Numbers):
 
     def gathered(self, found: Any) -> tuple[Command, Any]:
         if self.nearest is not None:
-            ranked = self.pipe.nearest(self.nearest, self.inputs.values, self.given["k"], vectors=found)
+            best = (-found[:, 0]).argsort(kind="stable")[: self.given["k"]].tolist()
+            chosen = set(best)
+            texts = {number: text for number, text in enumerate(self.inputs.values) if number in chosen}
+            ranked = [{"text": texts[number], "score": float(found[number, 0]), "index": number} for number in best]
             inputs = replace(self.inputs, values=[one["text"] for one in ranked])
             return Ranking(self.pipe, inputs, self.given), ranked
         cosines = Numbers(self.pipe, self.inputs, self.given, len(self.inputs.values))
         cosines.places = 3
-        return cosines, self.pipe.similarity(found)
+        return cosines, Cosines(self.pipe, found)
+
+
+class Cosines:
+    """The cosines of vectors (N, D) with each other, computed for some rows at a time: float32 (rows, N)."""
+
+    def __init__(self, pipe: Any, vectors: Any):
+        self.pipe, self.vectors = pipe, vectors
+
+    def __getitem__(self, rows: slice) -> Any:
+        return self.pipe.similarity(self.vectors[rows], self.vectors)
 
 
 class Ranking(Command):

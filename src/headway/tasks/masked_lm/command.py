@@ -1,5 +1,7 @@
 """``headway fill``: the words that fit an open place."""
 
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,8 +25,13 @@ class Fill(Command):
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
         self.columns = ["text", "place", "token", "score"]
-        self.several_places = sum(map(pipe.count_open, inputs.values)) > 1
         pipe([], **options)  # says what is wrong with the numbers
+
+    @functools.cached_property
+    def several_places(self) -> bool:
+        """Whether the texts have several open places together."""
+        places = itertools.chain.from_iterable(range(self.pipe.count_open(value)) for value in self.inputs.values)
+        return len(list(itertools.islice(places, 2))) > 1
 
     def check_input(self, value: str) -> None:
         from headway.tasks.masked_lm.pipeline import NOTHING_OPEN

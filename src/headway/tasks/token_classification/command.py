@@ -28,9 +28,9 @@ class Tag(Command):
         return found
 
     def lines(self, start: int, found: Sequence[list[dict[str, Any]]]) -> Iterator[str]:
-        for number, (text, spans) in enumerate(zip(self.inputs.values[start:], found, strict=False), start=start):
+        for number, spans in enumerate(found, start):
             if self.inputs.several:
-                yield ("\n" if number else "") + field(text)
+                yield ("\n" if number else "") + field(self.inputs.values[number])
             for span in spans:
                 places = f"{span['start']}\t{span['end']}"
                 yield f"{field(span['label'])}\t{span['score']:.3f}\t{places}\t{field(span['text'])}"

@@ -113,9 +113,8 @@ class Translate(Command):
     def count(self) -> str:
         if not self.ranked:
             return super().count()
-        texts = self.inputs.values
-        count = sum(self.n_best if text.strip() else 1 for text in texts)
-        return f"{count:,} translations of {len(texts):,} texts"
+        texts, blank = len(self.inputs.values), self.inputs.n_blank
+        return f"{self.n_best * (texts - blank) + blank:,} translations of {texts:,} texts"
 
 
 COMMAND = Translate
