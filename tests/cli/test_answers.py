@@ -259,3 +259,53 @@ def test_pieces():
     paths = [Path("a"), Path("b"), Path("c")]
     assert list(pieces(paths, 1)) == [(at, [path]) for at, path in enumerate(paths)]
     assert answers.piece_size(256) >= 16 * 256
+
+
+@pytest.mark.parametrize(("name", "passes"), [("table.csv", 2), ("one.csv", 2), ("lines.txt", 2)])
+def test_a_file_is_read_twice_and_never_held(
+    name: str, passes: int, classifier_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    """Once to look at it, once to answer; what is read for a moment from its beginning does not count."""
+    from headway.data.open import files, read
+
+    monkeypatch.setattr(read, "HELD", 100)
+    monkeypatch.setattr(files, "BLOCK", 2000)
+    rows = [f"{WORDS[n % 11]} {WORDS[n % 7]} {n}" for n in range(3001)]
+    header, more = {"table.csv": ("text,n\n", ",1"), "one.csv": ("review\n", ""), "lines.txt": ("", "")}[name]
+    path = tmp_path / name
+    path.write_text(header + "".join(f"{row}{more}\n" for row in rows))
+    read_bytes: list[int] = []
+    honest = files.blocks
+
+    def counting(path: Path, size: int = 2000) -> Any:
+        for block in honest(path, size):
+            read_bytes.append(len(block))
+            yield block
+
+    monkeypatch.setattr(files, "blocks", counting)
+    assert in_process("classify", classifier_run, path, "--to", tmp_path / "out.jsonl")[0] == 0
+    assert passes * path.stat().st_size <= sum(read_bytes) <= passes * path.stat().st_size + 3 * 2000
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [one["text"] for one in found] == rows
+    assert all(("n" in one) == (name == "table.csv") for one in found)
+
+
+def test_texts_hold_the_rows_of_one_piece(texts: Path, monkeypatch: pytest.MonkeyPatch):
+    from headway.cli.texts import Texts
+    from headway.data.open import read
+    from headway.data.records import chunks
+    from headway.data.records.chunks import chunked
+
+    table = read.read_rows(texts)
+    everything = list(table.rows)
+    monkeypatch.setattr(chunks, "ROWS", 13)
+    table.stream = lambda: chunked(table.columns, ((n, list(row.values())) for n, row in enumerate(everything)))
+    found = Texts(table, "text")
+    assert found.others == ["number"] and list(found) == [row["text"] for row in everything]
+    for start, part in found.pieces(90):
+        for at in range(start, start + len(part)):
+            assert found[at] == everything[at]["text"] == part[at - start] and found.row(at) == everything[at]
+        assert sum(len(chunk) for _, chunk in found._held) <= len(part) + 2 * 13
+    assert found[-1] == everything[-1]["text"] and found[3:5] == [row["text"] for row in everything[3:5]]
+    with pytest.raises(IndexError):
+        found[211]

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any

@@ -85,7 +85,8 @@ def command(
         "target": inside.target,
     }
     maps = ", ".join(f"{name} {layers} x {heads}" for name, (layers, heads) in found["kinds"].items())
-    emit(found, as_json, [f"{out}: maps of {maps} heads; {size(found['bytes'])}. Open it in a browser."])
+    lines = [f"{out}: maps of {maps} heads; {size(found['bytes'])}. Open it in a browser."]
+    emit(found, as_json, [*lines, f"headway explain {run} shows the model block by block."])
 
 
 def _check_out(out: str) -> None:

@@ -108,6 +108,11 @@ def telling(record: Record) -> Html:
         parts.append(f"<h3>Most confident mistakes</h3>{worst}")
     if near:
         parts.append(f"<h3>Least confident predictions</h3>{near}")
+    if not mapping(mapping(record.info.get("plan")).get("model")).get("kind"):  # a baseline
+        parts.append(
+            '<p class="soft"><code>headway attention RUN "TEXT"</code> shows where the model looks in one of them, '
+            "and <code>headway explain RUN</code> the model block by block.</p>"
+        )
     return _section("Texts to inspect", "".join(parts))
 
 
