@@ -31,6 +31,7 @@ from headway.data.records.text_pairs import read_text_pairs
 from headway.models.config import Positions, TransformerConfig
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
+from headway.tasks.common.rows import EncodedPairs, encoded_pairs
 from headway.tasks.translation.objective import Translation, shifted
 from headway.tasks.translation.preset import M2M100
 from headway.text.train import train_tokenizer
@@ -72,13 +73,12 @@ class Plain(nn.Module):
         return found @ self.tokens.weight.T
 
 
-def pairs(data: Path) -> tuple[list[tuple[list[int], list[int]]], int]:
+def pairs(data: Path) -> tuple[EncodedPairs, int]:
     """The training pairs as ids, and the size of their vocabulary."""
     table = read_aligned(*(data / "multi30k" / f"train.{side}.gz" for side in ("en", "de")))
     texts = read_text_pairs(table, "source", "target")
     words = train_tokenizer([*texts.sources, *texts.targets], "bpe", VOCAB, role="translator")
-    sides = (words.encode_batch(side, special=True) for side in (texts.sources, texts.targets))
-    return list(zip(*sides, strict=True)), words.vocab_size
+    return encoded_pairs(texts, words), words.vocab_size
 
 
 def ours(vocab: int, kind: str):
@@ -128,7 +128,7 @@ def measure(subject: str, data: Path, steps: int) -> float:
     """Target tokens per second of one subject in this process."""
     torch.manual_seed(0)
     rows, vocab = pairs(data)
-    feed, position = TargetFeed(rows, rows[:8], BATCH_TOKENS, seed=0), Position()
+    feed, position = TargetFeed(rows.sides, (rows.first[:8], rows.second[:8]), BATCH_TOKENS, seed=0), Position()
     step = (
         theirs(vocab, "compiled" in subject)
         if "torch" in subject

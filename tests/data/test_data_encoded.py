@@ -7,7 +7,7 @@ import pytest
 
 from headway.data.batches import encoded
 from headway.data.batches.batch_source import RowFeed
-from headway.data.batches.encoded import Column, encoded_rows, row_hashes, row_lengths
+from headway.data.batches.encoded import Column, encoded_rows, row_hashes, row_lengths, unnamed_rows
 from headway.data.batches.windows import Position
 
 ROWS = [[5, 70_000, 7], [], [8], [1, 2, 3, 4]]
@@ -60,6 +60,26 @@ def test_rows_of_several_kinds_take_turns(make):
     assert all((groups[i] == groups[j]) == (ids[i] == ids[j]) for i in range(83) for j in range(83))
     with pytest.raises(IndexError):
         one[83]
+
+
+def test_some_rows_are_read_as_all_are(make):
+    draw = random.Random(3)
+    whole = [[*draw.choices(range(1, 9), k=draw.randint(0, 12)), draw.choice([3, 99])] for _ in range(97)]
+    rows = make(whole).cut(5, frozenset([99]))
+    expected = list(rows)
+    for chosen in (slice(0, None, 2), slice(1, None, 2), slice(7), slice(0, 0), np.array([3, 4, 50, 96])):
+        numbers = np.arange(97)[chosen]
+        part = rows.part(chosen)
+        assert list(part) == [part[i] for i in range(len(part))] == [expected[i] for i in numbers]
+        assert part.hashes().tolist() == rows.hashes()[numbers].tolist()
+        assert part.lengths.tolist() == rows.lengths[numbers].tolist()
+
+
+def test_rows_without_a_name_leave_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    monkeypatch.setattr(encoded, "IN_MEMORY", 0)
+    one, other = unnamed_rows(ROWS, 100_000), unnamed_rows(ROWS[::-1], 100_000)
+    assert list(one) == ROWS == list(other)[::-1] and not list(tmp_path.iterdir())
 
 
 def test_a_feed_of_them_gives_the_same_batches(make):

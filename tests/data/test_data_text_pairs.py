@@ -9,6 +9,8 @@ import pytest
 from headway.data.open.detect import detect, find_text
 from headway.data.open.read import read
 from headway.data.records import text_pairs
+from headway.data.records.repeats import text_key
+from headway.data.records.split import split_indices
 from headway.data.records.table import Table, table
 from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
@@ -120,11 +122,41 @@ def test_a_pair_with_an_empty_side_is_left_out_whole():
     source.rows[9].update(en="", de="")
     found = pairs_of(source)
     assert len(found) == 50
-    assert found.sources[3] == source.rows[4]["en"] and found.targets[3] == source.rows[4]["de"]
+    assert list(found.sources)[3] == source.rows[4]["en"] and list(found.targets)[3] == source.rows[4]["de"]
+    assert [*found][3] == (source.rows[4]["en"], source.rows[4]["de"]) and found.lengths[0, 3] == len([*found][3][0])
     assert found.warnings == [
         "left out because one side is empty: 2 (lines 5, 9)",
         "left out because both sides are empty: 1",
     ]
+
+
+def test_pairs_that_come_in_small_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch):
+    source = made(97)
+    for row in source.rows[::9]:
+        row["de"] += "\u2028"
+    source.rows[5]["en"] = source.rows[5]["de"]
+    source.rows[8].update(en="", de="x")
+    source.rows[70].update(en="y", de="")
+    whole = pairs_of(source)
+    monkeypatch.setattr("headway.data.records.table.ROWS", 3)
+    parts = pairs_of(source)
+    assert list(parts) == list(whole) and parts.warnings == whole.warnings and len(whole.warnings) == 3
+    assert "lines 2, 11, 20, 29, 38, ...)" in whole.warnings[2]
+    for name in ("index", "hashes", "lengths"):
+        assert getattr(parts, name).tolist() == getattr(whole, name).tolist()
+
+
+def test_the_same_rows_are_held_out_as_of_texts_in_memory():
+    source = made(211)
+    for row in source.rows[::3]:
+        row["en"] = "The  Cat"
+    source.rows[12]["en"] = "the cat"
+    pairs = pairs_of(source)
+    for seed in (0, 5):
+        parts = pairs.split(0.1, seed)
+        expected = split_indices(source.column("en"), [""] * 211, 0.1, seed)
+        assert [part.index.tolist() for part in parts] == [rows.tolist() for rows in expected]
+        assert not {*map(text_key, parts[0].sources)} & {*map(text_key, parts[1].sources)}
 
 
 def test_equal_sides_are_counted():
@@ -142,7 +174,7 @@ def test_extreme_ratios_exchanged_sides_and_separators_are_named_by_line():
     source.rows[8]["en"], source.rows[8]["de"] = source.rows[8]["de"], source.rows[8]["en"]
     source.rows[11]["en"] += "\u2028"
     found = pairs_of(source)
-    assert extreme_pairs(found) == [4] and exchanged_pairs(found) == [8]
+    assert extreme_pairs(found).tolist() == [4] and exchanged_pairs(found).tolist() == [8]
     assert [warning.rpartition("(")[2] for warning in found.warnings] == ["line 6)", "line 10)", "line 13)"]
 
 
@@ -153,7 +185,7 @@ def test_however_many_pairs_are_exchanged_the_fewer_ones_are_named(share: float)
     for i in chosen:
         source.rows[i].update(en=source.rows[i]["de"], de=source.rows[i]["en"])
     fewer = chosen if share < 0.5 else [i for i in range(307) if i not in chosen]
-    assert exchanged_pairs(pairs_of(source)) == fewer
+    assert exchanged_pairs(pairs_of(source)).tolist() == fewer
 
 
 def test_a_rare_word_on_the_other_side_is_no_alarm():
@@ -161,7 +193,7 @@ def test_a_rare_word_on_the_other_side_is_no_alarm():
     source.rows[3]["de"] += " Ada"
     source.rows[7]["en"] += " Bob"
     source.rows[5].update(en="Ada", de="Bob")  # each was seen on the other side alone, but once
-    assert exchanged_pairs(pairs_of(source)) == []
+    assert exchanged_pairs(pairs_of(source)).tolist() == []
 
 
 def test_of_many_pairs_some_are_looked_at(monkeypatch: pytest.MonkeyPatch):
@@ -175,10 +207,11 @@ def test_of_many_pairs_some_are_looked_at(monkeypatch: pytest.MonkeyPatch):
 def test_sides_of_one_language_are_not_told_apart():
     choose = random.Random(3)
     texts = [" ".join(choose.choices(EN, k=12)) for _ in range(301)]
-    assert exchanged_pairs(TextPairs(texts, [text[:20] for text in texts])) == []
+    source = table([{"en": text, "de": text[:20]} for text in texts], ["en", "de"], Path("made.csv"))
+    assert exchanged_pairs(pairs_of(source)).tolist() == []
 
 
 def test_validation_with_its_sides_exchanged_is_noticed():
     train, other = pairs_of(made()), pairs_of(made(17))
     assert not exchanged_sides(train, other)
-    assert exchanged_sides(train, TextPairs(other.targets, other.sources))
+    assert exchanged_sides(train, read_text_pairs(other.table, "de", "en"))

@@ -27,7 +27,7 @@ def translator(dropout: float = 0.0) -> EncoderDecoder:
 
 
 def batch_of_pairs() -> TargetBatch:
-    return next(target_batches([s for s, _ in PAIRS], [t for _, t in PAIRS], 1000))
+    return next(target_batches(([s for s, _ in PAIRS], [t for _, t in PAIRS]), 1000))
 
 
 def test_the_decoder_reads_the_true_target_so_far():
@@ -120,7 +120,8 @@ def test_every_pair_comes_once_in_an_epoch_and_similar_ones_together():
     choose = random.Random(2)
     lengths = [(n, max(1, n + choose.randint(-3, 3))) for n in (choose.randint(1, 30) for _ in range(211))]
     pairs = [([i % 20 + 3] * s, [i % 20 + 3] * t) for i, (s, t) in enumerate(lengths)]
-    feed = TargetFeed(pairs, pairs[:31], batch_tokens=256, seed=1)
+    train, held_out = (tuple(zip(*part, strict=True)) for part in (pairs, pairs[:31]))
+    feed = TargetFeed(train, held_out, batch_tokens=256, seed=1)
     position, seen, padded = Position(), 0, 0
     while position.epoch == 0:
         batch, position = feed.next(position)

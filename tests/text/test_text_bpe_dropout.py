@@ -6,7 +6,9 @@ from collections import Counter
 
 import pytest
 
+from headway.data.batches.encoded import unnamed_rows
 from headway.errors import InputError
+from headway.text import bpe_dropout
 from headway.text.bpe_dropout import VARIANTS, BPEDropout, cut
 from headway.text.train import train_tokenizer
 
@@ -22,7 +24,7 @@ def tokenizer():
 
 def test_without_dropout_it_is_the_tokenizer(tokenizer):
     odd = [*TEXTS, "", "  two  spaces ", "new words: ßørensen 🙂\u2028", "</s> is text"]
-    assert BPEDropout(tokenizer, odd, 0.0, 3).encode(0) == tokenizer.encode_batch(odd, special=True)
+    assert list(BPEDropout(tokenizer, odd, 0.0, 3).encode(0)) == tokenizer.encode_batch(odd, special=True)
 
 
 def test_all_merges_left_out_leave_bytes(tokenizer):
@@ -33,12 +35,19 @@ def test_all_merges_left_out_leave_bytes(tokenizer):
 def test_texts_come_back_whole_and_are_cut_in_other_ways(tokenizer):
     made = BPEDropout(tokenizer, TEXTS, 0.3, 3)
     plain = [tokenizer.decode(ids) for ids in tokenizer.encode_batch(TEXTS)]
-    first, second = made.encode(0), made.encode(1)
+    first, second = list(made.encode(0)), list(made.encode(1))
     assert [tokenizer.decode(ids) for ids in first] == [tokenizer.decode(ids) for ids in second] == plain
     assert first != second and sum(map(len, first)) > sum(map(len, tokenizer.encode_batch(TEXTS, special=True)))
-    assert BPEDropout(tokenizer, TEXTS, 0.3, 3).encode(1) == second == made.encode(1)
-    assert BPEDropout(tokenizer, TEXTS, 0.3, 4).encode(1) != second
+    assert list(BPEDropout(tokenizer, TEXTS, 0.3, 3).encode(1)) == second == list(made.encode(1))
+    assert list(BPEDropout(tokenizer, TEXTS, 0.3, 4).encode(1)) != second
     assert len({tuple(made._cut(0, variant)) for variant in range(VARIANTS)}) > 1
+
+
+def test_what_is_kept_does_not_change_what_is_read(tokenizer, monkeypatch):
+    expected = [list(BPEDropout(tokenizer, TEXTS, 0.3, 3).encode(epoch)) for epoch in (0, 1)]
+    monkeypatch.setattr(bpe_dropout, "MOST_KEPT", 5)
+    made = BPEDropout(tokenizer, iter(TEXTS), 0.3, 3, lambda rows: unnamed_rows(rows, 1 << 32))
+    assert [list(made.encode(epoch)) for epoch in (0, 1)] == expected and len(made._cuts) == 5
 
 
 def test_merges_are_made_in_the_order_of_their_learning():
@@ -67,7 +76,7 @@ def test_merges_are_made_in_the_order_of_their_learning():
 def test_long_words_are_cut_anew_each_time(tokenizer):
     text = "日本語größer" * 30
     made = BPEDropout(tokenizer, [text], 0.9, 3)
-    found = {tuple(made.encode(epoch)[0]) for epoch in range(VARIANTS + 9)}
+    found = {tuple(*made.encode(epoch)) for epoch in range(VARIANTS + 9)}
     assert len(found) == VARIANTS + 9 and not made._cuts
     assert {tokenizer.decode(ids) for ids in found} == {text}
 

@@ -19,20 +19,21 @@ from headway.training.loop.prefetch import Prefetch, ReadFailed
 
 TOKENS = np.arange(700) % 50
 ROWS = [list(range(1, 2 + n % 9)) for n in range(61)]
-PAIRS = [(row, row[::-1]) for row in ROWS]
+PAIRS = ROWS, [row[::-1] for row in ROWS]
+HELD_OUT = ROWS[:5], [row[::-1] for row in ROWS[:5]]
 
 
-def cut(epoch: int) -> list[tuple[list[int], list[int]]]:
+def cut(epoch: int) -> tuple[list[list[int]], list[list[int]]]:
     """The same pairs, cut otherwise in each pass."""
-    return [(row, target[: 1 + (len(target) + epoch) % 5]) for row, target in PAIRS]
+    return ROWS, [target[: 1 + (len(target) + epoch) % 5] for target in PAIRS[1]]
 
 
 FEEDS: dict[str, Feed] = {
     "text": TextFeed(TOKENS, TOKENS[:90], 8, 40, 3),
     "masked": FramedFeed(TOKENS, TOKENS[:90], 10, 40, 3, ([51], [52])),
     "rows": RowFeed(ROWS, [n % 2 for n in range(61)], ROWS[:5], [0] * 5, 40, 3),
-    "pairs": PairFeed(PAIRS, [0.5] * 61, PAIRS[:5], [0.5] * 5, 40, 3),
-    "targets": TargetFeed(PAIRS, PAIRS[:5], 40, 3, recut=cut),
+    "pairs": PairFeed(PAIRS, np.full(61, 0.5), HELD_OUT, np.full(5, 0.5), 40, 3),
+    "targets": TargetFeed(PAIRS, HELD_OUT, 40, 3, recut=cut),
 }
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -125,8 +126,6 @@ def test_a_tables_text_column_is_running_text(rows: Path, tmp_path: Path, tiny: 
 
 
 def test_windows_are_framed_and_every_token_is_in_one():
-    import numpy as np
-
     tokens = np.arange(10, 71, dtype=np.uint16)
     feed = FramedFeed(tokens, tokens, 11, 33, 3, ([2], [3]))
     batch, after = feed.next(Position())
@@ -139,7 +138,8 @@ def test_windows_are_framed_and_every_token_is_in_one():
 
 def test_pairs_are_stacked_first_texts_above_second():
     pairs = [([5, 6], [7]), ([8], [9, 10, 11]), ([12], [13])]
-    feed = PairFeed(pairs, [1.0, 0.5, 0.0], pairs, [1.0, 0.5, 0.0], 4, 0)
+    sides, scores = tuple(zip(*pairs, strict=True)), np.array([1.0, 0.5, 0.0])
+    feed = PairFeed(sides, scores, sides, scores, 4, 0)
     seen, position = {}, Position()
     while position.epoch == 0:
         batch, position = feed.next(position)
@@ -149,6 +149,24 @@ def test_pairs_are_stacked_first_texts_above_second():
             seen[score] = tuple(kept)
     assert seen == {1.0: ([5, 6], [7]), 0.5: ([8], [9, 10, 11]), 0.0: ([12], [13])}
     assert len(list(feed.validation())) == feed.validation_batches()
+
+
+def test_of_many_pairs_few_are_held_out_but_runs_from_before_keep_theirs(tmp_path: Path, tiny: dict, monkeypatch):
+    source, options = write_pairs(tmp_path / "pairs.csv"), {**tiny, "steps": 2, "task": "embedding", "quiet": True}
+    whole = headway.train(source, out=tmp_path / "whole", **options)
+    assert evaluate(tmp_path / "whole")["examples"] > 5
+    before = read_facts(tmp_path / "whole")
+    monkeypatch.setattr("headway.tasks.embedding.data.MOST_HELD_OUT", 5)
+    found = headway.train(source, out=tmp_path / "run", **options)
+    few = evaluate(tmp_path / "run")
+    assert few["examples"] == 5 and few["val_loss"] == pytest.approx(found["val_loss"], rel=1e-5)
+    assert facts(tmp_path / "run")["data"]["validation"].startswith("5 pairs (10 %, 5 at most, ")
+    del before["data"]["most_held_out"]
+    write_facts(tmp_path / "whole", before)
+    again = evaluate(tmp_path / "whole")
+    assert again["examples"] > 5 and again["val_loss"] == pytest.approx(whole["val_loss"], rel=1e-5)
+    headway.train(source, out=tmp_path / "whole", **{**options, "steps": 4, "allow_changes": True})
+    assert facts(tmp_path / "whole")["data"]["validation"] == before["data"]["validation"]
 
 
 @pytest.mark.parametrize("scored", [False, True])

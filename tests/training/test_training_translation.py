@@ -12,11 +12,12 @@ import transformers
 from bases import make_base
 
 import headway
-from headway.data.records.text_pairs import TextPairs
+from headway.data.records.table import table
+from headway.data.records.text_pairs import read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.translation import preset as translator_preset
-from headway.tasks.translation.data import split_text_pairs
+from headway.tasks.translation.data import split_pairs
 from headway.tasks.translation.preset import by_pairs, translator_plan
 from headway.training.options import TrainOptions
 from headway.workflows.evaluate import evaluate
@@ -97,8 +98,10 @@ def test_files_are_measured_by_the_columns_that_were_trained_on(tmp_path: Path):
     trained.write_text("en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
     other.write_text("note\tde\ten\n" + "".join(f"some words\t{b}\t{a}\n" for a, b in pairs[:40]))
     headway.train(trained, out=tmp_path / "run", steps=2, **TINY)
-    train, _ = split_text_pairs(TextPairs(*map(list, zip(*pairs, strict=True))), seed=0)
-    both = sum(a in train.sources for a, _ in pairs[:40])  # those of the held-out part do not count
+    rows = table([{"en": a, "de": b} for a, b in pairs], ["en", "de"], trained)
+    train, _ = split_pairs(read_text_pairs(rows, "en", "de"), seed=0)
+    known = set(train.sources)
+    both = sum(a in known for a, _ in pairs[:40])  # those of the held-out part do not count
     assert 0 < both < 40
     with pytest.warns(UserWarning, match=f"{both} of 40 sources also occur in the training data"):
         found = evaluate(tmp_path / "run", [other])

@@ -12,6 +12,7 @@ directory -> ``Task.pipeline`` -> answers.  The users of tasks (workflows, scien
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -67,6 +68,8 @@ class TaskInputs:
     tokenizer: Tokenizer | None
     """the tokenizer of a run that is resumed"""
     progress: Progress
+    earlier: dict[str, Any] | None = None
+    """headway.json of a run that is resumed"""
 
 
 class TaskData(ABC):
@@ -276,7 +279,8 @@ class Task(ABC):
     def some_inputs(self, source: Corpus | Table, found: Detected, count: int) -> list[Any]:
         """At most ``count`` inputs of a file, to measure speed with."""
         if isinstance(source, Table):
-            return [text for text in source.column(str(found.text_column))[: 4 * count] if text.strip()][:count]
+            texts = islice(source.values(str(found.text_column)), 4 * count)
+            return [text for text in texts if text.strip()][:count]
         chunk = next(iter(source.chunks()))[0]
         lines = [line for line in chunk.splitlines() if len(line.strip()) > 20]
         return lines[:count] or [chunk[:80]]

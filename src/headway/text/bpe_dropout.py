@@ -7,7 +7,7 @@ single letters also occur in training.  It is not used after training.
 import heapq
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -15,17 +15,26 @@ from headway.errors import InputError
 from headway.text.backend import RustBackend
 from headway.text.tokenizer import Tokenizer
 
-VARIANTS, KEPT = 16, 40
-"""Random splits kept for each word of at most this many bytes; each reading of the word uses one of them."""
+VARIANTS, KEPT, MOST_KEPT = 16, 40, 1 << 18
+"""Random splits of each word of at most this many bytes, of which each reading of the word uses one; how many splits of
+all words are kept."""
 
 
 class BPEDropout:
     """The ids of texts, split differently in every epoch; determined by the texts, the seed and the epoch.
 
-    ``share`` is the probability of skipping a merge.  Raises InputError for a tokenizer without merges.
+    ``share`` is the probability of skipping a merge; ``keep`` holds the numbers of the words of all texts, in memory or
+    on disk.  Raises InputError for a tokenizer without merges.
     """
 
-    def __init__(self, tokenizer: Tokenizer, texts: Sequence[str], share: float, seed: int):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        texts: Iterable[str],
+        share: float,
+        seed: int,
+        keep: Callable[[Iterable[list[int]]], Iterable[list[int]]] = list,
+    ):
         backend = tokenizer.backend
         if not isinstance(backend, RustBackend) or tokenizer.kind != "bpe" or "ByteLevel" not in backend.decoders:
             raise InputError(
@@ -38,32 +47,33 @@ class BPEDropout:
         self._ids: dict[str, int] = spec["model"]["vocab"]
         self._share, self._seed = share, seed
         words: dict[str, int] = {}
-        self._texts = [[words.setdefault(word, len(words)) for word in backend.words(text)] for text in texts]
+        self._texts = keep([words.setdefault(word, len(words)) for word in backend.words(text)] for text in texts)
         self._words = list(words)
         self._cuts: dict[tuple[int, int], list[int]] = {}
         plain, framed = tokenizer.encode("a"), tokenizer.encode("a", special=True)
         at = next(i for i in range(len(framed)) if framed[i : i + len(plain)] == plain)
         self._before, self._after = framed[:at], framed[at + len(plain) :]
 
-    def encode(self, epoch: int) -> list[list[int]]:
+    def encode(self, epoch: int) -> Iterator[list[int]]:
         """The ids of every text in this epoch, with the special tokens around it."""
         choose = np.random.default_rng([self._seed, epoch])
-        found = []
         for words in self._texts:
             ids = list(self._before)
             for word, variant in zip(words, choose.integers(2**31, size=len(words)).tolist(), strict=True):
                 ids += self._cut(word, variant)
-            found.append([*ids, *self._after])
-        return found
+            yield [*ids, *self._after]
 
     def _cut(self, word: int, variant: int) -> list[int]:
         letters = self._words[word]
         if len(letters) > KEPT:  # such as a sentence without spaces, which rarely occurs again
             return self._random_cut(letters, variant)
         key = word, variant % VARIANTS
-        if key not in self._cuts:
-            self._cuts[key] = self._random_cut(letters, variant % VARIANTS)
-        return self._cuts[key]
+        ids = self._cuts.get(key)
+        if ids is None:
+            ids = self._random_cut(letters, variant % VARIANTS)
+            if len(self._cuts) < MOST_KEPT:
+                self._cuts[key] = ids
+        return ids
 
     def _random_cut(self, letters: str, variant: int) -> list[int]:
         choose = random.Random(f"{self._seed} {variant} {letters}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,14 @@ class Tokenizer:
         if "tokenizer.json" not in (files := self._backend.files()):
             raise InputError(f"a tokenizer made of {', '.join(files)} has no tokenizer.json")
         return files["tokenizer.json"].decode()
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for what decides the ids of texts, on both sides."""
+        digest = sha256()
+        for backend in (self._backend, self.target._backend):
+            digest.update(repr((sorted(backend.files().items()), backend.prefix)).encode())
+        return digest.hexdigest()
 
     @cached_property
     def vocab_size(self) -> int:

@@ -12,8 +12,8 @@ from headway.data.batches.encoded import row_lengths
 from headway.data.batches.tokens import Tokens
 from headway.data.batches.windows import Position, Windows, evaluation_windows
 
-Pair = tuple[Sequence[int], Sequence[int]]
-"""Two sequences of ids."""
+Sides = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
+"""The first and the second sequences of ids of some pairs."""
 Targets = Any
 """What is wanted of each of some sequences: a sequence of it, or an array."""
 
@@ -220,36 +220,35 @@ class PairFeed(RowFeed):
 
     def __init__(
         self,
-        train: Sequence[Pair],
-        train_scores: Sequence[float],
-        validation: Sequence[Pair],
-        validation_scores: Sequence[float],
+        train: Sides,
+        train_scores: np.ndarray,
+        validation: Sides,
+        validation_scores: np.ndarray,
         batch_tokens: int,
         seed: int,
         *,
         max_examples: int | None = None,
     ):
-        self.pairs, self.scores = train, train_scores
-        self.held_out_pairs, self.held_out_scores = validation, validation_scores
-        both: list[list[int]] = [[*first, *second] for first, second in train]
-        super().__init__(both, [0] * len(both), [], [], batch_tokens, seed, max_examples=max_examples)
-        self._lengths = np.array(pair_lengths(train), dtype=np.int64)
+        parts = train[0], train_scores, validation[0], validation_scores
+        super().__init__(*parts, batch_tokens, seed, max_examples=max_examples)
+        self.sides, self.held_out_sides = train, validation
+        self._lengths = pair_lengths(train)
 
     def validation(self) -> Iterator[Batch]:
         """The held-out pairs by length, with little padding."""
-        return pair_batches(self.held_out_pairs, self.held_out_scores, 2 * self.batch_tokens)
+        return pair_batches(self.held_out_sides, self.held_out_targets, 2 * self.batch_tokens)
 
     def _held_out_batches(self) -> list[np.ndarray]:
-        return length_batches(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens, 0, 0)
+        return length_batches(pair_lengths(self.held_out_sides), 2 * self.batch_tokens, 0, 0)
 
     def longest(self) -> tuple[Batch, Batch]:
         """The longest pairs of each part, as many as one batch holds."""
         index = longest_batch(self._lengths, self.batch_tokens, max_examples=self.max_examples)
-        held_out = longest_batch(pair_lengths(self.held_out_pairs), 2 * self.batch_tokens)
-        return self._batch(index), _paired(*_picked(held_out, self.held_out_pairs, self.held_out_scores))
+        held_out = longest_batch(pair_lengths(self.held_out_sides), 2 * self.batch_tokens)
+        return self._batch(index), _paired(held_out, self.held_out_sides, self.held_out_targets)
 
     def _batch(self, index: np.ndarray) -> Batch:
-        return _paired(*_picked(index, self.pairs, self.scores))
+        return _paired(index, self.sides, self.train_targets)
 
 
 class TargetFeed(RowFeed):
@@ -260,32 +259,29 @@ class TargetFeed(RowFeed):
 
     def __init__(
         self,
-        train: Sequence[Pair],
-        validation: Sequence[Pair],
+        train: Sides,
+        validation: Sides,
         batch_tokens: int,
         seed: int,
         *,
         max_examples: int | None = None,
-        recut: Callable[[int], Sequence[Pair]] | None = None,
+        recut: Callable[[int], Sides] | None = None,
     ):
         self.recut = recut
-        sources, targets, held_out, held_out_targets = (
-            [pair[side] for pair in part] for part in (train, validation) for side in (0, 1)
-        )
-        super().__init__(sources, targets, held_out, held_out_targets, batch_tokens, seed, max_examples=max_examples)
+        super().__init__(*train, *validation, batch_tokens, seed, max_examples=max_examples)
 
     def validation(self) -> Iterator[Batch]:
         """The held-out pairs by length, with little padding."""
-        return target_batches(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
+        return target_batches((self.held_out, self.held_out_targets), 2 * self.batch_tokens)
 
     def _held_out_batches(self) -> list[np.ndarray]:
-        return target_order(self.held_out, self.held_out_targets, 2 * self.batch_tokens)
+        return target_order((self.held_out, self.held_out_targets), 2 * self.batch_tokens)
 
     def longest(self) -> tuple[Batch, Batch]:
         """The longest pairs of each part, as many as one batch holds."""
-        lengths, most = [len(target) for target in self.train_targets], self.max_examples
+        lengths, most = row_lengths(self.train_targets), self.max_examples
         index = longest_batch(lengths, self.batch_tokens, second=self._lengths, max_examples=most)
-        lengths, second = ([len(sequence) for sequence in side] for side in (self.held_out_targets, self.held_out))
+        lengths, second = row_lengths(self.held_out_targets), row_lengths(self.held_out)
         held_out = longest_batch(lengths, 2 * self.batch_tokens, second=second)
         batch = _padded(*_picked(held_out, self.held_out, self.held_out_targets))
         return self._batch(index), TargetBatch(batch.ids, batch.mask, batch.targets)
@@ -296,13 +292,13 @@ class TargetFeed(RowFeed):
 
     def _batches(self, epoch: int) -> dict[int, np.ndarray]:
         if self.recut is not None and (self._latest is None or self._latest[0] != epoch):
-            self.train, self.train_targets = ([pair[side] for pair in self.recut(epoch)] for side in (0, 1))
+            self.train, self.train_targets = self.recut(epoch)
             self._lengths = row_lengths(self.train)
         return super()._batches(epoch)
 
     def _order(self, epoch: int) -> list[np.ndarray]:
         return length_batches(
-            [len(target) for target in self.train_targets],
+            row_lengths(self.train_targets),
             self.batch_tokens,
             self.seed,
             epoch,
@@ -311,21 +307,17 @@ class TargetFeed(RowFeed):
         )
 
 
-def target_batches(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
-) -> Iterator[TargetBatch]:
+def target_batches(pairs: Sides, batch_tokens: int) -> Iterator[TargetBatch]:
     """Every source once with its target, pairs of similar lengths together, always in the same order."""
-    for index in target_order(sources, targets, batch_tokens):
-        batch = _padded([sources[i] for i in index], [targets[i] for i in index])
+    for index in target_order(pairs, batch_tokens):
+        batch = _padded(*_picked(index, *pairs))
         yield TargetBatch(batch.ids, batch.mask, batch.targets)
 
 
-def target_order(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int
-) -> list[np.ndarray]:
+def target_order(pairs: Sides, batch_tokens: int) -> list[np.ndarray]:
     """The pairs of each of ``target_batches``, by number."""
-    lengths, second = ([len(sequence) for sequence in side] for side in (targets, sources))
-    return length_batches(lengths, batch_tokens, 0, 0, second=second)
+    sources, targets = map(row_lengths, pairs)
+    return length_batches(targets, batch_tokens, 0, 0, second=sources)
 
 
 def framed(batch: Batch, frame: tuple[list[int], list[int]]) -> Batch:
@@ -335,15 +327,15 @@ def framed(batch: Batch, frame: tuple[list[int], list[int]]) -> Batch:
     return Batch(ids, None, ids)
 
 
-def pair_lengths(pairs: Sequence[Pair]) -> list[int]:
-    """How many tokens each pair takes in a batch: twice its longer text."""
-    return [2 * max(len(first), len(second)) for first, second in pairs]
+def pair_lengths(pairs: Sides) -> np.ndarray:
+    """How many tokens each pair takes in a batch, int64 (N,): twice its longer text."""
+    return 2 * np.maximum(*map(row_lengths, pairs))
 
 
-def pair_batches(pairs: Sequence[Pair], scores: Sequence[float], batch_tokens: int) -> Iterator[Batch]:
+def pair_batches(pairs: Sides, scores: np.ndarray, batch_tokens: int) -> Iterator[Batch]:
     """Every pair once with its score, pairs of similar length together, always in the same order."""
     for index in length_batches(pair_lengths(pairs), batch_tokens, 0, 0):
-        yield _paired([pairs[i] for i in index], [scores[i] for i in index])
+        yield _paired(index, pairs, scores)
 
 
 def text_batches(tokens: Tokens, length: int, size: int, every: int = 1) -> Iterator[Batch]:
@@ -371,9 +363,11 @@ def _picked(index: np.ndarray, *columns: Sequence[Any]) -> Iterator[list[Any]]:
     return ([column[i] for i in index] for column in columns)
 
 
-def _paired(pairs: list[Pair], scores: list[float]) -> Batch:
-    ids, mask = pad([first for first, _ in pairs] + [second for _, second in pairs])
-    return Batch(ids, None if bool(mask.all()) else mask, torch.tensor(scores, dtype=torch.float32))
+def _paired(index: np.ndarray, pairs: Sides, scores: Sequence[float] | np.ndarray) -> Batch:
+    first, second = _picked(index, *pairs)
+    ids, mask = pad(first + second)
+    targets = torch.tensor([float(scores[i]) for i in index], dtype=torch.float32)
+    return Batch(ids, None if bool(mask.all()) else mask, targets)
 
 
 def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:

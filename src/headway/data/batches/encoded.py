@@ -3,16 +3,18 @@
 A Python list holds each id in 36 bytes, an array in two or four.
 """
 
+import tempfile
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import overload
 
 import numpy as np
 
-from headway.data.batches.cache import VERSION, opened, packed, recorded, replacing, warn_of_damage
+from headway.data.batches.cache import VERSION, cache_directory, opened, packed, recorded, replacing, warn_of_damage
 from headway.data.batches.checksums import BlockSums, sealed
 from headway.data.batches.tokens import Tokens
 from headway.errors import InputError
@@ -25,32 +27,21 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd, and of 64 random bits: what ids are multiplied by to tell rows apart."""
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedRows(Sequence[list[int]]):
-    """Rows of ids, of different lengths; each is a list when it is asked for.
-
-    A row of more than ``longest`` ids is cut as it is read: what ends a text (one of ``ends``, [SEP]) stays its end.
-    """
-
-    tokens: Tokens
-    """All ids, row after row."""
-    starts: np.ndarray
-    """Where each row begins, int64 (N + 1,); the last is where all end."""
-    longest: int | None = None
-    ends: frozenset[int] = frozenset()
-
-    def cut(self, longest: int, ends: frozenset[int]) -> "EncodedRows":
-        """The same rows of at most so many ids."""
-        return EncodedRows(self.tokens, self.starts, longest, ends)
+class Rows(Sequence[list[int]]):
+    """Rows of numbers, of different lengths; each is a list when it is asked for."""
 
     @property
+    @abstractmethod
     def lengths(self) -> np.ndarray:
-        """The ids of each row, int64 (N,)."""
-        lengths = np.diff(self.starts)
-        return lengths if self.longest is None else np.minimum(lengths, self.longest)
+        """The numbers of each row, int64 (N,)."""
 
-    def __len__(self) -> int:
-        return len(self.starts) - 1
+    @abstractmethod
+    def row(self, at: int) -> list[int]:
+        """One row, by its number from 0."""
+
+    def hashes(self) -> np.ndarray:
+        """A number for each row, (N,): equal rows have equal ones, others, but for one in 2 ** 64, do not."""
+        return np.fromiter((hash(tuple(row)) for row in self), dtype=np.int64, count=len(self))
 
     @overload
     def __getitem__(self, index: int) -> list[int]: ...
@@ -58,36 +49,8 @@ class EncodedRows(Sequence[list[int]]):
     def __getitem__(self, index: slice) -> list[list[int]]: ...
     def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        at = range(len(self))[index]  # negative too, and IndexError beyond
-        return self._cut(self.tokens[int(self.starts[at]) : int(self.starts[at + 1])].tolist())
-
-    def _cut(self, ids: list[int]) -> list[int]:
-        return ids if self.longest is None or len(ids) <= self.longest else cut_row(ids, self.longest, self.ends)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for first, last in self._parts():
-            ids = self.tokens[int(self.starts[first]) : int(self.starts[last])].tolist()
-            bounds = (self.starts[first : last + 1] - self.starts[first]).tolist()
-            for at in range(last - first):
-                yield self._cut(ids[bounds[at] : bounds[at + 1]])
-
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        """For each part that is read at once, its first row and the row after its last."""
-        first = 0
-        while first < len(self):
-            last = int(np.searchsorted(self.starts, self.starts[first] + AT_ONCE, side="right")) - 1
-            yield first, (last := max(first + 1, last))
-            first = last
-
-    def hashes(self) -> np.ndarray:
-        """A number for each row, uint64 (N,): equal rows have equal ones, others, but for one in 2 ** 64, do not."""
-        found = [np.zeros(0, dtype=np.uint64)]
-        for first, last in self._parts():
-            ids = np.asarray(self.tokens[int(self.starts[first]) : int(self.starts[last])])
-            starts = self.starts[first : last + 1] - self.starts[first]
-            found.append(_hashes(ids, starts, self))
-        return np.concatenate(found)
+            return [self.row(i) for i in range(*index.indices(len(self)))]
+        return self.row(range(len(self))[index])  # negative too, and IndexError beyond
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -96,7 +59,85 @@ class EncodedRows(Sequence[list[int]]):
 
 
 @dataclass(frozen=True, eq=False)
-class Column(Sequence[list[int]]):
+class EncodedRows(Rows):
+    """Rows of ids in one array or file.
+
+    A row of more than ``longest`` ids is cut as it is read: what ends a text (one of ``ends``, [SEP]) stays its end.
+    """
+
+    tokens: Tokens
+    """All ids, row after row."""
+    starts: np.ndarray
+    """Where each row begins, int64 (N,), ascending."""
+    sizes: np.ndarray
+    """The ids of each row before it is cut, uint32 (N,)."""
+    longest: int | None = None
+    ends: frozenset[int] = frozenset()
+
+    def cut(self, longest: int, ends: frozenset[int]) -> "EncodedRows":
+        """The same rows of at most so many ids."""
+        return replace(self, longest=longest, ends=ends)
+
+    def part(self, rows: np.ndarray | slice) -> "EncodedRows":
+        """Some of the rows, by their numbers in ascending order."""
+        starts, sizes = (np.ascontiguousarray(array[rows]) for array in (self.starts, self.sizes))
+        return replace(self, starts=starts, sizes=sizes)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        lengths = self.sizes.astype(np.int64)
+        return lengths if self.longest is None else np.minimum(lengths, self.longest)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def row(self, at: int) -> list[int]:
+        """The ids of one row."""
+        start = int(self.starts[at])
+        ids = self.tokens[start : start + int(self.sizes[at])].tolist()
+        return ids if self.longest is None or len(ids) <= self.longest else cut_row(ids, self.longest, self.ends)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for ids, lengths in self.parts():
+            held, end = ids.tolist(), 0
+            for length in lengths.tolist():
+                yield held[end : (end := end + length)]
+
+    def parts(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The ids of some rows, one after another, and the length of each, int64; until all rows have come."""
+        first = 0
+        while first < len(self):
+            end = int(np.searchsorted(self.starts, self.starts[first] + AT_ONCE))
+            yield self._read(slice(first, end))
+            first = end
+
+    def _read(self, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        starts, sizes = self.starts[rows], self.sizes[rows].astype(np.int64)
+        begin = int(starts[0])
+        ids, starts = np.asarray(self.tokens[begin : int(starts[-1] + sizes[-1])]), starts - begin
+        lengths = sizes if self.longest is None else np.minimum(sizes, self.longest)
+        found = ids[np.repeat(starts, lengths) + _places(lengths)]
+        cut = np.flatnonzero(sizes > lengths)
+        last = ids[(starts + sizes - 1)[cut]]
+        stays = np.isin(last, list(self.ends))
+        found[np.cumsum(lengths)[cut[stays]] - 1] = last[stays]
+        return found, lengths
+
+    def hashes(self) -> np.ndarray:
+        """A number for each row, uint64 (N,): equal rows have equal ones, others, but for one in 2 ** 64, do not."""
+        found = [np.zeros(0, dtype=np.uint64)]
+        for ids, lengths in self.parts():
+            powers = np.cumprod(np.full(int(lengths.max()) + 1, FACTOR, dtype=np.uint64))
+            values = (ids.astype(np.uint64) + np.uint64(1)) * powers[_places(lengths)]
+            ends = np.cumsum(lengths)
+            sums = np.concatenate([[np.uint64(0)], np.cumsum(values)])
+            found.append(sums[ends] - sums[ends - lengths])
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Column(Rows):
     """Every ``step``-th of some rows from the ``first`` on, where rows of several kinds take turns."""
 
     rows: EncodedRows
@@ -117,14 +158,9 @@ class Column(Sequence[list[int]]):
     def __len__(self) -> int:
         return len(self.rows) // self.step
 
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[int]]: ...
-    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self._read(self.rows[range(len(self))[index] * self.step + self.first])
+    def row(self, at: int) -> list[int]:
+        """One row."""
+        return self._read(self.rows.row(at * self.step + self.first))
 
     def __iter__(self) -> Iterator[list[int]]:
         return map(self._read, islice(self.rows, self.first, None, self.step))
@@ -132,29 +168,10 @@ class Column(Sequence[list[int]]):
     def _read(self, row: list[int]) -> list[int]:
         return row if self.below is None else [number - 1 if number else self.below for number in row]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _hashes(ids: np.ndarray, starts: np.ndarray, rows: EncodedRows) -> np.ndarray:
-    """``EncodedRows.hashes`` of rows that are in memory."""
-    lengths = np.diff(starts)
-    place = np.arange(len(ids)) - np.repeat(starts[:-1], lengths)
-    values = ids.astype(np.uint64) + np.uint64(1)
-    if rows.longest is not None and bool((lengths > rows.longest).any()):
-        whole = np.repeat(lengths, lengths)
-        last, most = place == whole - 1, rows.longest
-        closed = np.isin(ids, list(rows.ends)) & last & (whole > most)
-        ends_so = np.zeros(len(lengths), dtype=bool)
-        ends_so[np.repeat(np.arange(len(lengths)), lengths)[closed]] = True
-        kept = place < most - np.repeat(ends_so & (lengths > most), lengths)
-        place = np.where(closed, most - 1, place)
-        values[~(kept | closed)] = 0
-    powers = np.cumprod(np.full(int(place.max(initial=0)) + 1, FACTOR, dtype=np.uint64))
-    sums = np.concatenate([[np.uint64(0)], np.cumsum(values * powers[place])])
-    return sums[starts[1:]] - sums[starts[:-1]]
+def _places(lengths: np.ndarray) -> np.ndarray:
+    """The place of each id in its row, from 0, of rows of these lengths, one after another."""
+    return np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def cut_row(ids: list[int], longest: int, ends: frozenset[int]) -> list[int]:
@@ -164,14 +181,14 @@ def cut_row(ids: list[int], longest: int, ends: frozenset[int]) -> list[int]:
 
 def row_lengths(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """How many ids each row has, int64 (N,)."""
-    if isinstance(rows, EncodedRows | Column):
+    if isinstance(rows, Rows):
         return rows.lengths
     return np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
 
 
 def row_hashes(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """A number for each row, (N,), as ``EncodedRows.hashes`` says; those of lists compare with those of lists alone."""
-    if isinstance(rows, EncodedRows | Column):
+    """A number for each row, (N,), as ``Rows.hashes`` says; compare those of one kind of rows alone."""
+    if isinstance(rows, Rows):
         return rows.hashes()
     return np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
 
@@ -195,7 +212,13 @@ def encoded_rows(rows: Iterable[Sequence[int]], *, vocab_size: int, key: str, di
         if size > IN_MEMORY:
             return _written(directory, facts, dtype, _chained(held, parts))
     tokens = np.frombuffer(b"".join(data for data, _ in held), dtype=dtype)
-    return EncodedRows(tokens, _starts([lengths for _, lengths in held]))
+    return EncodedRows(tokens, *_bounds([lengths for _, lengths in held]))
+
+
+def unnamed_rows(rows: Iterable[Sequence[int]], vocab_size: int) -> EncodedRows:
+    """The same for rows that are never asked for again: their file has no name once it is written."""
+    with tempfile.TemporaryDirectory(dir=cache_directory()) as folder:
+        return encoded_rows(rows, vocab_size=vocab_size, key="rows", directory=Path(folder))
 
 
 def _chained(
@@ -224,9 +247,12 @@ def _packed_parts(
         yield packed(ids, vocab_size, dtype), np.array(lengths, dtype="<u4")
 
 
-def _starts(lengths: Sequence[np.ndarray]) -> np.ndarray:
-    whole = np.concatenate([np.zeros(1, dtype="<u4"), *lengths])
-    return np.cumsum(whole, dtype=np.int64)
+def _bounds(lengths: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Where each row begins, int64, and its length."""
+    whole = np.concatenate([np.zeros(0, dtype="<u4"), *lengths])
+    starts = np.cumsum(whole, dtype=np.int64)
+    starts -= whole
+    return starts, whole
 
 
 def _paths(directory: Path, facts: dict[str, object]) -> tuple[Path, Path, Path]:
@@ -257,7 +283,7 @@ def _written(
     found = opened(tokens_path, dtype, count, sums.values())
     if found is None:
         raise InputError(f"{tokens_path}: this cache file has changed since it was written; run the command again.")
-    return EncodedRows(found, _starts(kept))
+    return EncodedRows(found, *_bounds(kept))
 
 
 def _existing(directory: Path, facts: dict[str, object], dtype: np.dtype) -> EncodedRows | None:
@@ -276,4 +302,4 @@ def _existing(directory: Path, facts: dict[str, object], dtype: np.dtype) -> Enc
         warn_of_damage(lengths_path)
         return None
     tokens = opened(tokens_path, dtype, int(count), sums)
-    return None if tokens is None else EncodedRows(tokens, _starts([np.frombuffer(written, dtype="<u4")]))
+    return None if tokens is None else EncodedRows(tokens, *_bounds([np.frombuffer(written, dtype="<u4")]))

@@ -129,12 +129,16 @@ class Table:
 
     def texts(self, name: str, index: np.ndarray) -> Iterator[str]:
         """The values of a column in some rows, by their numbers in ascending order."""
+        return (value for (value,) in self.cells([name], index))
+
+    def cells(self, names: Sequence[str], index: np.ndarray) -> Iterator[tuple[str, ...]]:
+        """The same of several columns."""
         start = at = 0
         for chunk in self.chunks() if len(index) else ():
             end = int(np.searchsorted(index, start + len(chunk)))
-            values = chunk.columns[name]
-            for row in index[at:end].tolist():
-                yield values[row - start]
+            columns = [chunk.columns[name] for name in names]
+            for row in (index[at:end] - start).tolist():
+                yield tuple([values[row] for values in columns])
             start, at = start + len(chunk), end
             if at == len(index):
                 return

@@ -46,6 +46,11 @@ class Found:
     count: int = 0
     first: list[int] = field(default_factory=list)
 
+    def add(self, rows: np.ndarray) -> None:
+        """Count more rows, by number in ascending order."""
+        self.first += rows[: max(0, FIRST - self.count)].tolist()
+        self.count += len(rows)
+
 
 class TextChecks:
     """Looks at texts that come some at a time."""
@@ -65,7 +70,5 @@ class TextChecks:
                 starts = starts or [0, *accumulate(len(text) + 1 for text in texts)]
                 row = bisect_right(starts, match.start()) - 1
                 if row != seen:
-                    found.count += 1
-                    if len(found.first) < FIRST:
-                        found.first.append(int(rows[row]))
+                    found.add(rows[row : row + 1])
                 seen = row

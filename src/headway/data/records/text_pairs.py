@@ -1,21 +1,32 @@
-"""Pairs of sources and targets from a table, with warnings about pairs that look wrong."""
+"""Pairs of texts from a table, with warnings about pairs that look wrong."""
 
 import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
+import numpy as np
+
+from headway.data.batches.cache import cache_key
+from headway.data.open.columns import number
+from headway.data.records.chunks import Chunk
+from headway.data.records.repeats import text_hashes
+from headway.data.records.split import split_rows
 from headway.data.records.table import Table
+from headway.data.records.text_checks import Found
+from headway.data.records.text_rows import TextColumn
 from headway.errors import InputError
 
-SEPARATORS = "\r\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
-"""Characters that other programs take for the end of a line."""
+SEPARATOR = re.compile("[\r\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e]")
+"""A character that other programs take for the end of a line."""
 EXTREME = 9.0
 """In an extreme pair, one text is this many times longer than the other, relative to the usual ratio."""
 SHORT = 20
 """Characters: of shorter texts any ratio is possible."""
-LOOKED_AT = 100_000
-"""Pairs: of more, every n-th is looked at for sides that are exchanged."""
+LOOKED_AT, CHARACTERS = 100_000, 30_000_000
+"""Pairs, and characters in them: of more, every n-th pair is looked at for sides that are exchanged."""
 SURE = 0.9
 """Sides are told apart by their words where that works for this share of the pairs."""
 DECISIVE = 3.0
@@ -26,24 +37,129 @@ TURNS = 8
 
 @dataclass(frozen=True)
 class TextPairs:
-    """A target for each source."""
+    """Rows of a table that have two texts, in their order; the texts are read on demand."""
 
-    sources: list[str]
-    targets: list[str]
+    table: Table
+    columns: tuple[str, str]
+    index: np.ndarray
+    """The numbers of the rows in the table, int64 (N,)."""
+    hashes: np.ndarray
+    """Equal for first texts that read the same (``text_hashes``), int64 (N,)."""
+    lengths: np.ndarray
+    """The characters of both texts, int32 (2, N)."""
+    scores: np.ndarray | None = None
+    """How near the texts are, float64 (N,), where the table says so."""
     warnings: list[str] = field(default_factory=list)
-    """messages about what was left out and what looks wrong"""
-
-    @property
-    def texts(self) -> list[str]:
-        """Sources and targets alternately, so that any prefix has as much of both."""
-        return [text for pair in zip(self.sources, self.targets, strict=True) for text in pair]
-
-    def at(self, index: Sequence[int]) -> "TextPairs":
-        """Some of the pairs, without the warnings."""
-        return TextPairs([self.sources[i] for i in index], [self.targets[i] for i in index])
+    """Messages about what was left out and what looks wrong."""
 
     def __len__(self) -> int:
-        return len(self.sources)
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Both texts of each row, as they are read."""
+        return self.table.cells(self.columns, self.index)  # type: ignore[return-value]
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """First and second texts alternately, so that any prefix has as much of both."""
+        return (text for pair in self for text in pair)
+
+    @property
+    def characters(self) -> int:
+        """The characters of all texts."""
+        return int(self.lengths.sum(dtype=np.int64))
+
+    @property
+    def sources(self) -> TextColumn:
+        """The first texts."""
+        return TextColumn(self.table, self.columns[0], self.index, self.lengths[0])
+
+    @property
+    def targets(self) -> TextColumn:
+        """The second texts."""
+        return TextColumn(self.table, self.columns[1], self.index, self.lengths[1])
+
+    @property
+    def fingerprint(self) -> str:
+        """A key for the texts."""
+        rows = sha256(self.index.tobytes()).hexdigest()
+        return cache_key(self.table.fingerprint, self.table.reading, *self.columns, rows)
+
+    def part(self, rows: np.ndarray | slice) -> "TextPairs":
+        """Some of the rows, by their numbers here in ascending order, without the warnings."""
+        scores = None if self.scores is None else self.scores[rows]
+        found = self.index[rows], self.hashes[rows], self.lengths[:, rows], scores
+        return TextPairs(self.table, self.columns, *found)
+
+    def split(self, share: float, seed: int) -> tuple["TextPairs", "TextPairs"]:
+        """Pairs to train on and pairs held out; those with the same first text are on one side."""
+        train, held_out = split_rows(self.hashes, np.zeros(len(self), dtype=np.int32), share, seed)
+        return self.part(train), self.part(held_out)
+
+    def looked_at(self) -> "TextPairs":
+        """Every n-th pair, so that there are few enough to compare their words."""
+        return self.part(slice(None, None, self.step))
+
+    @property
+    def step(self) -> int:
+        """That n."""
+        return max(1, -(-len(self) // LOOKED_AT), -(-self.characters // CHARACTERS))
+
+
+class PairReading:
+    """The facts that one pass over two columns of texts, and a column of scores, finds."""
+
+    def __init__(self, table: Table, columns: tuple[str, str], scored: str | None = None):
+        for column in (*columns, *([scored] if scored else [])):
+            table.check_column(column)
+        self.half, self.empty = Found("one side is empty"), Found("both sides are empty")
+        self.unscored = Found("no number as score")
+        self.equal = Found("the same text on both sides")
+        self.broken = Found("with a line separator such as U+2028, which counts as text")
+        index, hashes, scores = array("q"), array("q"), array("d")
+        lengths = array("i"), array("i")
+        start = 0
+        for chunk in table.chunks():
+            found = self._scores(chunk, scored)
+            rows = self._filled(chunk, columns, found, start)
+            sides = [[chunk.columns[name][row] for row in rows.tolist()] for name in columns]
+            self._look(sides, start + rows)
+            index.frombytes((start + rows).tobytes())
+            hashes.frombytes(text_hashes(sides[0]).tobytes())
+            scores.frombytes(found[rows].tobytes() if scored else b"")
+            for into, texts in zip(lengths, sides, strict=True):
+                into.extend(map(len, texts))
+            start += len(chunk)
+        numbers = (np.frombuffer(index, np.int64), np.frombuffer(hashes, np.int64))
+        both = np.stack([np.frombuffer(side, np.int32) for side in lengths])
+        self.pairs = TextPairs(table, columns, *numbers, both, np.frombuffer(scores) if scored else None)
+
+    @staticmethod
+    def _scores(chunk: Chunk, scored: str | None) -> np.ndarray:
+        """The score of each row, not a number where it is none; 0 without scores."""
+        if scored is None:
+            return np.zeros(len(chunk))
+        return np.fromiter(map(number, chunk.columns[scored]), np.float64, len(chunk))
+
+    def _filled(self, chunk: Chunk, columns: tuple[str, str], scores: np.ndarray, start: int) -> np.ndarray:
+        """The numbers of the rows that lack nothing; the others are counted."""
+        blank = [
+            np.fromiter((not text or text.isspace() for text in chunk.columns[name]), bool, len(chunk))
+            for name in columns
+        ]
+        unscored = np.isnan(scores)
+        self.half.add(start + np.flatnonzero(blank[0] ^ blank[1]))
+        self.empty.add(start + np.flatnonzero(blank[0] & blank[1]))
+        self.unscored.add(start + np.flatnonzero(unscored & ~blank[0] & ~blank[1]))
+        return np.flatnonzero(~(blank[0] | blank[1] | unscored))
+
+    def _look(self, sides: list[list[str]], rows: np.ndarray) -> None:
+        """Look at the texts of some rows, by their numbers in the table."""
+        equal = [i for i, (one, other) in enumerate(zip(*sides, strict=True)) if one == other]
+        self.equal.add(rows[equal])
+        if any(SEPARATOR.search("\n".join(texts)) for texts in sides):
+            broken = [i for i, pair in enumerate(zip(*sides, strict=True)) if any(map(SEPARATOR.search, pair))]
+            self.broken.add(rows[broken])
 
 
 def read_text_pairs(table: Table, source: str, target: str) -> TextPairs:
@@ -51,95 +167,98 @@ def read_text_pairs(table: Table, source: str, target: str) -> TextPairs:
 
     Raises InputError when none are left.
     """
-    columns = table.column(source), table.column(target)
-    filled = [bool(one.strip()) and bool(other.strip()) for one, other in zip(*columns, strict=True)]
-    kept = [row for row, whole in enumerate(filled) if whole]
-    if not kept:
+    reading = PairReading(table, (source, target))
+    pairs, half, empty = reading.pairs, reading.half, reading.empty
+    if not len(pairs):
         raise InputError(f"{table.name}: no row has both a {source} and a {target}.")
-    pairs = TextPairs(*([column[row] for row in kept] for column in columns))
     warnings = []
-    half = [row for row in range(len(filled)) if not filled[row] and any(column[row].strip() for column in columns)]
-    if half:
-        warnings.append(f"left out because one side is empty: {len(half):,} ({table.places(half)})")
-    both = len(filled) - len(kept) - len(half)
-    if both:
-        warnings.append(f"left out because both sides are empty: {both:,}")
-
-    def tell(what: str, found: list[int]) -> None:
-        if found:
-            where = table.places([kept[i] for i in found])
-            warnings.append(f"{what}: {len(found):,} of {len(pairs):,} pairs, {len(found) / len(pairs):.1%} ({where})")
-
-    equal = [i for i, (one, other) in enumerate(zip(pairs.sources, pairs.targets, strict=True)) if one == other]
-    tell("the same text on both sides", equal)
-    tell("much longer on one side than in other pairs", extreme_pairs(pairs))
-    each = step_of(len(pairs))
-    looked = "" if each == 1 else f" (one in {each:,} was checked)"
-    tell(f"source and target seem to be swapped{looked}", exchanged_pairs(pairs))
-    broken = [i for i in range(len(pairs)) if any(c in pairs.sources[i] + pairs.targets[i] for c in SEPARATORS)]
-    tell("with a line separator such as U+2028, which counts as text", broken)
-    return TextPairs(pairs.sources, pairs.targets, warnings)
+    if half.count:
+        warnings.append(f"left out because {half.what}: {half.count:,} ({table.places(half.first)})")
+    if empty.count:
+        warnings.append(f"left out because {empty.what}: {empty.count:,}")
+    looked = "" if pairs.step == 1 else f" (one in {pairs.step:,} was checked)"
+    extreme = Found("much longer on one side than in other pairs")
+    exchanged = Found(f"source and target seem to be swapped{looked}")
+    extreme.add(pairs.index[extreme_pairs(pairs)])
+    exchanged.add(pairs.index[exchanged_pairs(pairs)])
+    for one in (reading.equal, extreme, exchanged, reading.broken):
+        if one.count:
+            share = f"{one.count:,} of {len(pairs):,} pairs, {one.count / len(pairs):.1%}"
+            warnings.append(f"{one.what}: {share} ({table.places(one.first)})")
+    return replace(pairs, warnings=warnings)
 
 
-def extreme_pairs(pairs: TextPairs) -> list[int]:
+def extreme_pairs(pairs: TextPairs) -> np.ndarray:
     """The numbers of pairs whose lengths do not go together: a sign that they do not belong together."""
-    lengths = [(len(one), len(other)) for one, other in zip(pairs.sources, pairs.targets, strict=True)]
-    usual = math.exp(sum(math.log(b / a) for a, b in lengths) / len(lengths))
-    return [
-        i
-        for i, (a, b) in enumerate(lengths)
-        if max(a, b) > SHORT and not 1 / EXTREME < (b + 1) / ((a + 1) * usual) < EXTREME
-    ]
+    one, other = pairs.lengths
+    usual = math.exp(float(np.log(other / one).mean()))
+    ratio = (other + 1) / ((one + 1) * usual)
+    return np.flatnonzero((np.maximum(one, other) > SHORT) & ~((ratio > 1 / EXTREME) & (ratio < EXTREME)))
 
 
-def exchanged_pairs(pairs: TextPairs) -> list[int]:
+class _Words:
+    """The distinct words of texts as numbers, one text after another."""
+
+    def __init__(self) -> None:
+        self.numbers, self.sizes = array("i"), array("i")
+
+    def add(self, text: str, known: dict[str, int]) -> None:
+        """The next text."""
+        words = set(text.lower().split())
+        self.numbers.extend([known.setdefault(word, len(known)) for word in words])
+        self.sizes.append(len(words))
+
+
+def exchanged_pairs(pairs: TextPairs) -> np.ndarray:
     """The numbers of pairs whose source reads like a target, and whose target like a source: always the fewer ones.
 
     By the words of both sides (naive Bayes): pairs that lean the other way are turned round and the words counted
     again, until none does.  Nothing where the words do not tell the sides apart.
     """
-    index = range(0, len(pairs), step_of(len(pairs)))
-    words = [[set(texts[i].lower().split()) for i in index] for texts in (pairs.sources, pairs.targets)]
-    counts = [Counter(word for one in side for word in one) for side in words]
-    turned = [False] * len(index)
-
-    def to_target(text: set[str], own: int) -> float:
-        """How far words lean to the target's side, their occurrence in this very text set aside."""
-        chances = [[counts[side][word] - (side == own) + 0.5 for word in text] for side in (0, 1)]
-        return sum(math.log(target / source) for source, target in zip(*chances, strict=True))
-
-    leans: list[tuple[float, float]] = []
+    looked = pairs.looked_at()
+    known: dict[str, int] = {}
+    sides = _Words(), _Words()
+    for pair in looked:
+        for side, text in zip(sides, pair, strict=True):
+            side.add(text, known)
+    count, size = len(looked), len(known)
+    del known
+    words = [np.frombuffer(side.numbers, np.int32) for side in sides]
+    rows = [np.repeat(np.arange(count, dtype=np.int32), np.frombuffer(side.sizes, np.int32)) for side in sides]
+    turned = np.zeros(count, dtype=bool)
     for _ in range(TURNS):
-        leans = [(to_target(words[0][k], turned[k]), to_target(words[1][k], 1 - turned[k])) for k in range(len(index))]
-        now = [target < 0 < source for source, target in leans]
-        moved = [k for k in range(len(index)) if now[k] != turned[k]]
-        if not moved:
+        own = [turned[rows[side]] ^ bool(side) for side in (0, 1)]  # the side on which each word counts
+        counts = [
+            sum(np.bincount(words[side][own[side] == there], minlength=size) for side in (0, 1)) for there in (0, 1)
+        ]
+        # how far a word that counts on either side leans to the target's, its occurrence in this very text set aside
+        apart = [
+            np.log(np.maximum(counts[1] - side, 0) + 0.5) - np.log(np.maximum(counts[0] - 1 + side, 0) + 0.5)
+            for side in (0, 1)
+        ]
+        leans = [
+            np.bincount(rows[side], np.where(own[side], apart[1][words[side]], apart[0][words[side]]), count)
+            for side in (0, 1)
+        ]
+        now = (leans[1] < 0) & (leans[0] > 0)
+        if (now == turned).all():
             break
-        for k in moved:
-            turned[k] = now[k]
-            for side in (0, 1):
-                to = side if not turned[k] else 1 - side
-                counts[to].update(words[side][k])
-                counts[1 - to].subtract(words[side][k])
-    told_apart = sum(min(source, target) < 0 < max(source, target) for source, target in leans)
-    if told_apart < SURE * len(index):
-        return []
-    sign = 1 if sum(turned) * 2 <= len(index) else -1  # of those that lean as the fewer ones do
-    return [i for i, (a, b) in zip(index, leans, strict=True) if sign * a > DECISIVE and sign * b < -DECISIVE]
-
-
-def step_of(count: int) -> int:
-    """The step through so many pairs: which of them are checked."""
-    return -(-count // LOOKED_AT)
+        turned = now
+    told_apart = (np.minimum(*leans) < 0) & (np.maximum(*leans) > 0)
+    if told_apart.sum() < SURE * count:
+        return np.zeros(0, dtype=np.int64)
+    sign = 1 if turned.sum() * 2 <= count else -1  # of those that lean as the fewer ones do
+    return pairs.step * np.flatnonzero((sign * leans[0] > DECISIVE) & (sign * leans[1] < -DECISIVE))
 
 
 def exchanged_sides(train: TextPairs, held_out: TextPairs) -> bool:
     """Whether the sources of other pairs read like the targets that are trained on, and their targets like sources."""
-    words = [{word for text in texts for word in text.lower().split()} for texts in (train.sources, train.targets)]
-
-    def known(texts: list[str], side: int) -> float:
-        found = [word in words[side] for text in texts for word in text.lower().split()]
-        return sum(found) / max(1, len(found))
-
-    crossed = known(held_out.sources, 1) > known(held_out.sources, 0)
-    return crossed and known(held_out.targets, 0) > known(held_out.targets, 1)
+    words: tuple[set[str], set[str]] = (set(), set())
+    for pair in train.looked_at():
+        for known, text in zip(words, pair, strict=True):
+            known.update(text.lower().split())
+    found = np.zeros((2, 2))  # words of held-out sources and targets that are known of sources and targets
+    for pair in held_out:
+        for side, text in enumerate(pair):
+            found[side] += [sum(word in known for word in text.lower().split()) for known in words]
+    return bool(found[0, 1] > found[0, 0] and found[1, 0] > found[1, 1])

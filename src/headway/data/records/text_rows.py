@@ -6,6 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
+from headway.data.records.table import Table
+
 
 class TextRows(Protocol):
     """Texts of known lengths that can be iterated any number of times."""
@@ -42,3 +44,25 @@ class TextList:
     def part(self, rows: np.ndarray) -> "TextList":
         """Some of them, by number."""
         return TextList([self.texts[i] for i in rows])
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """The texts of a column of a table in some of its rows."""
+
+    table: Table
+    column: str
+    index: np.ndarray
+    """The numbers of the rows in the table in ascending order, int64 (N,)."""
+    lengths: np.ndarray
+    """The characters of each text, int32 (N,)."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[str]:
+        return self.table.texts(self.column, self.index)
+
+    def part(self, rows: np.ndarray) -> "TextColumn":
+        """Some of them, by their numbers here in ascending order."""
+        return TextColumn(self.table, self.column, self.index[rows], self.lengths[rows])

@@ -102,7 +102,7 @@ class ClassificationData(TaskData):
         self.train, self.validation = (
             part.cut(self.longest, self.tokenizer.special_ids) for part in (encoded, encoded_held)
         )
-        warnings += cut_warning(encoded, self.longest)
+        warnings += cut_warning(encoded.lengths, self.longest)
         origin = f" ({held_out.name})" if held_out is not None else " (10 %, classes kept, duplicates on one side)"
         self.facts = {
             "inputs": table.inputs,

@@ -81,8 +81,6 @@ def _of_text(feed: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> 
 
 def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
     inputs, held_out = feed.train, feed.held_out
-    if isinstance(feed, PairFeed):
-        inputs, held_out = ([first for first, _ in part] for part in (feed.pairs, feed.held_out_pairs))
     unknown, rows = tokenizer.unknown, row_hashes(inputs)
     frame = tokenizer.special_ids - {unknown}
     told = np.fromiter(
@@ -97,10 +95,12 @@ def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
         tokens = Counter(token for row in islice(inputs, MOST_ROWS) for token in row if token not in frame)
         found["unknown"] = tokens[unknown] / max(1, tokens.total())
     if isinstance(feed, TargetFeed):
-        written, wanted = feed.train_targets[:MOST_ROWS], feed.held_out_targets
-        found["one_target"] = _most_frequent(row_hashes(written))
+        written, wanted = feed.train_targets, feed.held_out_targets
+        found["one_target"] = _most_frequent(row_hashes(written)[:MOST_ROWS])
         found["simple"] = _bigrams(_joined(written), _joined(wanted), tokenizer.target.vocab_size)
-        found["paired"] = fitting_pairs(inputs, written, held_out, wanted)
+        found["paired"] = fitting_pairs(
+            *(part[:MOST_PAIRS] for part in (inputs, written)), *(part[:MOST_SPANS] for part in (held_out, wanted))
+        )
     elif not isinstance(feed, PairFeed) and len(held_out) and isinstance(feed.train_targets[0], int | np.integer):
         found |= _of_classes(feed.train_targets, feed.held_out_targets)
     return found
@@ -123,8 +123,9 @@ def _of_images(feed: ImageFeed) -> dict[str, Any]:
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """The tokens of all rows, one after another."""
-    return np.array([token for row in rows for token in row], dtype=np.int64)
+    """The tokens of the first rows, one after another."""
+    tokens = (token for row in islice(rows, MOST_ROWS) for token in row)
+    return np.fromiter(islice(tokens, MOST_COUNTED), dtype=np.int64)
 
 
 def _bigrams(train: Tokens, held_out: Tokens, vocab_size: int) -> float | None:

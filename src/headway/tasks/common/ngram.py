@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.data.batches.encoded import EncodedRows
 from headway.data.batches.tokens import Tokens
 
 CHUNK = 1 << 20
@@ -77,7 +78,9 @@ def ngram_baselines(
     ]
 
 
-def unigram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int) -> list[dict[str, Any]]:
+def unigram_baselines(
+    train: Tokens | EncodedRows, validation: Tokens | EncodedRows, vocab_size: int
+) -> list[dict[str, Any]]:
     """Nats per token of guessing evenly, and by how often each token is a target in training (one added to each)."""
     chances = unigrams(token_counts(train, vocab_size))
     return [
@@ -86,11 +89,15 @@ def unigram_baselines(train: np.ndarray, validation: np.ndarray, vocab_size: int
     ]
 
 
-def token_counts(tokens: Tokens, vocab_size: int) -> np.ndarray:
+def token_counts(tokens: Tokens | EncodedRows, vocab_size: int) -> np.ndarray:
     """How often each token occurs, int64 (V,); in bounded memory."""
     counts = np.zeros(vocab_size, dtype=np.int64)
-    for start in range(0, len(tokens), CHUNK):
-        counts += np.bincount(tokens[start : start + CHUNK], minlength=vocab_size)
+    if isinstance(tokens, EncodedRows):
+        parts = (ids for ids, _ in tokens.parts())
+    else:
+        parts = (tokens[start : start + CHUNK] for start in range(0, len(tokens), CHUNK))
+    for part in parts:
+        counts += np.bincount(part, minlength=vocab_size)
     return counts
 
 
@@ -168,7 +175,9 @@ def _pairs(tokens: Tokens, vocab_size: int) -> Iterator[np.ndarray]:
         yield piece[:-1] * vocab_size + piece[1:]
 
 
-def each_unigram(train: np.ndarray, rows: Sequence[np.ndarray], vocab_size: int) -> np.ndarray:
+def each_unigram(
+    train: Tokens | EncodedRows, rows: Sequence[Sequence[int] | np.ndarray], vocab_size: int
+) -> np.ndarray:
     """(sum of the loss, number of targets) of each row of targets by the frequencies of ``train``: (N, 2)."""
     losses = -np.log(unigrams(token_counts(train, vocab_size)))
-    return np.array([[float(losses[row].sum()), len(row)] for row in rows])
+    return np.array([[float(losses[np.asarray(row, dtype=np.int64)].sum()), len(row)] for row in rows])

@@ -1,16 +1,74 @@
-"""Rows of texts as ids."""
+"""Rows of texts as ids, in the cache on disk where they are many."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, tee
+
+import numpy as np
+
+from headway.data.batches.batch_source import Sides
 from headway.data.batches.cache import cache_directory, cache_key
 from headway.data.batches.encoded import EncodedRows, encoded_rows
 from headway.data.records.labels import Labelled
+from headway.data.records.text_pairs import TextPairs
 from headway.text.tokenizer import Tokenizer
 
 
 def encoded_texts(rows: Labelled, tokenizer: Tokenizer) -> EncodedRows:
     """The ids of the texts, with the special tokens around them; a text of none is the id 0."""
+    return _stored(tokenizer.encode_each(rows, special=True), tokenizer, rows.fingerprint)
+
+
+def _stored(rows: Iterator[list[int]], tokenizer: Tokenizer, key: str) -> EncodedRows:
     return encoded_rows(
-        (ids or [0] for ids in tokenizer.encode_each(rows, special=True)),
-        vocab_size=tokenizer.vocab_size,
-        key=cache_key(rows.fingerprint, tokenizer.to_json(), "rows"),
+        (ids or [0] for ids in rows),
+        vocab_size=max(tokenizer.vocab_size, tokenizer.target.vocab_size),
+        key=cache_key(key, tokenizer.fingerprint, "rows"),
         directory=cache_directory(),
     )
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Pairs of texts, and the ids of both sides."""
+
+    texts: TextPairs
+    first: EncodedRows
+    second: EncodedRows
+
+    @property
+    def sides(self) -> Sides:
+        """The ids of both sides."""
+        return self.first, self.second
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of the longer side of each pair, int64 (N,)."""
+        return np.maximum(self.first.lengths, self.second.lengths)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def cut(self, longest: int, ends: frozenset[int]) -> "EncodedPairs":
+        """The same pairs, with at most so many ids on a side."""
+        return EncodedPairs(self.texts, self.first.cut(longest, ends), self.second.cut(longest, ends))
+
+    def fitting(self, longest: int) -> "EncodedPairs":
+        """Those pairs that have at most so many ids on both sides."""
+        fit = self.lengths <= longest
+        rows = np.flatnonzero(fit)
+        return self if fit.all() else EncodedPairs(self.texts.part(rows), self.first.part(rows), self.second.part(rows))
+
+
+def encoded_pairs(pairs: TextPairs, tokenizer: Tokenizer) -> EncodedPairs:
+    """The ids of both texts of every pair, with the special tokens around them; of the second as a target."""
+    one, other = tee(pairs)
+    first = tokenizer.encode_each((text for text, _ in one), special=True)
+    second = tokenizer.target.encode_each((text for _, text in other), special=True)
+    rows = _stored(chain.from_iterable(zip(first, second, strict=True)), tokenizer, pairs.fingerprint)
+    return EncodedPairs(pairs, *sides_of(rows))
+
+
+def sides_of(rows: EncodedRows) -> tuple[EncodedRows, EncodedRows]:
+    """First and second rows, of rows that are both in turn."""
+    return rows.part(slice(0, None, 2)), rows.part(slice(1, None, 2))

@@ -1,23 +1,25 @@
 """Vectors of texts, from pairs of them."""
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, PairFeed, pair_lengths
-from headway.data.open.columns import number
+from headway.data.batches.batch_source import Feed, PairFeed
 from headway.data.open.detected import Detected
-from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
+from headway.data.records.text_checks import FIRST
+from headway.data.records.text_pairs import PairReading, TextPairs
 from headway.errors import InputError, shown
 from headway.models.heads import PoolingHead
 from headway.models.initialise import initialise
 from headway.models.transformer import Encoder
-from headway.tasks.common.lengths import cut_warning, shortened
+from headway.tasks.common.lengths import cut_warning
+from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.common.running_text import bpe_size
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.embedding.objective import Embedding, embedding_baselines
@@ -34,24 +36,8 @@ LONGEST = 128
 """Tokens of a text, unless --length says otherwise."""
 BATCH_TOKENS = 4096
 """Both texts of a pair counted: the more pairs in a batch, the more wrong answers each must be told from."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Two texts in each row, and a score where the table has one."""
-
-    first: list[str]
-    second: list[str]
-    scores: list[float] | None
-    left_out: int = 0
-
-    def at(self, index: Sequence[int]) -> "Pairs":
-        """Some of the pairs."""
-        scores = None if self.scores is None else [self.scores[i] for i in index]
-        return Pairs([self.first[i] for i in index], [self.second[i] for i in index], scores)
-
-    def __len__(self) -> int:
-        return len(self.first)
+MOST_HELD_OUT = 10_000
+"""Pairs: of a large table no more are held out.  Each is compared with all others."""
 
 
 class EmbeddingData(TaskData):
@@ -70,27 +56,30 @@ class EmbeddingData(TaskData):
         self.options, self.base, self.labels = given.options, given.base, []
         if self.base is not None and not isinstance(self.base.model, Encoder):
             raise InputError(f"{self.base.path}: is not an encoder, so it cannot be trained for embeddings.")
-        pairs = read_pairs(table, given.found, on_bad_row=self.options.data.on_bad_row)
+        policy = self.options.data.on_bad_row
+        pairs = read_pairs(table, given.found, on_bad_row=policy)
+        most = most_held_out(given.earlier)
         if isinstance(given.held_out, Table):
-            train, held_out = pairs, read_pairs(given.held_out, given.found, on_bad_row=self.options.data.on_bad_row)
+            train, held_out = pairs, read_pairs(given.held_out, given.found, on_bad_row=policy)
             origin = f" ({given.held_out.name})"
         else:
-            train, held_out = split_pairs(pairs, self.options.run.seed)
-            origin = " (10 %, equal first texts on one side)"
+            train, held_out = split_pairs(pairs, self.options.seed_of_split, most)
+            limit = "" if most is None else f", {most:,} at most"
+            origin = f" (10 %{limit}, equal first texts on one side)"
         self.kind = "pairs" if pairs.scores is None else "scores"
         if self.kind == "pairs" and len(held_out) < 2:
             raise InputError(f"{table.name}: {len(held_out)} held-out pair; ranking needs at least two. Add rows.")
-        vocabulary = base_vocabulary(given, [*train.first, *train.second])
-        self.tokenizer = vocabulary.tokenizer or _tokenizer([*train.first, *train.second], self.options)
+        texts = Texts(train)
+        vocabulary = base_vocabulary(given, texts, out_of=train.characters)
+        self.tokenizer = vocabulary.tokenizer or _tokenizer(texts, train.characters, self.options)
         longest = self.options.data.length or LONGEST
         self.longest = longest if self.base is None else min(longest, self.base.config.max_length)
-        rows = [self.tokenizer.encode_batch(texts, special=True) for texts in (train.first, train.second)]
-        self.train = token_pairs(train, self.tokenizer, self.longest)
-        self.validation = token_pairs(held_out, self.tokenizer, self.longest)
-        self.train_scores, self.scores = (part.scores or [1.0] * len(part) for part in (train, held_out))
-        warnings = cut_warning([*rows[0], *rows[1]], self.longest)
-        if pairs.left_out:
-            warnings.append(f"{pairs.left_out:,} rows without a text or a score left out")
+        train_rows, rows = encoded_pairs(train, self.tokenizer), encoded_pairs(held_out, self.tokenizer)
+        lengths = np.concatenate([train_rows.first.lengths, train_rows.second.lengths])
+        warnings = [*cut_warning(lengths, self.longest), *pairs.warnings]
+        self.train, self.validation = (
+            part.cut(self.longest, self.tokenizer.special_ids) for part in (train_rows, rows)
+        )
         self.facts = {
             "inputs": table.inputs,
             "fingerprint": table.fingerprint,
@@ -99,16 +88,15 @@ class EmbeddingData(TaskData):
             "label_column": given.found.label_column,
             "train": f"{len(train):,} pairs",
             "validation": f"{len(held_out):,} pairs{origin}",
+            **({} if most is None else {"most_held_out": most}),
             "warnings": warnings,
             **vocabulary.facts,
         }
-        texts = [*train.first, *train.second]
         self._each: dict[str, np.ndarray] = {}
-        known = texts, held_out.first, held_out.second, held_out.scores
-        self.baselines = embedding_baselines(*known, each=self._each)
+        self.baselines = embedding_baselines(texts, held_out, each=self._each)
 
     def plan(self, seconds: float | None) -> Plan:
-        lengths = [length // 2 for length in pair_lengths(self.train)]
+        lengths = self.train.lengths
         why = "every pair belongs together" if self.kind == "pairs" else "pairs have scores"
         loss = "InfoNCE among the pairs of a batch" if self.kind == "pairs" else "CoSENT: the order of the scores"
         decision = asdict(Decision("loss", loss, why, "--label-column"))
@@ -138,15 +126,9 @@ class EmbeddingData(TaskData):
         return self._each
 
     def feed(self, plan: Plan) -> Feed:
-        return PairFeed(
-            self.train,
-            self.train_scores,
-            self.validation,
-            self.scores,
-            plan.batch_tokens,
-            plan.seed,
-            max_examples=plan.max_examples,
-        )
+        train, held_out = self.train, self.validation
+        parts = train.sides, scores_of(train.texts), held_out.sides, scores_of(held_out.texts)
+        return PairFeed(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return Embedding(self.kind)  # type: ignore[arg-type]
@@ -158,55 +140,59 @@ class EmbeddingData(TaskData):
         return model
 
 
-def read_pairs(table: Table, found: Detected, *, on_bad_row: str) -> Pairs:
+class Texts:
+    """The texts of pairs: all first ones, then all second ones."""
+
+    def __init__(self, pairs: TextPairs):
+        self.pairs = pairs
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self.pairs.sources, self.pairs.targets)
+
+
+def read_pairs(table: Table, found: Detected, *, on_bad_row: str) -> TextPairs:
     """The pairs of a table.  Raises InputError for rows without a text or a number, unless they are to be skipped."""
-    first, second = table.column(found.text_column or ""), table.column(found.second_column or "")
-    written = table.column(found.label_column) if found.label_column else None
-    scores = None if written is None else [number(value) for value in written]
-    bad = [
-        row
-        for row in range(len(first))
-        if not first[row].strip() or not second[row].strip() or (scores is not None and math.isnan(scores[row]))
-    ]
-    if bad and on_bad_row == "error":
-        lack = "row lacks" if len(bad) == 1 else "rows lack"
+    label = found.label_column
+    reading = PairReading(table, (found.text_column or "", found.second_column or ""), label)
+    lacking = reading.half, reading.empty, reading.unscored
+    count, first = sum(one.count for one in lacking), sorted(row for one in lacking for row in one.first)[:FIRST]
+    if count and on_bad_row == "error":
+        lack = "row lacks" if count == 1 else "rows lack"
         what, value = "a text", ""
-        if written is not None:
-            what += f", or a number as score in column {found.label_column!r}"
-            value = f", score {shown(written[bad[0]])}"
+        if label:
+            what += f", or a number as score in column {label!r}"
+            value = f", score {shown(next(table.texts(label, np.array(first[:1]))))}"
         raise InputError(
-            f"{table.name}: {len(bad):,} {lack} {what} ({table.places(bad)}{value}). "
+            f"{table.name}: {count:,} {lack} {what} ({table.places(first)}{value}). "
             "Fill them in, or pass --on-bad-row skip."
         )
-    wrong = set(bad)
-    kept = [row for row in range(len(first)) if row not in wrong]
-    pairs = Pairs(first, second, scores).at(kept)
-    if pairs.scores is not None and len(set(pairs.scores)) < 2:
+    scores = reading.pairs.scores
+    if scores is not None and len(np.unique(scores)) < 2:
         raise InputError(
-            f"{table.name}: every pair has the score {pairs.scores[0] if pairs.scores else 'nothing'}; "
+            f"{table.name}: every pair has the score {scores[0] if len(scores) else 'nothing'}; "
             "leave the column out of the file to train on pairs that belong together."
         )
-    return replace(pairs, left_out=len(bad))
+    return replace(reading.pairs, warnings=[f"{count:,} rows without a text or a score left out"] if count else [])
 
 
-def split_pairs(pairs: Pairs, seed: int) -> tuple[Pairs, Pairs]:
+def most_held_out(earlier: dict[str, Any] | None) -> int | None:
+    """How many pairs are held out at most; earlier versions, whose headway.json does not say so, had no limit."""
+    return MOST_HELD_OUT if earlier is None else earlier.get("data", {}).get("most_held_out")
+
+
+def split_pairs(pairs: TextPairs, seed: int, most: int | None) -> tuple[TextPairs, TextPairs]:
     """Pairs to train on and pairs held out; those with the same first text are on one side."""
-    train, held_out = split_indices(pairs.first, [""] * len(pairs), HELD_OUT, seed)
-    return pairs.at(train.tolist()), pairs.at(held_out.tolist())
+    return pairs.split(HELD_OUT if most is None else min(HELD_OUT, most / max(1, len(pairs))), seed)
 
 
-def token_pairs(pairs: Pairs, tokenizer: Tokenizer, longest: int) -> list[tuple[list[int], list[int]]]:
-    """The ids of both texts of each pair, of at most ``longest`` tokens."""
-    first, second = (
-        shortened(tokenizer.encode_batch(texts, special=True), longest, tokenizer)
-        for texts in (pairs.first, pairs.second)
-    )
-    return [(one or [0], other or [0]) for one, other in zip(first, second, strict=True)]
+def scores_of(pairs: TextPairs) -> np.ndarray:
+    """The score of each pair (N,): 1 where the table has none."""
+    return np.broadcast_to(1.0, len(pairs)) if pairs.scores is None else pairs.scores
 
 
-def _tokenizer(texts: list[str], options: TrainOptions) -> Tokenizer:
+def _tokenizer(texts: Texts, characters: int, options: TrainOptions) -> Tokenizer:
     kind = options.data.tokenizer or "wordpiece"
     vocab = options.data.vocab
     if vocab is None and kind in ("bpe", "wordpiece"):
-        vocab = bpe_size(sum(map(len, texts)))
-    return train_tokenizer(texts, kind, vocab, role="encoder")
+        vocab = bpe_size(characters)
+    return train_tokenizer(texts, kind, vocab, role="encoder", out_of=characters)

@@ -3,20 +3,22 @@
 from typing import Any
 
 from headway.data.batches.batch_source import pair_batches
-from headway.tasks.embedding.data import read_pairs, split_pairs, token_pairs
+from headway.tasks.common.rows import encoded_pairs
+from headway.tasks.embedding.data import most_held_out, read_pairs, scores_of, split_pairs
 from headway.tasks.embedding.objective import Embedding
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.task import EvaluationInputs
+from headway.training.options import split_seed
 
 
 def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the pairs that were counted; they are cut as in training."""
     table = given.table("an encoder of texts is measured on a table of pairs of texts")
     pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
-    pairs = split_pairs(pairs, int(given.before.get("seed", 0)))[1] if given.same else pairs
-    longest = int(given.plan.get("length", pipe.max_length))
-    rows = token_pairs(pairs, pipe.tokenizer, min(longest, pipe.max_length))
-    batches = pair_batches(rows, pairs.scores or [1.0] * len(pairs), pipe.runtime.tokens)
+    if given.same:
+        pairs = split_pairs(pairs, split_seed(given.before), most_held_out(given.facts))[1]
+    rows = encoded_pairs(pairs, pipe.tokenizer).cut(given.length(pipe.max_length), pipe.tokenizer.special_ids)
+    batches = pair_batches(rows.sides, scores_of(pairs), pipe.runtime.tokens)
     task = Embedding("pairs" if pairs.scores is None else "scores")
     metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(pairs)}

@@ -3,7 +3,7 @@
 Letters: P pairs, B = 2 P texts, N held-out pairs, D width.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
+from headway.data.records.text_pairs import TextPairs
 from headway.training.evaluation.intervals import spearman
 
 SCALE = 20.0
 """What cosines are multiplied by: 1 / temperature, with the temperature 0.05."""
 ROWS_AT_ONCE = 1024
 """Rows of the N × N table of similarities that evaluation holds."""
+MOST_CHARACTERS = 2_000_000
+"""Characters of training texts from which the baseline knows how rare words are, at most."""
 
 
 class Embedding:
@@ -110,18 +113,12 @@ class Embedding:
 
 
 def embedding_baselines(
-    train_texts: Sequence[str],
-    first: Sequence[str],
-    second: Sequence[str],
-    scores: Sequence[float] | None,
-    *,
-    most_rows: int = 100_000,
-    each: dict[str, np.ndarray] | None = None,
+    train_texts: Iterable[str], held_out: TextPairs, each: dict[str, np.ndarray]
 ) -> list[dict[str, Any]]:
     """The metrics of cosines of TF-IDF vectors (words, and 2-4 characters within them) on held-out pairs.
 
-    The inverse document frequencies are those of the training texts, of at most ``most_rows`` of them.  ``each`` is
-    given what every pair came to, as ``Embedding.evaluate`` gives it.
+    The inverse document frequencies are those of the first training texts.  ``each`` is given what every pair came to,
+    as ``Embedding.evaluate`` gives it.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
@@ -132,24 +129,34 @@ def embedding_baselines(
     )
     name = "words and characters in common (TF-IDF)"
     try:
-        features.fit(train_texts[:most_rows])
+        features.fit(list(_first(train_texts)))
     except ValueError:  # no word in any text
         return []
+    first, second = list(held_out.sources), list(held_out.targets)
     one, other = (features.transform(texts) for texts in (first, second))
-    if scores is not None:
+    if held_out.scores is not None:
         cosines = np.asarray(one.multiply(other).sum(axis=1))[:, 0]
-        if each is not None:
-            each[name] = np.stack([cosines, np.asarray(scores)], axis=1)
-        return [{"name": name, "spearman": spearman(cosines, np.asarray(scores))}]
+        each[name] = np.stack([cosines, held_out.scores], axis=1)
+        return [{"name": name, "spearman": spearman(cosines, held_out.scores)}]
+    groups = [numbers.numpy() for numbers in _numbers(list(zip(first, second, strict=True)))]
     ranks = []
     for row in range(one.shape[0]):
         cosines = (one[row] @ other.T).toarray()[0]
-        same = [place for place in range(len(first)) if first[place] == first[row] or second[place] == second[row]]
-        ranks.append(int((cosines >= cosines[row]).sum() - (cosines[same] >= cosines[row]).sum() + 1))
+        same = np.logical_or(*(numbers == numbers[row] for numbers in groups))
+        ranks.append(int((cosines >= cosines[row])[~same].sum() + 1))
     rank = np.array(ranks)
-    if each is not None:
-        each[name] = np.stack([rank, np.ones(len(rank))], axis=1)
+    each[name] = np.stack([rank, np.ones(len(rank))], axis=1)
     return [{"name": name, "accuracy": float((rank == 1).mean()), "mrr": float((1 / rank).mean())}]
+
+
+def _first(texts: Iterable[str]) -> Iterator[str]:
+    """The first texts of MOST_CHARACTERS together."""
+    size = 0
+    for text in texts:
+        yield text
+        size += len(text)
+        if size >= MOST_CHARACTERS:
+            return
 
 
 def contrastive(first: Tensor, second: Tensor, same: Tensor, scale: float, *, symmetric: bool) -> Tensor:
@@ -206,8 +213,8 @@ def _keys(batch: Batch) -> list[tuple[bytes, bytes]]:
     return list(zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True))
 
 
-def _numbers(texts: list[tuple[bytes, bytes]]) -> tuple[Tensor, Tensor]:
+def _numbers(texts: Sequence[tuple[Hashable, Hashable]]) -> tuple[Tensor, Tensor]:
     """Numbers (N,) of the first and the second texts, equal where the texts are."""
-    known: dict[bytes, int] = {}
+    known: dict[Hashable, int] = {}
     one, other = ([known.setdefault(pair[side], len(known)) for pair in texts] for side in (0, 1))
     return torch.tensor(one), torch.tensor(other)

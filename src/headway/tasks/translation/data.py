@@ -1,18 +1,20 @@
 """Write a text for a text: translation, summaries, answers."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, TargetFeed
+from headway.data.batches.batch_source import Feed, Sides, TargetFeed
+from headway.data.batches.encoded import unnamed_rows
 from headway.data.open.detect import detect
 from headway.data.open.detected import Detected
-from headway.data.records.repeats import leaks
-from headway.data.records.split import HELD_OUT, split_indices
+from headway.data.records.repeats import shared
+from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
@@ -23,6 +25,7 @@ from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.ngram import each_unigram, unigram_baselines
+from headway.tasks.common.rows import encoded_pairs, sides_of
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import Closing, TaskData, TaskInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
@@ -53,8 +56,6 @@ SHOWN = 3
 
 UNCHANGED = "the source, unchanged"
 
-IdPairs = list[tuple[list[int], list[int]]]
-
 
 class TranslationData(TaskData):
     """An encoder-decoder, from scratch or from a base, on pairs of texts.
@@ -74,24 +75,23 @@ class TranslationData(TaskData):
         if self.base is not None:
             self.base = _between(self.base, self.options)
             given = replace(given, base=self.base)
-        pairs = columns_of(table, given.found)
         if isinstance(other, Table):
-            train, held_out = pairs, columns_of(other, given.found)
+            train, held_out = columns_of(table, given.found), columns_of(other, given.found)
             origin = f" ({other.name})"
         else:
-            train, held_out = split_text_pairs(pairs, self.options.seed_of_split)
+            train, held_out = split_pairs(columns_of(table, given.found), self.options.seed_of_split)
             origin = " (10 %, 2,000 at most, equal sources on one side)"
-        vocabulary = base_vocabulary(given, train.texts)
+        vocabulary = base_vocabulary(given, train.texts, out_of=train.characters)
         self.tokenizer = vocabulary.tokenizer or _tokenizer(train, self.options)
         self.rules = _rules(self.base, self.tokenizer)
-        rows, others = (id_pairs(part, self.tokenizer) for part in (train, held_out))
-        self.longest = _longest_pair(rows, self.options, self.base)
-        self.train, self.train_pairs = fitting(train, rows, self.longest)
-        self.validation, self.held_out = fitting(held_out, others, self.longest)
+        encoded = encoded_pairs(train, self.tokenizer)
+        self.longest = _longest_pair(encoded.lengths, self.options, self.base)
+        self.train = encoded.fitting(self.longest)
+        self.validation = encoded_pairs(held_out, self.tokenizer).fitting(self.longest)
         for part, name in ((self.train, table.name), (self.validation, "the held-out part")):
-            if not part:
+            if not len(part):
                 raise InputError(f"{name}: no pair has at most {self.longest:,} tokens on each side; see --length.")
-        warnings = [*pairs.warnings, *_warnings(train, held_out, len(self.train), self.longest)]
+        warnings = [*train.warnings, *_warnings(train, held_out, len(self.train), self.longest)]
         if isinstance(other, Table):
             warnings += [f"{other.name}: {warning}" for warning in held_out.warnings]
             if exchanged_sides(train, held_out):
@@ -106,23 +106,19 @@ class TranslationData(TaskData):
             "warnings": warnings,
             **vocabulary.facts,
         }
-        written, wanted = (
-            np.array([token for _, target in part for token in target]) for part in (self.train, self.validation)
-        )
-        unchanged = copied_scores(self.held_out)
+        sources, targets = list(self.validation.texts.sources), list(self.validation.texts.targets)
+        unchanged = copied_scores(sources, targets)
         if not unchanged:
             warnings.append(MISSING)
-        elif without_spaces(self.held_out.targets):
+        elif without_spaces(targets):
             warnings.append(WITHOUT_SPACES)
-        copied = {"name": UNCHANGED, **unchanged}
-        size = self.tokenizer.target.vocab_size
-        self.baselines = [*unigram_baselines(written, wanted, size), copied]
-        self._each = {"unigram": each_unigram(written, [np.array(target) for _, target in self.validation], size)}
+        written, wanted, size = self.train.second, self.validation.second, self.tokenizer.target.vocab_size
+        self.baselines = [*unigram_baselines(written, wanted, size), {"name": UNCHANGED, **unchanged}]
+        self._each = {"unigram": each_unigram(written, wanted, size)}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
-            lengths = [len(target) for _, target in self.train]
-            plan = fine_tune_rows_plan(self.options, self.base.config, lengths, self.longest)
+            plan = fine_tune_rows_plan(self.options, self.base.config, self.train.second.lengths, self.longest)
             smoothing = (
                 0.1 if self.options.optimisation.label_smoothing is None else self.options.optimisation.label_smoothing
             )
@@ -132,7 +128,7 @@ class TranslationData(TaskData):
 
     def preset(self, seconds: float | None) -> Plan:
         """The plan from scratch, before parts of it are changed."""
-        tokens = sum(len(source) for source, _ in self.train), sum(len(target) for _, target in self.train)
+        tokens = int(self.train.first.lengths.sum()), int(self.train.second.lengths.sum())
         size = self.tokenizer.vocab_size
         return translator_plan(reference(self.options), size, len(self.train), tokens, self.longest, seconds)
 
@@ -147,23 +143,22 @@ class TranslationData(TaskData):
     def feed(self, plan: Plan) -> Feed:
         recut = self._recut(plan.objective.bpe_dropout, plan.seed) if plan.objective.bpe_dropout else None
         most = plan.max_examples
-        return TargetFeed(self.train, self.validation, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
+        train, held_out = self.train.sides, self.validation.sides
+        return TargetFeed(train, held_out, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
 
-    def _recut(self, share: float, seed: int) -> Callable[[int], IdPairs]:
+    def _recut(self, share: float, seed: int) -> Callable[[int], Sides]:
         """The pairs of an epoch with BPE dropout on both sides; a text that becomes too long keeps its usual tokens."""
-        sides = [
-            BPEDropout(tokenizer, texts, share, seed + side)
-            for side, (tokenizer, texts) in enumerate(
-                [(self.tokenizer, self.train_pairs.sources), (self.tokenizer.target, self.train_pairs.targets)]
-            )
-        ]
+        train, keep = self.train, partial(unnamed_rows, vocab_size=1 << 32)
+        size = max(self.tokenizer.vocab_size, self.tokenizer.target.vocab_size)
+        first = BPEDropout(self.tokenizer, train.texts.sources, share, seed, keep)
+        second = BPEDropout(self.tokenizer.target, train.texts.targets, share, seed + 1, keep)
 
-        def cut(epoch: int) -> IdPairs:
-            pairs = zip(*(side.encode(epoch) for side in sides), strict=True)
-            fits = [(pair, max(map(len, pair)) <= self.longest) for pair in pairs]
-            return [pair if fit else whole for (pair, fit), whole in zip(fits, self.train, strict=True)]
+        def rows(epoch: int) -> Iterator[list[int]]:
+            wholes = zip(train.first, train.second, strict=True)
+            for pair, whole in zip(zip(first.encode(epoch), second.encode(epoch), strict=True), wholes, strict=True):
+                yield from pair if max(map(len, pair)) <= self.longest else whole
 
-        return cut
+        return lambda epoch: sides_of(unnamed_rows(rows(epoch), size))
 
     def objective(self, plan: Plan) -> Objective:
         return Translation(
@@ -173,42 +168,44 @@ class TranslationData(TaskData):
     def sampler(self, model: nn.Module) -> Callable[[], str]:
         """The first held-out sources with their targets and what the model writes."""
         writer = Runtime(model)
-        sources = [source for source, _ in self.validation[:SHOWN]]
+        sources, texts = self.validation.first[:SHOWN], list(self.validation.texts.part(slice(SHOWN)))
 
         def sample() -> str:
             found = writer.search(sources, self.rules, beam=1)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
-            texts = zip(self.held_out.sources, self.held_out.targets, written, strict=False)
-            return "\n".join(f"{source}\n= {target}\n> {text}" for source, target, text in texts)
+            return "\n".join(
+                f"{source}\n= {target}\n> {text}" for (source, target), text in zip(texts, written, strict=True)
+            )
 
         return sample
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
         """BLEU and chrF of what is written for held-out sources: for as many as CLOSING of the time allows."""
         writer = Runtime(model.eval())
-        sources = [source for source, _ in self.validation]
-        lengths = [len(target) for _, target in self.validation[:PROBED]]  # what is not trained yet does not end itself
+        sources = self.validation.first[:MOST_WRITTEN]
+        lengths = self.validation.second.lengths[:PROBED].tolist()  # what is not trained yet does not end itself
         began = time.perf_counter()
         writer.search(sources[:PROBED], self.rules, most=lengths)
         each = (time.perf_counter() - began) / len(sources[:PROBED])
         count = len(sources) if limit is None else int(CLOSING * limit / each)
-        count = max(1, min(len(sources), MOST_WRITTEN, count))
+        count = max(1, min(len(sources), count))
 
         def measure() -> dict[str, Any]:
             found = writer.search(sources[:count], self.rules)
             written = [self.tokenizer.target.decode(one[0].ids) for one in found]
-            part = self.held_out.at(range(count))
-            next(line for line in self.baselines if line["name"] == UNCHANGED).update(copied_scores(part))
-            metrics = {**bleu_scores(written, part.targets), "written": count}
-            apart = chrf_intervals(written, part.sources, part.targets)
+            part = self.validation.texts.part(slice(count))
+            texts, wanted = list(part.sources), list(part.targets)
+            next(line for line in self.baselines if line["name"] == UNCHANGED).update(copied_scores(texts, wanted))
+            metrics = {**bleu_scores(written, wanted), "written": count}
+            apart = chrf_intervals(written, texts, wanted)
             return {**metrics, "intervals": apart} if apart else metrics
 
         return Closing(count * each, measure)
 
 
-def copied_scores(pairs: TextPairs) -> dict[str, Any]:
+def copied_scores(sources: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
     """BLEU and chrF of the sources as they are, without the signatures."""
-    found = bleu_scores(pairs.sources, pairs.targets)
+    found = bleu_scores(sources, targets)
     return {name: value for name, value in found.items() if name != "signatures"}
 
 
@@ -221,28 +218,18 @@ def columns_of(table: Table, found: Detected) -> TextPairs:
     return read_text_pairs(table, *columns)
 
 
-def split_text_pairs(pairs: TextPairs, seed: int) -> tuple[TextPairs, TextPairs]:
-    """Pairs to train on and pairs held out; those with the same source are on one side."""
-    share = min(HELD_OUT, MOST_HELD_OUT / len(pairs))
-    train, held_out = split_indices(pairs.sources, [""] * len(pairs), share, seed)
-    return pairs.at(train.tolist()), pairs.at(held_out.tolist())
+def split_pairs(pairs: TextPairs, seed: int) -> tuple[TextPairs, TextPairs]:
+    """Pairs to train on, with the warnings of all, and pairs held out; those with the same source are on one side."""
+    train, held_out = pairs.split(min(HELD_OUT, MOST_HELD_OUT / len(pairs)), seed)
+    return replace(train, warnings=pairs.warnings), held_out
 
 
-def id_pairs(pairs: TextPairs, tokenizer: Tokenizer) -> IdPairs:
-    """The ids of both texts of every pair, with what ends each."""
-    sources = tokenizer.encode_batch(pairs.sources, special=True)
-    return list(zip(sources, tokenizer.target.encode_batch(pairs.targets, special=True), strict=True))
+def _longest_pair(lengths: np.ndarray, options: TrainOptions, base: Base | None) -> int:
+    """How many tokens a source or a target may have, from the longer side of each pair.
 
-
-def fitting(pairs: TextPairs, rows: IdPairs, longest: int) -> tuple[IdPairs, TextPairs]:
-    """Of pairs and their ids, those of which both texts have at most ``longest`` tokens."""
-    index = [i for i, (source, target) in enumerate(rows) if max(len(source), len(target)) <= longest]
-    return [rows[i] for i in index], pairs.at(index)
-
-
-def _longest_pair(rows: IdPairs, options: TrainOptions, base: Base | None) -> int:
-    """How many tokens a source or a target may have.  Raises InputError when --length asks for more than is read."""
-    usual = usual_longest([max(len(source), len(target)) for source, target in rows], LONGEST)
+    Raises InputError when --length asks for more than is read.
+    """
+    usual = usual_longest(lengths, LONGEST)
     if base is None:
         return options.data.length or usual
     model: Any = base.model
@@ -261,11 +248,9 @@ def _warnings(train: TextPairs, held_out: TextPairs, kept: int, longest: int) ->
         found.append(
             f"longer than {longest:,} tokens and left out: {len(train) - kept:,} pairs, {share:.1%} (--length)"
         )
-    if both := leaks(train.sources, held_out.sources):
-        share = len(both) / len(held_out)
-        found.append(
-            f"held-out sources that also occur in training: {len(both):,}, {share:.1%}; scores will be too high"
-        )
+    if both := len(shared(train.hashes, held_out.hashes)):
+        share = both / len(held_out)
+        found.append(f"held-out sources that also occur in training: {both:,}, {share:.1%}; scores will be too high")
     return found
 
 
@@ -301,4 +286,4 @@ def _tokenizer(train: TextPairs, options: TrainOptions) -> Tokenizer:
     vocab = options.data.vocab
     if vocab is None and kind == "bpe":
         vocab = by_pairs(len(train)).vocab
-    return train_tokenizer(train.texts, kind, vocab, role="translator")
+    return train_tokenizer(train.texts, kind, vocab, role="translator", out_of=train.characters)

@@ -1,16 +1,20 @@
 """Write a text for a text with a decoder alone: source and target as one sequence, the loss on the target."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
-from headway.data.batches.batch_source import Feed, RowFeed
+import numpy as np
+
+from headway.data.batches.batch_source import Feed, RowFeed, Sides
 from headway.data.batches.batching import IGNORED
+from headway.data.batches.encoded import Rows, row_lengths
 from headway.errors import InputError
 from headway.hub.generation_config import TargetRules
 from headway.io import quantities
 from headway.models.size import Wiring, parameters
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.task import TaskInputs
-from headway.tasks.translation.data import IdPairs, TranslationData
+from headway.tasks.translation.data import TranslationData
 from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.plan import Plan
@@ -59,23 +63,43 @@ class DecoderOnlyData(TranslationData):
         return plan.but(model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
 
     def feed(self, plan: Plan) -> Feed:
-        (train, wanted), (validation, held_out) = joined(self.train), joined(self.validation)
-        most = plan.max_examples
-        return RowFeed(train, wanted, validation, held_out, plan.batch_tokens, plan.seed, max_examples=most)
+        rows = *joined(self.train.sides), *joined(self.validation.sides)
+        return RowFeed(*rows, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
-        return prefix_task(self.validation, self.tokenizer, plan.objective.label_smoothing)
+        return prefix_task(self.validation.second, self.tokenizer, plan.objective.label_smoothing)
 
 
-def joined(pairs: IdPairs) -> tuple[list[list[int]], list[list[int]]]:
-    """Inputs and targets of the same length for each pair; what is to be predicted of the source is ``IGNORED``."""
-    inputs = [[*source, *target[:-1]] for source, target in pairs]
-    targets = [[*[IGNORED] * (len(source) - 1), *target] for source, target in pairs]
-    return inputs, targets
+@dataclass(frozen=True, eq=False)
+class Joined(Rows):
+    """Each source with its target, less the last id, as input; or what is to be predicted after each of these ids."""
+
+    sources: Sequence[Sequence[int]]
+    targets: Sequence[Sequence[int]]
+    wanted: bool
+    """whether these are the predictions; what is to be predicted of the source is ``IGNORED``"""
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The ids of each row, int64 (N,)."""
+        return row_lengths(self.sources) + row_lengths(self.targets) - 1
+
+    def row(self, at: int) -> list[int]:
+        """One row."""
+        source, target = self.sources[at], self.targets[at]
+        return [*[IGNORED] * (len(source) - 1), *target] if self.wanted else [*source, *target[:-1]]
 
 
-def prefix_task(pairs: IdPairs, tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Objective:
-    """The task whose bits per byte are those of the targets of these pairs."""
-    n_bytes = sum(len(tokenizer.decode(target).encode("utf-8", "surrogatepass")) for _, target in pairs)
-    n_tokens = sum(len(target) for _, target in pairs)
+def joined(pairs: Sides) -> tuple[Joined, Joined]:
+    """Inputs and targets of the same length for each pair."""
+    return Joined(*pairs, wanted=False), Joined(*pairs, wanted=True)
+
+
+def prefix_task(targets: Sequence[list[int]], tokenizer: Tokenizer, label_smoothing: float = 0.0) -> Objective:
+    """The task whose bits per byte are those of these targets."""
+    n_bytes = sum(len(tokenizer.decode(target).encode("utf-8", "surrogatepass")) for target in targets)
+    n_tokens = int(row_lengths(targets).sum())
     return LanguageModeling(max(1, n_bytes) / max(1, n_tokens), label_smoothing)

@@ -4,14 +4,15 @@ import warnings
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, target_batches
-from headway.data.records.repeats import leaks
+from headway.data.records.repeats import shared
 from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import EncoderDecoder
+from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
-from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores, fitting, id_pairs, split_text_pairs
+from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores, split_pairs
 from headway.tasks.translation.decoder_only import joined, prefix_task
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.pipeline import Translator
@@ -23,35 +24,35 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     table = given.table("a translator is measured on pairs of texts")
     pairs = columns_of(table, given.found)
     if given.same:
-        pairs = split_text_pairs(pairs, split_seed(given.before))[1]
+        pairs = split_pairs(pairs, split_seed(given.before))[1]
     else:
         _warn_of_pairs(pairs, table.name, given)
     longest = min(pipe.longest_source, pipe.longest_target)
     if isinstance(pipe.model, EncoderDecoder):
         longest = min(longest, int(given.plan.get("length", longest)))
-    rows, fit = fitting(pairs, id_pairs(pairs, pipe.tokenizer), longest)
-    if len(fit) < len(pairs):
-        left_out = f"{len(pairs) - len(fit):,} of {len(pairs):,} pairs"
+    rows = encoded_pairs(pairs, pipe.tokenizer).fitting(longest)
+    if len(rows) < len(pairs):
+        left_out = f"{len(pairs) - len(rows):,} of {len(pairs):,} pairs"
         warnings.warn(f"{left_out} are longer than {longest:,} tokens and were left out", stacklevel=3)
-    if not rows:
+    if not len(rows):
         raise InputError(f"{table.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
     if isinstance(pipe.model, EncoderDecoder):
-        sources, targets = [source for source, _ in rows], [target for _, target in rows]
-        batches = pipe.runtime.batches(target_batches(sources, targets, pipe.runtime.tokens))
+        batches = pipe.runtime.batches(target_batches(rows.sides, pipe.runtime.tokens))
         metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches, given.each)
     else:
-        batches = pipe.runtime.batches(row_batches(*joined(rows), pipe.runtime.tokens))
-        metrics = prefix_task(rows, pipe.tokenizer).evaluate(pipe.model, batches, given.each)
-    written = pipe(fit.sources)
-    scores = bleu_scores(written, fit.targets)
+        batches = pipe.runtime.batches(row_batches(*joined(rows.sides), pipe.runtime.tokens))
+        metrics = prefix_task(rows.second, pipe.tokenizer).evaluate(pipe.model, batches, given.each)
+    sources, targets = list(rows.texts.sources), list(rows.texts.targets)
+    written = pipe(sources)
+    scores = bleu_scores(written, targets)
     if not scores:
         warnings.warn(MISSING, stacklevel=3)
     else:
-        scores |= {"written": len(fit), "intervals": chrf_intervals(written, fit.sources, fit.targets)}
-        given.baselines.append({"name": UNCHANGED, **copied_scores(fit)})
-    if scores and without_spaces(fit.targets):
+        scores |= {"written": len(rows), "intervals": chrf_intervals(written, sources, targets)}
+        given.baselines.append({"name": UNCHANGED, **copied_scores(sources, targets)})
+    if scores and without_spaces(targets):
         warnings.warn(WITHOUT_SPACES, stacklevel=3)
-    return {**metrics, **scores, "examples": len(fit)}
+    return {**metrics, **scores, "examples": len(rows)}
 
 
 def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None:
@@ -64,9 +65,9 @@ def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None
     data = given.facts["data"]
     known = read_text_pairs(trained, data["text_column"], data["second_column"])
     if not given.facts.get("validation"):
-        known = split_text_pairs(known, split_seed(given.before))[0]
+        known = split_pairs(known, split_seed(given.before))[0]
     if exchanged_sides(known, pairs):
         warnings.warn(f"{name}: source and target seem to be swapped, by the words of the training data", stacklevel=4)
-    if both := leaks(known.sources, pairs.sources):
-        said = f"{len(both):,} of {len(pairs):,} sources also occur in the training data: their scores are too high"
+    if both := len(shared(known.hashes, pairs.hashes)):
+        said = f"{both:,} of {len(pairs):,} sources also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)

@@ -84,7 +84,7 @@ def prepare(
         check_same_base(earlier, base, run)
     for reason in found.reasons:
         progress.say(reason)
-    data = _opened(TaskInputs(source, held_out, found, options, base, tokenizer, progress))
+    data = _opened(TaskInputs(source, held_out, found, options, base, tokenizer, progress, earlier))
     if earlier is not None:
         check_same_labels(earlier, data.facts, run)
     data.facts["warnings"] = [*found.warnings, *data.facts["warnings"]]
