@@ -1,11 +1,13 @@
-"""The most memory that a classifier takes on large tables: training, measuring, and answering for every row.
+"""The most memory that a task takes on large tables: training, measuring, and answering for every row.
 
-    python benchmarks/table_memory.py FOLDER [MEGABYTES ...]
+    python benchmarks/table_memory.py TASK FOLDER [MEGABYTES ...] [--characters 200] [--only train evaluate]
 
-Tables are made in FOLDER from seeds: rows of 200 characters; the words are invented, and as frequent as 1 / rank.  The
-base has two layers, 64 wide.  The peak is the greatest resident size of the process (VmHWM).
+TASK is classification, embedding or translation.  Tables are made in FOLDER from seeds: rows of 200 characters, of
+pairs half on each side; the words are invented, and as frequent as 1 / rank.  The base has two layers, 64 wide.  The
+peak is the greatest resident size of the process (VmHWM); ``bytes_a_row`` is its growth for each row more.
 """
 
+import argparse
 import random
 import subprocess
 import sys
@@ -16,7 +18,13 @@ from typing import Any
 from machine import facts, write
 
 SIZES = (20, 60, 200)
-CHARACTERS = 200
+SMALL = ("--d-model", "64", "--layers", "2", "--heads", "2", "--length", "128")
+TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "classification": ("classify", (*SMALL, "--tokenizer", "wordpiece")),
+    "embedding": ("embed", (*SMALL, "--tokenizer", "wordpiece", "--task", "embedding")),
+    "translation": ("translate", (*SMALL, "--vocab", "4000", "--task", "translation")),
+}
+"""The verb that answers, and the options that make the base."""
 CHILD = """
 import sys
 from pathlib import Path
@@ -28,17 +36,20 @@ finally:
 """
 
 
-def table(path: Path, size: int, characters: int) -> int:
-    """Write rows of a text and one of five labels until there are ``size`` bytes; how many rows there are."""
+def table(path: Path, task: str, size: int, characters: int) -> int:
+    """Write rows of a text and one of five labels, or of two texts, until there are ``size`` bytes; how many rows."""
     draw, rows, written = random.Random(7), 0, 0
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(30_000)]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
+    paired, half = task != "classification", characters // 2
     with path.open("w", encoding="utf-8") as file:
-        written += file.write("text,label\n")
+        written += file.write("source,target\n" if paired else "text,label\n")
         while written < size:
             text = " ".join(draw.choices(words, weights, k=3_000))
             for at in range(0, len(text) - characters, characters):
-                written += file.write(f"{text[at : at + characters]},class{draw.randrange(5)}\n")
+                row = text[at : at + characters]
+                cells = (row[:half], row[half:]) if paired else (row, f"class{draw.randrange(5)}")
+                written += file.write(",".join(cells) + "\n")
                 rows += 1
     return rows
 
@@ -55,27 +66,39 @@ def peak_of(*words: str | Path) -> dict[str, Any]:
 
 def main() -> None:
     """Each verb on each table in a process of its own."""
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("sizes", type=int, nargs="*", default=SIZES, metavar="MEGABYTES")
+    parser.add_argument("--characters", type=int, default=200)
+    parser.add_argument("--only", nargs="+", metavar="VERB")
+    given = parser.parse_args()
+    verb, model = TASKS[given.task]
+    folder = given.folder / given.task
     folder.mkdir(parents=True, exist_ok=True)
     base, small = folder / "base", folder / "small.csv"
     if not (base / "config.json").exists():
-        table(small, 1_000_000, CHARACTERS)
-        model = ("--d-model", "64", "--layers", "2", "--heads", "2", "--tokenizer", "wordpiece", "--length", "128")
+        table(small, given.task, 1_000_000, given.characters)
         peak_of("train", small, "--steps", "2", "--quiet", *model, "--out", base)
-    results = []
-    for size in map(int, sys.argv[2:] or SIZES):
+    results: list[dict[str, Any]] = []
+    for size in given.sizes:
         path = folder / f"{size}mb.csv"
-        rows = table(path, size * 1_000_000, CHARACTERS)
+        rows = table(path, given.task, size * 1_000_000, given.characters)
         run, answers = path.with_suffix(""), folder / f"{size}mb-answers.csv"
-        verbs = {
-            "train": ("train", path, "--from", base, "--steps", "50", "--evaluations", "1", "--out", run, "--quiet"),
+        bounds = ("--steps", "50", "--evaluations", "1", "--task", given.task)
+        verbs: dict[str, tuple[str | Path, ...]] = {
+            "train": ("train", path, "--from", base, *bounds, "--out", run, "--quiet"),
             "evaluate": ("evaluate", run),
-            "classify": ("classify", run, path, "--to", answers, "--quiet"),
+            verb: (verb, run, path, "--to", answers, "--quiet"),
         }
-        for verb, words in verbs.items():
-            results.append({"verb": verb, "bytes": path.stat().st_size, "rows": rows, **peak_of(*words)})
-            print(results[-1], flush=True)
-            write("table-memory", {**facts(), "runs": results})
+        for name in given.only or verbs:
+            found = {"verb": name, "bytes": path.stat().st_size, "rows": rows, **peak_of(*verbs[name])}
+            before = next((one for one in reversed(results) if one["verb"] == name), None)
+            if before is not None:
+                found["bytes_a_row"] = (found["peak_bytes"] - before["peak_bytes"]) / (rows - before["rows"])
+            results.append(found)
+            print(found, flush=True)
+            write(f"table-memory-{given.task}", {**facts(), "characters": given.characters, "runs": results})
 
 
 if __name__ == "__main__":

@@ -139,9 +139,9 @@ def embedding_baselines(
         each[name] = np.stack([cosines, held_out.scores], axis=1)
         return [{"name": name, "spearman": spearman(cosines, held_out.scores)}]
     groups = [numbers.numpy() for numbers in _numbers(list(zip(first, second, strict=True)))]
-    ranks = []
+    ranks, answers = [], other.T.tocsr()
     for row in range(one.shape[0]):
-        cosines = (one[row] @ other.T).toarray()[0]
+        cosines = (one[row] @ answers).toarray()[0]
         same = np.logical_or(*(numbers == numbers[row] for numbers in groups))
         ranks.append(int((cosines >= cosines[row])[~same].sum() + 1))
     rank = np.array(ranks)
