@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, PairFeed
+from headway.data.batches.batch_source import Feed, PairFeed, pair_lengths
 from headway.data.open.detected import Detected
 from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
@@ -74,12 +74,14 @@ class EmbeddingData(TaskData):
         self.tokenizer = vocabulary.tokenizer or _tokenizer(texts, train.characters, self.options)
         longest = self.options.data.length or LONGEST
         self.longest = longest if self.base is None else min(longest, self.base.config.max_length)
-        train_rows, rows = encoded_pairs(train, self.tokenizer), encoded_pairs(held_out, self.tokenizer)
-        lengths = np.concatenate([train_rows.first.lengths, train_rows.second.lengths])
+        encoded = encoded_pairs(train, self.tokenizer)
+        lengths = np.concatenate([side.lengths for side in (encoded.first, encoded.second)])
         warnings = [*cut_warning(lengths, self.longest), *pairs.warnings]
         self.train, self.validation = (
-            part.cut(self.longest, self.tokenizer.special_ids) for part in (train_rows, rows)
+            part.cut(self.longest, self.tokenizer.special_ids).sides
+            for part in (encoded, encoded_pairs(held_out, self.tokenizer))
         )
+        self.train_scores, self.scores = scores_of(train), scores_of(held_out)
         self.facts = {
             "inputs": table.inputs,
             "fingerprint": table.fingerprint,
@@ -88,7 +90,7 @@ class EmbeddingData(TaskData):
             "label_column": given.found.label_column,
             "train": f"{len(train):,} pairs",
             "validation": f"{len(held_out):,} pairs{origin}",
-            **({} if most is None else {"most_held_out": most}),
+            **({} if most is None or given.held_out is not None else {"most_held_out": most}),
             "warnings": warnings,
             **vocabulary.facts,
         }
@@ -96,7 +98,7 @@ class EmbeddingData(TaskData):
         self.baselines = embedding_baselines(texts, held_out, each=self._each)
 
     def plan(self, seconds: float | None) -> Plan:
-        lengths = self.train.lengths
+        lengths = pair_lengths(self.train) // 2
         why = "every pair belongs together" if self.kind == "pairs" else "pairs have scores"
         loss = "InfoNCE among the pairs of a batch" if self.kind == "pairs" else "CoSENT: the order of the scores"
         decision = asdict(Decision("loss", loss, why, "--label-column"))
@@ -126,8 +128,7 @@ class EmbeddingData(TaskData):
         return self._each
 
     def feed(self, plan: Plan) -> Feed:
-        train, held_out = self.train, self.validation
-        parts = train.sides, scores_of(train.texts), held_out.sides, scores_of(held_out.texts)
+        parts = self.train, self.train_scores, self.validation, self.scores
         return PairFeed(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
