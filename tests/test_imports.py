@@ -14,7 +14,7 @@ LAYERS = [
     *("nn", "models", "text", "hub", "data", "generation", "training", "runtime", "tasks"),
     *("reports", "workflows", "science", "serving", "cli"),
 ]
-SHARED = {"task", "spec", "command", "registry", "common"}
+SHARED = {"task", "spec", "command", "recognise", "detect", "registry", "common"}
 """What is in ``tasks`` and no room."""
 TYPED = "workflows.load"
 """Names the pipeline of each task, for type checkers: the overloads of ``headway.load``."""
@@ -174,7 +174,7 @@ def needed_at_once(start, seen=None):
 LIGHT = [
     *(ROOT / "__init__.py", ROOT / "cli" / "main.py", ROOT / "cli" / "answer.py"),
     *(path for path in MODULES if name(path).startswith("text.")),
-    *(path for path in MODULES if room_of(name(path)) and path.stem in ("spec", "command")),
+    *(path for path in MODULES if room_of(name(path)) and path.stem in ("spec", "command", "recognise")),
 ]
 
 

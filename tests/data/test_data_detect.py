@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.open.detect import detect
 from headway.data.open.read import read
 from headway.data.records.labels import check_labels, labelled
 from headway.data.records.repeats import leaks, text_key
 from headway.data.records.table import Table, table
 from headway.errors import InputError
+from headway.tasks.detect import detect
 
 WORDS = (
     "the",
@@ -100,7 +100,7 @@ def test_ambiguous_texts():
         detect(table([{"a": "1", "b": "2"}] * 7, ["a", "b"], Path("made.csv")))
     with pytest.raises(InputError, match=r"no column looks like a label.*id"):
         detect(made(id=lambda i: i), task="classification")
-    with pytest.raises(InputError, match="no task 'translate'"):
+    with pytest.raises(InputError, match=r"--task is 'translate'; it can be .*translation, summarize, classification"):
         detect(source, task="translate")
 
 

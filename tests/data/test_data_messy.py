@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.open.detect import detect
 from headway.data.open.read import read
 from headway.data.records.labels import labelled
 from headway.errors import InputError
+from headway.tasks.detect import detect
 
 WORDS = ["the", "phone", "is", "great", "but", "its", "battery", "died", "after", "two", "days"]
 draw = random.Random(2)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 import headway
 from headway.data.formats import parquet
-from headway.data.open.detect import detect
 from headway.data.open.read import read
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.data.stream import shards
 from headway.data.stream.shards import local_shard, sample_table, spread
 from headway.errors import InputError
+from headway.tasks.detect import detect
 from headway.training.options import TrainOptions
 from headway.workflows import input as prepare
 from headway.workflows.evaluate import evaluate

@@ -14,10 +14,10 @@ import pytest
 from headway.data.images.decode import decoded
 from headway.data.images.folder import are_pictures, pictures_in
 from headway.data.images.pictures import Pictures
-from headway.data.open.detect import IMAGES, detect
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
+from headway.tasks.detect import detect
 from headway.tasks.image_classification.preset import cut_of
 from headway.training.options import TrainOptions
 
@@ -55,7 +55,7 @@ def test_a_folder_of_every_mode(folder: Path):
     source = read(folder)
     assert isinstance(source, Pictures) and len(source) == 39
     found = detect(source)
-    assert (found.task, found.text_column, found.label_column) == (IMAGES, None, None)
+    assert (found.task, found.text_column, found.label_column) == ("image_classification", None, None)
     assert "39 pictures in 3 classes, 11 × 17 to 23 × 17 pixels" in found.reasons[0]
     assert source.labels == ["ants"] * 13 + ["bees"] * 13 + ["cats"] * 13
     assert source.median_size == (17, 17) and source.inputs == [str(folder)]
@@ -258,7 +258,7 @@ def test_tasks_and_columns_that_do_not_fit(folder: Path, tmp_path: Path):
         detect(source, label_column="label")
     (tmp_path / "rows.csv").write_text("text,label\na b,x\nc d,y\n")
     with pytest.raises(InputError, match="holds no pictures; image_classification needs a folder"):
-        detect(read(tmp_path / "rows.csv"), task=IMAGES)
+        detect(read(tmp_path / "rows.csv"), task="image_classification")
     assert "give inputs of one kind" in refusal(folder, tmp_path / "rows.csv")
     assert are_pictures([folder]) and not are_pictures([tmp_path / "rows.csv"])
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from headway.data.formats.tags import listed
-from headway.data.open.detect import detect
 from headway.data.open.read import read
-from headway.data.open.recognised import Looked, label_lists, ratings
 from headway.data.records.table import Table, table
 from headway.errors import InputError
+from headway.tasks.common.given import Given
+from headway.tasks.common.unsupported import label_lists, ratings
+from headway.tasks.detect import detect
 
 NAMES = ["Anna", "Berlin", "Siemens", "Paris", "Ada", "Rome"]
 WORDS = ["the", "of", "and", "we", "went", "to", "see", "a", "long", "film", "home", "while", "old", "dogs", "ran"]
@@ -342,7 +343,7 @@ def test_recognisers_look_at_whole_columns_quickly():
     values = [f"label {i % 20_000}" for i in range(60_000)]
     source = rows({"text": text, "label": lambda i, d: values[i]}, count=60_000)
 
-    looked = Looked(source.judged("label"), source.values, "text", "label")
+    looked = Given(source, "text", "label")
     assert label_lists(looked) is None and ratings(looked) is None
     assert listed("[" * 100_000 + "]" * 100_000) is None and listed('["a", 1]') == ["a", "1"]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.open.detect import detect, find_text
 from headway.data.open.read import read
 from headway.data.records import text_pairs
 from headway.data.records.repeats import text_key
@@ -14,6 +13,9 @@ from headway.data.records.split import split_indices
 from headway.data.records.table import Table, table
 from headway.data.records.text_pairs import TextPairs, exchanged_pairs, exchanged_sides, extreme_pairs, read_text_pairs
 from headway.errors import InputError
+from headway.tasks.common.columns import only_text
+from headway.tasks.common.given import Given
+from headway.tasks.detect import detect
 
 EN = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran"]
 DE = ["die", "Katze", "saß", "auf", "einer", "Matte", "alte", "Hunde", "liefen"]
@@ -102,7 +104,7 @@ def test_two_columns_that_are_named_are_pairs_where_their_names_are_sides():
 
 def test_who_only_looks_for_the_text_is_not_told_of_tasks():
     with pytest.raises(InputError, match=r"choose one with --text-column\.$"):
-        find_text(made(first="left", second="right"))
+        only_text(Given(made(first="left", second="right")))
 
 
 def test_a_label_beside_a_source_is_still_a_label():

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import headway
 from headway.data.batches.batching import IGNORED, Batch
-from headway.data.open.detect import detect
 from headway.data.open.read import read
 from headway.errors import InputError
+from headway.tasks.detect import detect
 from headway.tasks.token_classification.encoding import WordTags, encoded
 from headway.tasks.token_classification.objective import Counts, TokenClassification
 from headway.tasks.token_classification.pipeline import _margins, _starts

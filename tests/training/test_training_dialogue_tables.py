@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from bases import WORDS, make_base
 
-from headway.data.open.detect import detect
 from headway.data.open.read import read
 from headway.data.records.dialogue_tables import Turns, as_dialogues, turns_of
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table, table
 from headway.errors import InputError
+from headway.tasks.detect import detect
 
 TINY = ["--steps", "4", "--batch-tokens", "256", "--threads", "1", "--evaluations", "1", "--precision", "float32"]
 SHAPE = ["--d-model", "16", "--layers", "1", "--heads", "2"]

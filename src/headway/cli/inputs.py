@@ -72,9 +72,10 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
     if not is_file(text):
         check_not_path(text)
         return [text]
-    from headway.data.open.detect import find_text
     from headway.data.open.files import kind
     from headway.data.open.read import read_rows
+    from headway.tasks.common.columns import only_text
+    from headway.tasks.common.given import Given
     from headway.training.store.facts import read_facts
 
     facts = read_facts(Path(run)) or {}
@@ -83,7 +84,7 @@ def _texts(run: str, words: Sequence[str], text_column: str | None, encoding: st
     if text_column is not None and kind(Path(text)) != "text":
         table.check_column(text_column)
         column = text_column
-    return Texts(table, column if column in table.columns else find_text(table))
+    return Texts(table, column if column in table.columns else only_text(Given(table)).name)
 
 
 def check_inputs(use: Command, words: Sequence[str]) -> None:

@@ -174,14 +174,14 @@ def _of_text(asked: Asked, count: str) -> dict[str, Any]:
     from headway.science.scaling.grid import SNAPSHOTS
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, TASK, counted, decide, run_study
-    from headway.tasks.registry import spec
+    from headway.tasks.registry import named, spec
     from headway.training.loop.trainer import Interrupted
     from headway.training.options import TrainOptions
 
-    named, names, progress = default_out(asked.inputs), asked.probes, asked.progress
-    place = asked.out if asked.out is not None else named.with_name(f"scale-{named.name}")
+    usual, names, progress = default_out(asked.inputs), asked.probes, asked.progress
+    place = asked.out if asked.out is not None else usual.with_name(f"scale-{usual.name}")
     chosen, limit = TrainOptions(**asked.options), parse_seconds(asked.time)
-    if names and not spec(chosen.data.task or TASK).writes:
+    if names and not spec(named(chosen.data.task or TASK)).writes:
         raise InputError(f"--probe is for models that generate text; leave it out with --task {chosen.data.task}.")
     given: dict[str, Any] = {"out": place, "validation": asked.validation, "progress": progress}
     grid = decide(asked.inputs, chosen, limit, started=asked.started, **given)

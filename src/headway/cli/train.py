@@ -18,7 +18,7 @@ from headway.cli.plan import PLANNED, lines, plan, plan_options
 from headway.errors import InputError, RunFailed
 from headway.io.quantities import duration, metric
 from headway.io.regular_file import check_name
-from headway.tasks.registry import spec
+from headway.tasks.registry import spec, values
 from headway.training.grouped import groups
 from headway.training.keywords import TrainKeywords
 from headway.training.monitor.progress import NoProgress
@@ -191,7 +191,8 @@ def training_options(function: Any, texts: Mapping[str, str] = MappingProxyType(
     """One option of the command per field of TrainOptions, in order; ``texts`` replaces the help of some."""
     headed = [(entry, HEADINGS[name]) for name, group in groups(TrainOptions).items() for entry in fields(group)]
     for entry, heading in reversed(headed):
-        text, choices = texts.get(entry.name, entry.metadata["help"]), entry.metadata["choices"]
+        text = texts.get(entry.name, entry.metadata["help"])
+        choices = values() if entry.name == "task" else entry.metadata["choices"]
         name = (f"--{flag(entry.name)}", entry.name)
         text = text[0].upper() + text[1:]
         if len(choices) > MOST_CHOICES:

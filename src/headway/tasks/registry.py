@@ -4,10 +4,12 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from headway.errors import InputError, shown
 from headway.tasks.spec import TaskSpec
 
 if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
     from headway.tasks.command import Command
+    from headway.tasks.recognise import Recogniser
     from headway.tasks.task import Task
 
 NAMES = (
@@ -42,6 +44,18 @@ def known(name: str) -> TaskSpec:
     )
 
 
+def values() -> tuple[str, ...]:
+    """The values of ``--task``."""
+    return tuple(value for name in NAMES for value in (name, *spec(name).also))
+
+
+def named(value: str) -> str:
+    """The task that a value of ``--task`` names.  Raises InputError for any other value."""
+    if value not in values():
+        raise InputError(f"--task is {shown(value)}; it can be {', '.join(values())}.")
+    return next(name for name in NAMES if value in (name, *spec(name).also))
+
+
 def supporting(what: str) -> tuple[str, ...]:
     """The tasks that support a feature (``TaskSpec.supports``)."""
     return tuple(name for name in NAMES if what in spec(name).supports)
@@ -53,6 +67,15 @@ def command(name: str) -> "type[Command]":
     if name not in NAMES:
         raise KeyError(name)
     found: type[Command] = import_module(f"headway.tasks.{name}.command").COMMAND
+    return found
+
+
+@cache
+def recogniser(name: str) -> "Recogniser":
+    """How a task recognises its data, without torch.  Raises KeyError for an unknown task."""
+    if name not in NAMES:
+        raise KeyError(name)
+    found: Recogniser = import_module(f"headway.tasks.{name}.recognise").RECOGNISER
     return found
 
 

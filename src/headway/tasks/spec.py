@@ -55,6 +55,8 @@ class TaskSpec:
     """of these, the options that ``tune`` searches"""
     transformers: tuple[str, ...] = ()
     """suffixes of the classes of ``transformers`` with its head"""
+    also: tuple[str, ...] = ()
+    """more values of ``--task`` for this task: kinds of its data"""
     behind: str = "For these data use that baseline, or start from a pretrained model."
     """what to do where a baseline is better"""
     behind_from_base: str = "For these data use that baseline, or try another pretrained model."

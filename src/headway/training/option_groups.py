@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from headway.data.images.pictures import AUGMENT
-from headway.data.open.detect import TASKS
 from headway.training.option_fields import SHARE, Between, option, up_to
 
 MODELS = ("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru", "cnn", "bow")
@@ -17,7 +16,7 @@ RANDOM = Between(0, 2**63 - 1)
 class DataOptions:
     """What the data are, and how they are read and split."""
 
-    task: str | None = option(None, "what to train for", TASKS, common=True)
+    task: str | None = option(None, "what to train for", common=True)
     text_column: str | None = option(None, "column of the text", common=True)
     label_column: str | None = option(None, "column of the label, or of a pair's score", common=True)
     second_column: str | None = option(

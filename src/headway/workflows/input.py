@@ -10,12 +10,12 @@ from typing import Any
 from headway.data.formats.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
 from headway.data.images.folder import are_pictures
 from headway.data.images.pictures import Pictures
-from headway.data.open.detect import DIALOGUE, TO_TEXT, detect, refuse_columns
 from headway.data.open.detected import Detected
 from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.files import kind
 from headway.data.open.in_memory import table_corpus
 from headway.data.open.read import input_paths, read, text_corpus
+from headway.data.open.shapes import ALIGNED
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogue_tables import as_dialogues, turns_of
 from headway.data.records.dialogues import Dialogues
@@ -25,8 +25,11 @@ from headway.data.stream.shards import LARGE, Shard, local_shard, sample_table
 from headway.data.stream.streamed import Streamed
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
-from headway.training.base import CHAT, talks
-from headway.training.base import TO_TEXT as TO_TEXT_KIND
+from headway.tasks.common.given import Given
+from headway.tasks.common.unsupported import refuse
+from headway.tasks.detect import detect
+from headway.tasks.registry import NAMES, named, recogniser
+from headway.training.base import CHAT, TO_TEXT, talks
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions
 
@@ -35,8 +38,6 @@ COLUMNS = ("text_column", "label_column", "second_column")
 
 NEARLY = 0.01
 """Two files could be the two sides of one text if their numbers of lines differ by at most this fraction."""
-RUNNING_TEXT = ("language_modeling", "masked_lm")
-"""Tasks that read a table's text column as running text."""
 
 
 def read_input(
@@ -99,7 +100,7 @@ def _recognised(
         columns |= _as_known(source, columns, known)
     talk = isinstance(source, Dialogues) and chat
     found = detect(source, task=None if talk else options.data.task, **columns)
-    if isinstance(source, Table) and not isinstance(source, Dialogues) and found.task in RUNNING_TEXT:
+    if isinstance(source, Table) and not isinstance(source, Dialogues) and recogniser(found.task).running_text:
         column = found.text_column or ""
         reading: dict[str, Any] = {name: options.value(name) for name in ("encoding", "delimiter", "on_bad_row")}
         source = table_corpus(source, column) if source.held else text_corpus(source, column, **reading)
@@ -137,22 +138,23 @@ def _conversations(
 
     Raises InputError, which says what is needed, if a table can be nothing else and no chat model is named.
     """
-    asked, named = chat or options.data.task == DIALOGUE, (columns["text_column"], columns["second_column"])
-    if not asked and (options.data.task is not None or any(columns.values())):
+    task = options.data.task
+    asked = chat or (task is not None and recogniser(named(task)).wants_conversations(task))
+    if not asked and (task is not None or any(columns.values())):
         return source, columns
-    turns = turns_of(source.columns, *named, asked=True)
+    turns = turns_of(source.columns, columns["text_column"], columns["second_column"], asked=True)
     if turns is None or not (asked or options.fine_tuning.from_model or turns_of(source.columns)):
         return source, columns
     kind = None if asked or options.fine_tuning.from_model is None else talks(options.fine_tuning.from_model)
     if asked or kind == CHAT:
-        if options.data.task is None and not chat:
-            refuse_columns(source)
+        if task is None and not chat:
+            refuse(Given(source))
         return as_dialogues(source, turns, options.data.on_bad_row), dict.fromkeys(COLUMNS)
-    if kind == TO_TEXT_KIND and turns.input is None:
+    if kind == TO_TEXT and turns.input is None:
         return source, columns
     if turns_of(source.columns) is None:
         return source, columns
-    refuse_columns(source)
+    refuse(Given(source))
     model = options.fine_tuning.from_model
     base = f"{model} has no chat template" if model else "no chat model is named"
     raise InputError(
@@ -184,8 +186,9 @@ def _streamed(
     if len(sample.columns) == 1:
         corpus, named = Streamed(shards, sample.columns[0]), (columns["text_column"], columns["label_column"])
         return corpus, detect(corpus, text_column=named[0], label_column=named[1], task=task)
-    found = detect(sample, task=task or "language_modeling", **columns)
-    return Streamed(shards, found.text_column or "") if found.task in RUNNING_TEXT else sample, found
+    task = task or next(name for name in NAMES if recogniser(name).running_text)
+    found = detect(sample, task=task, **columns)
+    return Streamed(shards, found.text_column or "") if recogniser(found.task).running_text else sample, found
 
 
 def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[str, str | None]) -> Table | None:
@@ -204,7 +207,7 @@ def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[st
     sample = sample_table(shards)
     if turns_of(sample.columns, asked=True) is not None and task is None:
         return None
-    return sample if detect(sample, task=task, **columns).task in RUNNING_TEXT else None
+    return sample if recogniser(detect(sample, task=task, **columns).task).running_text else None
 
 
 def without_columns(options: TrainOptions) -> TrainOptions:
@@ -213,7 +216,9 @@ def without_columns(options: TrainOptions) -> TrainOptions:
 
 def are_aligned(inputs: Sequence[str | Path], task: str | None) -> bool:
     """Whether these are two aligned files: each line belongs to the same line of the other."""
-    return sides_of(inputs) is not None if task is None else task in TO_TEXT and are_files_of_lines(inputs)
+    if task is None:
+        return sides_of(inputs) is not None
+    return ALIGNED in recogniser(named(task)).reads and are_files_of_lines(inputs)
 
 
 def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:

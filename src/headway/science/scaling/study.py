@@ -22,7 +22,7 @@ from headway.science.scaling.grid import KINDS, Grid, Text, plan_grid, shapes
 from headway.science.scaling.points import COUNTS, Run, read_points
 from headway.science.scaling.queue import run_queue
 from headway.science.scaling.speed import faster_steps, measured_speed
-from headway.tasks.registry import NAMES, room
+from headway.tasks.registry import NAMES, named, room
 from headway.tasks.task import TaskInputs
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.options import TrainOptions
@@ -62,7 +62,7 @@ def decide(
     started = time.monotonic() if started is None else started
     progress.phase("reading")
     task = options.data.task or TASK
-    scaling = room(task).scaling()
+    scaling = room(named(task)).scaling()
     if scaling is None:
         able = " and ".join(name for name in NAMES if room(name).scaling() is not None)
         raise InputError(f"--task {task}: scale is for {able}.")

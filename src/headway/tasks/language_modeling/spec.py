@@ -19,6 +19,7 @@ SPEC = TaskSpec(
     models=("transformer", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"stream", "label_smoothing"},
     transformers=("ForCausalLM", "LMHeadModel"),
+    also=("dialogue",),
     behind="For this data use that baseline, train longer, or start from a pretrained model.",
     supports=frozenset({"ranks", "planning"}),
 )

@@ -11,7 +11,6 @@ from torch import nn
 
 from headway.data.batches.batch_source import Feed, Sides, TargetFeed
 from headway.data.batches.encoded import unnamed_rows
-from headway.data.open.detect import detect
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
 from headway.data.records.split import HELD_OUT
@@ -23,6 +22,7 @@ from headway.models.heads import TokenHead
 from headway.models.size import Wiring
 from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
+from headway.tasks.common.given import Given
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.ngram import each_unigram, unigram_baselines
 from headway.tasks.common.rows import encoded_pairs, sides_of
@@ -31,6 +31,7 @@ from headway.tasks.task import Closing, TaskData, TaskInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
 from headway.tasks.translation.objective import Translation
 from headway.tasks.translation.preset import by_pairs, translator_plan
+from headway.tasks.translation.recognise import RECOGNISER
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
@@ -213,7 +214,7 @@ def columns_of(table: Table, found: Detected) -> TextPairs:
     """The pairs of the two columns that were found; of a table with other columns, those that are found there."""
     columns = found.text_column or "", found.second_column or ""
     if not set(columns) <= set(table.columns):
-        own = detect(table, task=TASK)
+        own = RECOGNISER.columns(Given(table, asked=TASK))
         columns = own.text_column or "", own.second_column or ""
     return read_text_pairs(table, *columns)
 

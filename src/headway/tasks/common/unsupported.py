@@ -1,22 +1,23 @@
 """Data for tasks that Headway does not have: how each is recognised, and what to do about it.
 
-``RECOGNISERS`` is the whole list.  Where training on the data would lose what they mean, they are refused, unless
+``UNSUPPORTED`` is the whole list.  Where training on the data would lose what they mean, they are refused, unless
 ``--task`` is given; elsewhere one line says what is lost.  When a task is added, remove it from this list.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from headway.data.formats.tags import SPANS, TAG, TAGS, TOKENS, are_tags, listed, spans_of
+from headway.data.formats.tags import are_tags, listed
 from headway.data.open.column_names import LABEL_NAMES, SCORE_NAMES, SURE_LABEL_NAMES, TEXT_NAMES
 from headway.data.open.columns import MOST_LABELS, Column, number
 from headway.data.records.rows import shorten
 from headway.errors import InputError
+from headway.tasks.common.given import Given
 
 SURE = 0.95
 """The share of values that must agree."""
@@ -27,34 +28,10 @@ SHORT = 8
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What recognisers look at: a table and the facts about its columns."""
-
-    columns: Sequence[Column] = ()
-    values: Callable[[str], Iterable[str]] = lambda name: []
-    """of a column, as they are read"""
-    text: str | None = None
-    """the column that was named as the text"""
-    label: str | None = None
-    """the column of labels: the one that was named, or, where a line is said, the one that was found"""
-
-    @property
-    def labels(self) -> Column | None:
-        """The column of labels as it was judged."""
-        return next((column for column in self.columns if column.name == self.label), None)
-
-    def distinct(self, column: Column) -> Iterable[str]:
-        """The values of a column without the blank space around them, at least one of each; those of many as read."""
-        if column.counts is not None:
-            return column.counts
-        return (stripped for value in self.values(column.name) if (stripped := value.strip()))
-
-
-@dataclass(frozen=True)
-class Recogniser:
+class Unsupported:
     """One kind of data for which there is no task."""
 
-    evidence: Callable[[Looked], str | None]
+    evidence: Callable[[Given], str | None]
     """the evidence, in words; None where there is none"""
     what: str
     """what the data are or, where training continues, what is lost"""
@@ -62,22 +39,22 @@ class Recogniser:
     """what to do; empty where training continues"""
 
 
-def refuse(name: str, looked: Looked) -> None:
+def refuse(given: Given) -> None:
     """Raise InputError for data that would be trained for the wrong task."""
-    for one in RECOGNISERS:
-        if one.instead and (evidence := one.evidence(looked)):
-            raise InputError(f"{name}: {evidence}: {one.what}. {one.instead}")
+    for one in UNSUPPORTED:
+        if one.instead and (evidence := one.evidence(given)):
+            raise InputError(f"{given.name}: {evidence}: {one.what}. {one.instead}")
 
 
-def losses(looked: Looked) -> list[str]:
+def losses(given: Given) -> list[str]:
     """A line for each thing that is lost when the labels of a column are trained as classes."""
-    found = ((one, one.evidence(looked)) for one in RECOGNISERS if not one.instead)
+    found = ((one, one.evidence(given)) for one in UNSUPPORTED if not one.instead)
     return [f"{evidence}: {one.what}" for one, evidence in found if evidence]
 
 
-def unread_lists(looked: Looked) -> list[str]:
+def unread_lists(given: Given) -> list[str]:
     """A line for each column that is called and looks like lists of labels, of a table whose texts alone are read."""
-    found = [replace(looked, label=column.name) for column in looked.columns if column.key in LISTED]
+    found = [replace(given, label=column.name) for column in given.columns if column.key in LISTED]
     return [
         f"{evidence}: not read, since Headway has no task yet for several labels per text; "
         f"--label-column {one.label} treats each list as a class"
@@ -86,69 +63,13 @@ def unread_lists(looked: Looked) -> list[str]:
     ]
 
 
-def tagged_words(looked: Looked) -> str | None:
+def tagged_words(given: Given) -> str | None:
     """Rows of a word and its tag each, without sentence boundaries."""
-    for column in looked.columns:
-        if looked.text != column.name and column.few and column.counts and are_tags(column.counts):
+    for column in given.columns:
+        if given.text != column.name and column.few and column.counts and are_tags(column.counts):
             shown = ", ".join(tag for tag, _ in column.counts.most_common(4))
             return f"column {column.name!r} holds tags of single tokens ({shown})"
     return None
-
-
-def tagged_columns(looked: Looked) -> tuple[str, str, str] | None:
-    """(column of texts or lists of tokens, column of spans or lists of tags, what shows it); None where there is none.
-
-    A list of tags is as long as the list of tokens in the same row.
-    """
-    labels = [column for column in looked.columns if looked.label in (None, column.name)]
-    for tags in labels:
-        for text in looked.columns:
-            if text is tags or looked.text not in (None, text.name):
-                continue
-            if said := _lists_of_tags(looked, text, tags) or _spans(looked, text, tags):
-                return text.name, tags.name, said
-    return None
-
-
-def _lists_of_tags(looked: Looked, text: Column, tags: Column) -> str | None:
-    """Lists named like tags next to lists named like tokens; or lists that hold only tags."""
-    named = text.key in TOKENS and TAGS.search(tags.key) is not None
-    if not named and (text.key not in (*TEXT_NAMES, *TOKENS) or not _hold_tags(looked.values(tags.name))):
-        return None
-    lists = ([_parts(value) for value in looked.values(column.name)] for column in (text, tags))
-    pairs = list(zip(*lists, strict=True))
-    fit = sum(len(a) == len(b) > 0 for a, b in pairs)
-    if fit < SURE * len(pairs) or (named and not any(listed(value) for value in looked.values(tags.name))):
-        return None
-    return f"columns {text.name!r} and {tags.name!r} hold lists of tokens and of as many tags"
-
-
-def _parts(value: str) -> list[str]:
-    found = listed(value)
-    return value.split() if found is None else found
-
-
-def _hold_tags(values: Iterable[str]) -> bool:
-    """Whether all cells are lists of tags, and some are those of entities."""
-    several = named = False
-    for parts in (_parts(value.strip()) for value in values if value.strip()):
-        if not parts or not all(TAG.fullmatch(part) for part in parts):
-            return False
-        several, named = several or len(parts) > 1, named or any("-" in part for part in parts)
-    return several and named
-
-
-def _spans(looked: Looked, text: Column, spans: Column) -> str | None:
-    """Lists of spans in the rows of texts."""
-    named = (looked.text or text.key in TEXT_NAMES) and (looked.label or spans.key in SPANS)
-    if not named or text.numeric or not text.mean_length:
-        return None
-    if not next((value for value in looked.values(spans.name) if value.strip()), "").startswith("["):
-        return None
-    cells = [spans_of(value) for value in looked.values(spans.name)]
-    if cells.count(None) > (1 - SURE) * len(cells) or not any(cells):
-        return None
-    return f"column {spans.name!r} holds spans of the text in {text.name!r}, with a label each"
 
 
 PAIRS = {
@@ -182,28 +103,28 @@ JUDGED = (
 """Names of columns that label or score pairs."""
 
 
-def judged_pairs(looked: Looked) -> str | None:
+def judged_pairs(given: Given) -> str | None:
     """Two columns of texts that are called like the two of a pair, and a label or a score of the pair."""
-    found = _judged(looked)
+    found = _judged(given)
     return found and f"columns {found[0]!r} and {found[1]!r} are pairs of texts, {found[2]!r} a label or score of each"
 
 
-def judged_pair(looked: Looked) -> tuple[str, str] | None:
+def judged_pair(given: Given) -> tuple[str, str] | None:
     """The two columns that ``judged_pairs`` finds."""
-    found = _judged(looked)
+    found = _judged(given)
     return found and found[:2]
 
 
-def _judged(looked: Looked) -> tuple[str, str, str] | None:
+def _judged(given: Given) -> tuple[str, str, str] | None:
     """The names of both columns, and of the one that judges them."""
-    if looked.text is not None:
+    if given.text is not None:
         return None
-    texts = {column.key: column for column in looked.columns if column.text_like and column.mean_length >= SHORT}
+    texts = {column.key: column for column in given.columns if column.text_like and column.mean_length >= SHORT}
     for one, other, sure in _called_like_pairs(texts):
         pair = texts[one], texts[other]
         if _is_other_text(texts, one, other):
             continue
-        judged = [column for column in looked.columns if column not in pair and _judges(column, looked, sure)]
+        judged = [column for column in given.columns if column not in pair and _judges(column, given, sure)]
         if judged:
             return pair[0].name, pair[1].name, judged[0].name
     return None
@@ -229,9 +150,9 @@ def _is_other_text(texts: dict[str, Column], one: str, other: str) -> bool:
     return any(column.mean_length > most or (column.key in TEXT_NAMES and column.key != "title") for column in rest)
 
 
-def _judges(column: Column, looked: Looked, sure: bool) -> bool:
+def _judges(column: Column, given: Given, sure: bool) -> bool:
     """Whether a column judges pairs: it was named, or is called so; where the pairs are sure, any label does."""
-    if column.name == looked.label:
+    if column.name == given.label:
         return True
     if not (column.few or column.numeric):
         return False
@@ -247,17 +168,17 @@ QUANTITIES = frozenset(
 """Names of columns of numbers to predict, other than labels."""
 
 
-def quantity(looked: Looked) -> str | None:
+def quantity(given: Given) -> str | None:
     """A column of many distinct numbers where the label is expected."""
-    if looked.label is None and any(column.label_like and _may_be_label(column) for column in looked.columns):
+    if given.label is None and any(column.label_like and _may_be_label(column) for column in given.columns):
         return None
     named = SURE_LABEL_NAMES | QUANTITIES
-    for column in looked.columns:
-        if column.name == looked.text or not column.numeric or column.distinct <= FEW_NUMBERS:
+    for column in given.columns:
+        if column.name == given.text or not column.numeric or column.distinct <= FEW_NUMBERS:
             continue
-        if column.name != looked.label and (looked.label is not None or column.key not in named):
+        if column.name != given.label and (given.label is not None or column.key not in named):
             continue
-        if _is_quantity(column, np.fromiter((number(_decimal(value)) for value in looked.distinct(column)), float)):
+        if _is_quantity(column, np.fromiter((number(_decimal(value)) for value in given.distinct(column)), float)):
             return f"column {column.name!r} holds {column.distinct:,} distinct numbers in {column.n_rows:,} rows"
     return None
 
@@ -293,12 +214,12 @@ STARS = re.compile("[★☆⭐✩✭\ufe0f]+|\\*{1,5}|[1-5](?:[.,]5)? ?stars?|(?
 """Ratings that are written with stars or out of a maximum."""
 
 
-def ratings(looked: Looked) -> str | None:
+def ratings(given: Given) -> str | None:
     """A few consecutive numbers, or stars: ordered classes."""
-    column = looked.labels
+    column = given.column(given.label)
     if column is None or not 3 <= column.distinct <= FEW_NUMBERS:
         return None
-    written = sorted(set(looked.distinct(column)))
+    written = sorted(set(given.distinct(column)))
     if all(STARS.fullmatch(value.casefold()) for value in written):
         return f"the labels in column {column.name!r} are ratings ({', '.join(written[:11])})"
     values = sorted(number(_decimal(value)) for value in written) if column.numeric else []
@@ -318,12 +239,12 @@ LISTED = frozenset(["tags", "genres", "genre", "categories", "topics", "labels",
 """Names of columns with several labels per text."""
 
 
-def label_lists(looked: Looked) -> str | None:
+def label_lists(given: Given) -> str | None:
     """Labels that are lists of labels, each of which occurs in several lists or alone: "delay", "delay;cancel"."""
-    column = looked.labels
+    column = given.column(given.label)
     if column is None or column.numeric:
         return None
-    values = set(looked.distinct(column))
+    values = set(given.distinct(column))
     for how, cut in LISTS:
         cells = {value: cut(value) for value in sorted(values)}
         if _share_parts([parts for parts in cells.values() if parts is not None], len(cells)):
@@ -356,27 +277,27 @@ LISTS: tuple[tuple[str, Callable[[str], list[str] | None]], ...] = (
 )
 """How lists of labels are written."""
 
-RECOGNISERS = (
-    Recogniser(
+UNSUPPORTED = (
+    Unsupported(
         tagged_words,
         "these are tagged tokens, one in each row of a table, without sentence boundaries",
         "Write a token and its tag on each line of a .conll file, and a blank line "
         "after each sentence. --task classification classifies the words one by one.",
     ),
-    Recogniser(
+    Unsupported(
         judged_pairs,
         "this is classification or scoring of pairs, for which Headway has no task yet",
         "--task embedding trains on pairs with a score in numbers, 0 to 1 for example; both texts can be joined in one "
         "column and classified; --task classification uses one of the texts (choose it with --text-column).",
     ),
-    Recogniser(
+    Unsupported(
         quantity,
         "this is a quantity to predict (regression), for which Headway has no task yet",
         "To classify, add a column of ranges such as low, medium and high. --task classification takes "
         "each number as a class, --task language_modeling reads only the texts.",
     ),
-    Recogniser(ratings, "trained as unordered classes, so mistaking 5 for 1 counts no more than mistaking 5 for 4"),
-    Recogniser(
+    Unsupported(ratings, "trained as unordered classes, so mistaking 5 for 1 counts no more than mistaking 5 for 4"),
+    Unsupported(
         label_lists,
         "each list is trained as a class of its own, so what two lists share is not learned",
     ),

@@ -1,0 +1,72 @@
+"""Data with the facts by which tasks recognise their own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headway.data.open.columns import Column
+from headway.data.open.shapes import shape
+from headway.data.records.corpus import Corpus
+from headway.data.records.table import Table
+
+
+@dataclass(frozen=True)
+class Given:
+    """Data, with what the user says of them."""
+
+    source: Corpus | Table
+    text: str | None = None
+    """the column that was named as the text"""
+    label: str | None = None
+    """the column of labels: the one that was named, or, of classes, the one that was found"""
+    second: str | None = None
+    """the column that was named as the second text"""
+    asked: str | None = None
+    """the value of ``--task``"""
+
+    @property
+    def name(self) -> str:
+        """The files in a few words, for messages."""
+        return self.source.name
+
+    @property
+    def shape(self) -> str:
+        """The shape of the data (``data.open.shapes``)."""
+        return shape(self.source)
+
+    @property
+    def corpus(self) -> Corpus:
+        """Running text."""
+        if not isinstance(self.source, Corpus):
+            raise TypeError("a table is not running text")
+        return self.source
+
+    @property
+    def table(self) -> Table:
+        """Data with columns."""
+        if not isinstance(self.source, Table):
+            raise TypeError("running text is no table")
+        return self.source
+
+    @property
+    def only_column(self) -> str | None:
+        """The column that running text is from, where its file is a table."""
+        return self.corpus.sources[0].column
+
+    @property
+    def columns(self) -> list[Column]:
+        """Facts about the columns of a table."""
+        return self.table.judged()
+
+    def column(self, name: str | None) -> Column | None:
+        """Facts about one column."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def values(self, name: str) -> Iterable[str]:
+        """The values of a column, as they are read."""
+        return self.table.values(name)
+
+    def distinct(self, column: Column) -> Iterable[str]:
+        """The values of a column without the blank space around them, at least one of each; those of many as read."""
+        if column.counts is not None:
+            return column.counts
+        return (stripped for value in self.values(column.name) if (stripped := value.strip()))

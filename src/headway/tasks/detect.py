@@ -1,0 +1,67 @@
+"""Find the task of data, and the columns that hold its inputs and labels: every task is asked for its own."""
+
+from headway.data.open.detected import Detected
+from headway.data.open.shapes import TABLE, TEXT, WITHOUT_COLUMNS
+from headway.data.records.corpus import Corpus
+from headway.data.records.rows import missing_column
+from headway.data.records.table import Table
+from headway.errors import InputError
+from headway.tasks.common.given import Given
+from headway.tasks.common.unsupported import refuse
+from headway.tasks.recognise import BY_VALUES
+from headway.tasks.registry import NAMES, named, recogniser
+
+
+def detect(
+    source: Corpus | Table,
+    *,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    second_column: str | None = None,
+    task: str | None = None,
+) -> Detected:
+    """Find the task and the columns of what was read, or check those the user named.
+
+    Raises InputError when a named column is not there, when the task does not fit, and when the columns leave a choice.
+    """
+    given = Given(source, text_column, label_column, second_column, task)
+    chosen = None if task is None else named(task)
+    if chosen is not None:
+        recogniser(chosen).check(given)
+    _check_named(given)
+    if chosen is not None and given.shape not in recogniser(chosen).reads:
+        able = (name for name in NAMES if given.shape in recogniser(name).reads)
+        trained = " or ".join(recogniser(name).trains or name for name in able)
+        raise InputError(f"{given.name}: holds {given.shape}; they train {trained}, not {task}.")
+    return recogniser(chosen or _best(given)).columns(given)
+
+
+def _best(given: Given) -> str:
+    """The task that data fit best, the first one where several fit as well.
+
+    Raises InputError for data that would be trained for the wrong task.
+    """
+    fits = {name: fit for name in NAMES if (fit := recogniser(name).fit(given)) is not None}
+    best = max(fits, key=lambda name: fits[name])
+    if given.shape == TABLE and given.second is None and fits[best] < BY_VALUES:
+        refuse(given)
+    return best
+
+
+def _check_named(given: Given) -> None:
+    """Raise InputError where a column was named that is not there."""
+    named = [name for name in (given.text, given.label, given.second) if name is not None]
+    if given.shape in WITHOUT_COLUMNS:
+        if named:
+            raise InputError(f"{given.name}: holds {given.shape}, which have no columns to name.")
+        return
+    if given.shape == TEXT:
+        named = [name for name in (given.text, given.label) if name is not None]
+        if named and given.only_column is None:
+            raise InputError(f"{given.name}: this is running text without columns; there is no column {named[0]!r}.")
+    there = given.table.columns if given.shape == TABLE else [given.only_column or ""]
+    for name in named:
+        if name not in there:
+            raise missing_column(given.name, name, there)
+    if given.shape == TABLE and given.text is not None and given.text == given.label:
+        raise InputError(f"{given.name}: column {given.text!r} cannot be the text and the label at once.")

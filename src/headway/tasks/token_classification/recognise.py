@@ -1,0 +1,128 @@
+"""Texts with tags or spans: files of a token and its tag on each line, and tables of lists or of spans."""
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from headway.data.formats.tags import SPANS, TAG, TAGS, TOKENS, listed, spans_of, tagged
+from headway.data.open.column_names import TEXT_NAMES
+from headway.data.open.columns import Column
+from headway.data.open.detected import Detected
+from headway.data.open.shapes import TEXT
+from headway.errors import InputError
+from headway.tasks.common.columns import check_no_second, no_columns
+from headway.tasks.common.given import Given
+from headway.tasks.recognise import BY_VALUES, Recogniser
+
+LINES = 1 << 17
+"""Characters at the start of a file that are looked at."""
+SURE = 0.95
+"""The share of values that must agree."""
+
+
+class TaggedTexts(Recogniser):
+    """Lines of a token and its tag, lists of tokens and of tags, texts and spans."""
+
+    def fit(self, given: Given) -> int | None:
+        if given.shape == TEXT:
+            return BY_VALUES if given.only_column is None and _tagged_lines(given) else None
+        if given.second is not None:
+            return None
+        return BY_VALUES if tagged_columns(given) else None
+
+    def columns(self, given: Given) -> Detected:
+        if given.shape == TEXT:
+            return self._lines(given)
+        check_no_second(given)
+        if found := tagged_columns(given):
+            text, label, said = found
+        elif given.text is not None and given.label is not None:
+            text, label, said = given.text, given.label, f"column {given.label!r} holds the tags, as asked"
+        else:
+            raise InputError(
+                f"{given.name}: {self.task} needs a column of lists of tokens and one of as many tags, or one of texts "
+                'and one of spans ({"start", "end", "label"}); name them with --text-column and --label-column.'
+            )
+        as_text = f"{self.task} (--task language_modeling to train on the text only)"
+        return Detected(self.task, text, label, [f"{said}: {f'{self.task}, as asked' if given.asked else as_text}"])
+
+    def _lines(self, given: Given) -> Detected:
+        if given.only_column is not None:
+            raise no_columns(given, "tags or spans next to its texts")
+        why = f"a token and its tag on each line: {self.task}, as asked"
+        if given.asked is None:
+            why = f"{_tagged_lines(given)}: {self.task} (--task language_modeling to read it as text)"
+        return Detected(self.task, None, None, [why])
+
+
+def _tagged_lines(given: Given) -> str | None:
+    """How the files show tagged tokens; None where they are running text.  Raises InputError for both together."""
+    found = {}
+    for one in given.corpus.sources:
+        text = "".join(islice((piece for document in one.open(None) for piece in document.chunks()), 2))
+        name = one.path.name.lower().removesuffix(".gz")
+        found[one.path] = tagged(text[:LINES].split("\n"), Path(name).suffix)
+    shown = [path for path, said in found.items() if said]
+    if shown and len(shown) < len(found):
+        other = next(path for path, said in found.items() if not said)
+        raise InputError(f"{shown[0]} holds tagged tokens, {other} does not; give inputs of one kind.")
+    return found[shown[0]] if shown else None
+
+
+def tagged_columns(given: Given) -> tuple[str, str, str] | None:
+    """(column of texts or lists of tokens, column of spans or lists of tags, what shows it); None where there is none.
+
+    A list of tags is as long as the list of tokens in the same row.
+    """
+    labels = [column for column in given.columns if given.label in (None, column.name)]
+    for tags in labels:
+        for text in given.columns:
+            if text is tags or given.text not in (None, text.name):
+                continue
+            if said := _lists_of_tags(given, text, tags) or _spans(given, text, tags):
+                return text.name, tags.name, said
+    return None
+
+
+def _lists_of_tags(given: Given, text: Column, tags: Column) -> str | None:
+    """Lists named like tags next to lists named like tokens; or lists that hold only tags."""
+    named = text.key in TOKENS and TAGS.search(tags.key) is not None
+    if not named and (text.key not in (*TEXT_NAMES, *TOKENS) or not _hold_tags(given.values(tags.name))):
+        return None
+    lists = ([_parts(value) for value in given.values(column.name)] for column in (text, tags))
+    pairs = list(zip(*lists, strict=True))
+    fit = sum(len(a) == len(b) > 0 for a, b in pairs)
+    if fit < SURE * len(pairs) or (named and not any(listed(value) for value in given.values(tags.name))):
+        return None
+    return f"columns {text.name!r} and {tags.name!r} hold lists of tokens and of as many tags"
+
+
+def _parts(value: str) -> list[str]:
+    found = listed(value)
+    return value.split() if found is None else found
+
+
+def _hold_tags(values: Iterable[str]) -> bool:
+    """Whether all cells are lists of tags, and some are those of entities."""
+    several = named = False
+    for parts in (_parts(value.strip()) for value in values if value.strip()):
+        if not parts or not all(TAG.fullmatch(part) for part in parts):
+            return False
+        several, named = several or len(parts) > 1, named or any("-" in part for part in parts)
+    return several and named
+
+
+def _spans(given: Given, text: Column, spans: Column) -> str | None:
+    """Lists of spans in the rows of texts."""
+    named = (given.text or text.key in TEXT_NAMES) and (given.label or spans.key in SPANS)
+    if not named or text.numeric or not text.mean_length:
+        return None
+    if not next((value for value in given.values(spans.name) if value.strip()), "").startswith("["):
+        return None
+    cells = [spans_of(value) for value in given.values(spans.name)]
+    if cells.count(None) > (1 - SURE) * len(cells) or not any(cells):
+        return None
+    return f"column {spans.name!r} holds spans of the text in {text.name!r}, with a label each"
+
+
+RECOGNISER = TaggedTexts("token_classification")
