@@ -1,12 +1,15 @@
 """Data with the facts by which tasks recognise their own."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 from headway.data.open.columns import Column
 from headway.data.open.shapes import shape
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Given:
     """the column that was named as the second text"""
     asked: str | None = None
     """the value of ``--task``"""
+    _seen: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -36,16 +40,12 @@ class Given:
     @property
     def corpus(self) -> Corpus:
         """Running text."""
-        if not isinstance(self.source, Corpus):
-            raise TypeError("a table is not running text")
-        return self.source
+        return cast(Corpus, self.source)
 
     @property
     def table(self) -> Table:
         """Data with columns."""
-        if not isinstance(self.source, Table):
-            raise TypeError("running text is no table")
-        return self.source
+        return cast(Table, self.source)
 
     @property
     def only_column(self) -> str | None:
@@ -60,6 +60,12 @@ class Given:
     def column(self, name: str | None) -> Column | None:
         """Facts about one column."""
         return next((column for column in self.columns if column.name == name), None)
+
+    def once(self, look: "Callable[[Given], T]") -> T:
+        """What ``look`` finds in these data, which are read for it once."""
+        if look not in self._seen:
+            self._seen[look] = look(self)
+        return cast(T, self._seen[look])
 
     def values(self, name: str) -> Iterable[str]:
         """The values of a column, as they are read."""

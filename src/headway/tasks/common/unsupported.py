@@ -19,8 +19,6 @@ from headway.data.records.rows import shorten
 from headway.errors import InputError
 from headway.tasks.common.given import Given
 
-SURE = 0.95
-"""The share of values that must agree."""
 FEW_NUMBERS = 20
 """The most distinct numbers that can be classes; more are a quantity."""
 SHORT = 8

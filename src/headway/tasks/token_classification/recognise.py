@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-from headway.data.formats.tags import SPANS, TAG, TAGS, TOKENS, listed, spans_of, tagged
+from headway.data.formats.tags import SPANS, SURE, TAG, TAGS, TOKENS, listed, spans_of, tagged
 from headway.data.open.column_names import TEXT_NAMES
 from headway.data.open.columns import Column
 from headway.data.open.detected import Detected
-from headway.data.open.shapes import TEXT
+from headway.data.open.shapes import TABLE, TEXT
 from headway.errors import InputError
 from headway.tasks.common.columns import check_no_second, no_columns
 from headway.tasks.common.given import Given
@@ -16,8 +16,6 @@ from headway.tasks.recognise import BY_VALUES, Recogniser
 
 LINES = 1 << 17
 """Characters at the start of a file that are looked at."""
-SURE = 0.95
-"""The share of values that must agree."""
 
 
 class TaggedTexts(Recogniser):
@@ -25,16 +23,16 @@ class TaggedTexts(Recogniser):
 
     def fit(self, given: Given) -> int | None:
         if given.shape == TEXT:
-            return BY_VALUES if given.only_column is None and _tagged_lines(given) else None
-        if given.second is not None:
-            return None
-        return BY_VALUES if tagged_columns(given) else None
+            fits = given.only_column is None and given.once(tagged_lines) is not None
+        else:
+            fits = given.shape == TABLE and given.second is None and given.once(tagged_columns) is not None
+        return BY_VALUES if fits else None
 
     def columns(self, given: Given) -> Detected:
         if given.shape == TEXT:
             return self._lines(given)
         check_no_second(given)
-        if found := tagged_columns(given):
+        if found := given.once(tagged_columns):
             text, label, said = found
         elif given.text is not None and given.label is not None:
             text, label, said = given.text, given.label, f"column {given.label!r} holds the tags, as asked"
@@ -51,11 +49,11 @@ class TaggedTexts(Recogniser):
             raise no_columns(given, "tags or spans next to its texts")
         why = f"a token and its tag on each line: {self.task}, as asked"
         if given.asked is None:
-            why = f"{_tagged_lines(given)}: {self.task} (--task language_modeling to read it as text)"
+            why = f"{given.once(tagged_lines)}: {self.task} (--task language_modeling to read it as text)"
         return Detected(self.task, None, None, [why])
 
 
-def _tagged_lines(given: Given) -> str | None:
+def tagged_lines(given: Given) -> str | None:
     """How the files show tagged tokens; None where they are running text.  Raises InputError for both together."""
     found = {}
     for one in given.corpus.sources:
