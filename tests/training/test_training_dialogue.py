@@ -22,12 +22,8 @@ from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.reports.verdict import kept_in_words
 from headway.tasks.common.next_token import LanguageModeling
-<<<<<<< HEAD
-from headway.tasks.language_modeling.dialogue import Examples, cut_warning, encoded_talks, talks
-=======
 from headway.tasks.detect import detect
-from headway.tasks.language_modeling.dialogue import dialogue_examples
->>>>>>> fb506f6 (A room recognises its own data: data/open states facts, each task says what fits it)
+from headway.tasks.language_modeling.dialogue import Examples, cut_warning, encoded_talks, talks
 from headway.text.chat import DEFAULT_TEMPLATE, with_chat
 from headway.text.chat.encode import encode_chat
 from headway.text.tokenizer import Tokenizer
