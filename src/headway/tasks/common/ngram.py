@@ -1,7 +1,7 @@
 """The baselines that a language model must beat: ln V, and the cross-entropy of unigram and bigram counts."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -79,14 +79,19 @@ def ngram_baselines(
 
 
 def unigram_baselines(
-    train: Tokens | EncodedRows, validation: Tokens | EncodedRows, vocab_size: int
-) -> list[dict[str, Any]]:
-    """Nats per token of guessing evenly, and by how often each token is a target in training (one added to each)."""
+    train: EncodedRows, held_out: EncodedRows, vocab_size: int
+) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """Nats per token of guessing evenly, and by how often each token is a target in training (one added to each).
+
+    Of the second also (sum of the loss, number of targets) of each held-out row, (N, 2).
+    """
     chances = unigrams(token_counts(train, vocab_size))
-    return [
+    losses = -np.log(chances)
+    lines = [
         {"name": "uniform (ln V)", "val_loss": math.log(vocab_size)},
-        {"name": "unigram", "val_loss": mean_loss(chances, token_counts(validation, vocab_size))},
+        {"name": "unigram", "val_loss": mean_loss(chances, token_counts(held_out, vocab_size))},
     ]
+    return lines, np.array([[float(losses[row].sum()), len(row)] for row in held_out])
 
 
 def token_counts(tokens: Tokens | EncodedRows, vocab_size: int) -> np.ndarray:
@@ -173,11 +178,3 @@ def _pairs(tokens: Tokens, vocab_size: int) -> Iterator[np.ndarray]:
     for start in range(0, len(tokens) - 1, CHUNK):
         piece = np.asarray(tokens[start : start + CHUNK + 1], dtype=np.int64)
         yield piece[:-1] * vocab_size + piece[1:]
-
-
-def each_unigram(
-    train: Tokens | EncodedRows, rows: Sequence[Sequence[int] | np.ndarray], vocab_size: int
-) -> np.ndarray:
-    """(sum of the loss, number of targets) of each row of targets by the frequencies of ``train``: (N, 2)."""
-    losses = -np.log(unigrams(token_counts(train, vocab_size)))
-    return np.array([[float(losses[np.asarray(row, dtype=np.int64)].sum()), len(row)] for row in rows])

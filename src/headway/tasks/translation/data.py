@@ -24,7 +24,7 @@ from headway.models.transformer import EncoderDecoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.common.given import Given
 from headway.tasks.common.lengths import usual_longest
-from headway.tasks.common.ngram import each_unigram, unigram_baselines
+from headway.tasks.common.ngram import unigram_baselines
 from headway.tasks.common.rows import encoded_pairs, sides_of
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import Closing, TaskData, TaskInputs
@@ -113,9 +113,9 @@ class TranslationData(TaskData):
             warnings.append(MISSING)
         elif without_spaces(targets):
             warnings.append(WITHOUT_SPACES)
-        written, wanted, size = self.train.second, self.validation.second, self.tokenizer.target.vocab_size
-        self.baselines = [*unigram_baselines(written, wanted, size), {"name": UNCHANGED, **unchanged}]
-        self._each = {"unigram": each_unigram(written, wanted, size)}
+        size = self.tokenizer.target.vocab_size
+        lines, each = unigram_baselines(self.train.second, self.validation.second, size)
+        self.baselines, self._each = [*lines, {"name": UNCHANGED, **unchanged}], {"unigram": each}
 
     def plan(self, seconds: float | None) -> Plan:
         if self.base is not None:
