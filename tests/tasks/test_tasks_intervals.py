@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from headway.tasks.registry import spec
 from headway.training.evaluation import intervals
 from headway.training.evaluation.comparison import gain
 
@@ -98,9 +99,10 @@ def test_folds_of_one_table_are_wider_than_independent_ones():
 
 def test_quotients_of_sums_are_compared_on_the_same_units():
     """F1 of entities: 2 × found rightly over found + wanted, of every sentence."""
+    f1 = spec("token_classification").metric("entity_f1")
     draw = np.random.default_rng(3)
     wanted = draw.integers(1, 4, 101)
     units = np.stack([2 * draw.binomial(wanted, 0.9), 2 * wanted], axis=1).astype(float)
     worse = np.stack([2 * draw.binomial(wanted, 0.5), 2 * wanted], axis=1).astype(float)
-    assert gain(worse, units, "entity_f1")[0] > 0 > gain(units, worse, "entity_f1")[1]
-    assert gain(np.zeros((31, 2)), np.zeros((31, 2)), "entity_f1") == [0.0, 0.0]
+    assert gain(worse, units, f1)[0] > 0 > gain(units, worse, f1)[1]
+    assert gain(np.zeros((31, 2)), np.zeros((31, 2)), f1) == [0.0, 0.0]

@@ -10,6 +10,7 @@ from headway.cli.common import device_option, emit, output_options, threads_opti
 from headway.errors import field
 from headway.io import quantities
 from headway.tasks.registry import spec
+from headway.training.evaluation.metric import REPORTED
 
 MORE = ("bleu_lowercase", "signatures")
 """Reported for translators only."""
@@ -48,9 +49,10 @@ def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
 
 
 def _printed(found: dict[str, Any]) -> dict[str, Any]:
-    from headway.training.objective import METRICS, OF_SOME
-
-    keys = ("task", "seconds", *METRICS, "examples", *(key for key in (*OF_SOME, *MORE) if key in found))
+    """The keys of ``--json``."""
+    always = [metric.key for metric in REPORTED]
+    own = [metric.key for metric in spec(found["task"]).metrics if metric.key not in always]
+    keys = ("task", "seconds", *always, "examples", *(key for key in (*own, *MORE) if key in found))
     return {key: found[key] for key in keys}
 
 

@@ -136,9 +136,9 @@ def default_out(inputs: Sequence[Any]) -> Path:
 def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> list[str]:
     """The summary of a run, as lines for a person; ``info`` is headway.json."""
     from headway.reports.verdict import interval, kept_in_words
-    from headway.training.objective import OF_SOME
 
-    names = ("bleu", "chrf", *OF_SOME, "accuracy", "macro_f1", "val_loss", "bits_per_byte", "perplexity")
+    task = spec(result["task"])
+    names = [one.key for one in task.metrics]
     judged, data = (found if isinstance(found := info.get(key), dict) else {} for key in ("verdict", "data"))
     own = {judged.get("metric"): interval(judged.get("interval"))}
     numbers = ", ".join(
@@ -146,7 +146,6 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
         for name in names
         if result.get(name) is not None
     )
-    task = spec(result["task"])
     asked = "--chat" if "conversations" in data else task.argument
     written = result.get("written")  # as many held-out pairs as there was time for
     numbers += f", bleu and chrf of {written:,} pairs" if written is not None else ""

@@ -10,9 +10,9 @@ from headway.io.quantities import duration, short_count, size
 from headway.reports.plots import legend_beside, line, logarithmic, plotted, round_ticks
 from headway.reports.style import page
 from headway.reports.tables import table
-from headway.reports.wording import Html, escape, metric_name
+from headway.reports.wording import Html, escape
 from headway.tasks.registry import known
-from headway.training.evaluation.comparison import LOWER_IS_BETTER
+from headway.training.evaluation.metric import VAL_LOSS
 
 WIDE = "figure svg { background: #fff; } main { max-width: 60rem; }"
 PLOTS = {
@@ -59,14 +59,16 @@ def _quality(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[st
             axes.plot(row["values"], [at] * len(row["values"]), look["marker"], color=look["color"], alpha=0.35)
             axes.plot([row["mean"]], [at], look["marker"], color=look["color"], markersize=8)
         axes.set_yticks(range(len(rows)), [row["model"] for row in reversed(rows)])
-        better = "lower is better" if found["metric"] in LOWER_IS_BETTER else "higher is better"
-        axes.set_xlabel(f"{metric_name(found['metric'])} ({better})")
+        metric = known(found["task"]).metric(found["metric"])
+        axes.set_xlabel(f"{metric.name} ({'lower' if metric.lower_is_better else 'higher'} is better)")
         axes.set_ylim(-0.6, len(rows) - 0.4)
 
 
 def _curves(found: dict[str, Any], rows: list[dict[str, Any]], colours: dict[str, Any], place: Path) -> None:
-    metric = found["metric"] if found["metric"] != "chrf" else "val_loss"  # measured only at the end
-    what = f"loss, {known(found['task']).loss_unit}" if metric == "val_loss" else metric_name(metric)
+    metric, task = found["metric"], known(found["task"])
+    if not any(one.get(metric) is not None for row in rows for curve in row["curves"] for one in curve):
+        metric = VAL_LOSS.key  # it is only measured at the end
+    what = f"loss, {task.loss_unit}" if metric == VAL_LOSS.key else task.metric(metric).name
     with plotted(place, columns=2, width=10.5) as (left, right):
         for row in rows:
             for number, curve in enumerate(row["curves"]):
@@ -150,7 +152,7 @@ def _recall(rows: list[dict[str, Any]], colours: dict[str, Any], place: Path, gu
 
 
 def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], folder: Path) -> str:
-    metric = metric_name(found["metric"])
+    metric = known(found["task"]).metric(found["metric"]).name
     heads = ["model", metric, "interval", "parameters", "trained", "tokens/s", "latency", "answers/s", "memory"]
     cells = []
     for row in rows:

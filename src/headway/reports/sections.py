@@ -8,14 +8,12 @@ from headway.reports.record import Record
 from headway.reports.tables import comparison, confusion, facts, per_class, rows_of_text, table
 from headway.reports.verdict import kept_in_words, verdict
 from headway.reports.wording import (
-    METRICS,
     Html,
     count,
     decimal,
     escape,
     listing,
     mapping,
-    metric_name,
     number,
     show,
     words,
@@ -65,8 +63,9 @@ def head(record: Record) -> Html:
 
 
 def key_figures(record: Record) -> Html:
-    metrics = record.metrics
-    pairs = [(metric_name(key), decimal(metrics[key])) for key in METRICS if number(metrics.get(key)) is not None]
+    """The most important numbers."""
+    metrics, own = record.metrics, known(record.task).metrics
+    pairs = [(one.name, decimal(metrics[one.key])) for one in own if number(metrics.get(one.key)) is not None]
     if (parameters := number(record.info.get("parameters"))) is not None:
         pairs.append(("parameters", count(parameters)))
     if (seconds := record.total("seconds")) is not None:
@@ -79,7 +78,8 @@ def key_figures(record: Record) -> Html:
 
 def against_baselines(record: Record) -> Html:
     """The metrics of the model and the baselines on the same validation data."""
-    found = comparison({**record.metrics, "seconds": record.total("seconds")}, record.baselines)
+    measured = {**record.metrics, "seconds": record.total("seconds")}
+    found = comparison(known(record.task), measured, record.baselines)
     if not found:
         return found
     return _section("Against simple models", f'<p class="soft">On the same data; bold: best of the column.</p>{found}')

@@ -5,22 +5,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headway.io.quantities import duration
-from headway.reports.verdict import HEADLINES
 from headway.reports.wording import (
-    METRICS,
     Html,
     count,
     decimal,
     escape,
     listing,
     mapping,
-    metric_name,
     number,
     short,
     show,
     visible,
 )
-from headway.training.evaluation.comparison import LOWER_IS_BETTER
+from headway.tasks.spec import TaskSpec
+from headway.training.evaluation.metric import Metric
 
 MOST_CLASSES = 60
 """Rows of the table of classes."""
@@ -60,29 +58,33 @@ def facts(pairs: Iterable[tuple[object, object]]) -> Html:
     return Html(f"<dl>{rows}</dl>" if rows else "")
 
 
-def comparison(metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Html:
+def comparison(task: TaskSpec, metrics: dict[str, Any], baselines: list[dict[str, Any]]) -> Html:
     """The model among its baselines, best first, the best value of a column in bold; empty without baselines."""
     rows = [{**metrics, "name": None}, *baselines]
-    keys = [key for key in METRICS if any(number(line.get(key)) is not None for line in baselines)]
-    if not keys:
+    columns = [one for one in task.metrics if any(number(line.get(one.key)) is not None for line in baselines)]
+    if not columns:
         return Html("")
-    main = next((key for key in HEADLINES if key in keys), keys[0])
-    sign = 1 if main in LOWER_IS_BETTER else -1
-    rows.sort(key=lambda line: sign * value if (value := number(line.get(main))) is not None else float("inf"))
-    best = {key: _best([line.get(key) for line in rows], key) for key in keys}
+    main = next((one for one in task.headline if one in columns), columns[0])
+
+    def order(line: dict[str, Any]) -> float:
+        value = number(line.get(main.key))
+        return math.inf if value is None else -main.better(value, 0.0)
+
+    rows.sort(key=order)
+    best = {one.key: _best([line.get(one.key) for line in rows], one) for one in columns}
 
     def cell(line: dict[str, Any], key: str) -> Html:
         text = decimal(line.get(key))
         return Html(f"<b>{text}</b>" if text == best[key] and text != "–" else text)
 
     timed = any(number(line.get("seconds")) is not None for line in baselines)
-    heads = ["model", *(metric_name(key) for key in keys), *(["time"] if timed else [])]
+    heads = ["model", *(one.name for one in columns), *(["time"] if timed else [])]
     body = []
     for line in rows:
         name = Html("<b>Transformer (this run)</b>") if line["name"] is None else line["name"]
         seconds = number(line.get("seconds"))
         time = ["–" if seconds is None else duration(seconds)] if timed else []
-        body.append([name, *(cell(line, key) for key in keys), *time])
+        body.append([name, *(cell(line, one.key) for one in columns), *time])
     return table(heads, body)
 
 
@@ -216,8 +218,8 @@ def _mistakes(counts: list[list[int]], names: list[object]) -> Html:
     return table(["true", "predicted", "times", "% of the true class"], rows, numbers_from=2, caption=caption)
 
 
-def _best(values: list[object], key: str) -> str:
+def _best(values: list[object], metric: Metric) -> str:
     known = [found for value in values if (found := number(value)) is not None]
     if not known:
         return "–"
-    return decimal(min(known) if key in LOWER_IS_BETTER else max(known))
+    return decimal(min(known) if metric.lower_is_better else max(known))

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.reports.record import Record, not_numbers
-from headway.reports.wording import decimal, listing, mapping, metric_name, number, short_name
+from headway.reports.wording import decimal, listing, mapping, number, short_name
 from headway.tasks.registry import known as known_task
 from headway.training.evaluation.comparison import BEFORE, judged
-
-HEADLINES = ("accuracy", "spearman", "chrf", "bleu", "val_loss")
-"""The metrics that sort a table of models; the first one that they have counts."""
 
 
 def verdict(record: Record) -> str:
@@ -39,7 +36,7 @@ def verdict_of(record: Record) -> dict[str, Any]:
 def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
     """The sentences about a model and its best baseline, without advice."""
     key, value, result = str(found["metric"]), number(found["value"]) or 0.0, found.get("result")
-    figure = "a validation loss of" if key == "val_loss" else metric_name(key)
+    figure = "a validation loss of" if key == "val_loss" else known_task(task).metric(key).name
     unit = f" {known_task(task).loss_unit}".rstrip() if key == "val_loss" else ""
     own, other = interval(found.get("interval")), number(found.get("against_value"))
     if found.get("against") is None or other is None:

@@ -1,4 +1,4 @@
-"""Values as words: numbers, durations, names of metrics, and text escaped for a page."""
+"""Values as words: numbers, durations, and text escaped for a page."""
 
 import html
 import json
@@ -14,22 +14,6 @@ LONGEST = 500
 
 JOINERS = "\u200c\u200d"
 """Invisible characters that scripts and emoji need between others."""
-
-METRICS = {
-    "entity_f1": "entity F1",
-    "entity_precision": "entity precision",
-    "entity_recall": "entity recall",
-    "accuracy": "accuracy",
-    "macro_f1": "macro F1",
-    "mrr": "mean reciprocal rank",
-    "spearman": "rank correlation",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "val_loss": "validation loss",
-    "perplexity": "perplexity",
-    "bits_per_byte": "bits per byte",
-}
-"""The key of a metric in ``headway.json`` and its name, in the order in which a page shows them."""
 
 
 class Html(str):
@@ -82,11 +66,6 @@ def show(value: object) -> str:
 def words(key: object) -> str:
     """A key of a JSON file as words: ``learning_rate`` becomes ``learning rate``."""
     return str(key).replace("_", " ")
-
-
-def metric_name(key: str) -> str:
-    """The name of a metric; an unknown key becomes words."""
-    return METRICS.get(key, words(key))
 
 
 def number(value: Any) -> float | None:

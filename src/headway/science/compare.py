@@ -35,7 +35,6 @@ from headway.science.recall import WINDOW, recall_by_distance, recall_text
 from headway.science.speeds import speeds, token_seconds
 from headway.science.variants import VARIED, varied
 from headway.tasks.registry import room, spec
-from headway.training.evaluation.comparison import LOWER_IS_BETTER
 from headway.training.evaluation.intervals import student
 from headway.training.monitor.progress import Progress
 from headway.training.option_fields import flag
@@ -46,6 +45,8 @@ from headway.workflows.input import COLUMNS, read_input, validation_input
 from headway.workflows.load import load
 from headway.workflows.train.check import check_for_task
 
+AT_MOST_ONE = ("class", "quotient", "correlation")
+"""The kinds of metric that cannot be above 1."""
 WRITERS = ("transformer", "rnn", "lstm", "gru")
 """The models of running text."""
 OF_INPUTS = ("task", "tokenizer", "length", "text_column", "label_column", "merge_labels")
@@ -156,10 +157,10 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
     if all("failed" in row for row in rows):
         raise RunFailed(f"no model could be trained; {rows[0]['model']}: {rows[0]['failed']}")
     _time(rows, out, inputs)
-    metric = next(row["metric"] for row in rows if "failed" not in row)
+    metric = spec(found.task).metric(next(row["metric"] for row in rows if "failed" not in row))
     result: dict[str, Any] = {
         "task": found.task,
-        "metric": metric,
+        "metric": metric.key,
         "match": contest.match,
         "vary": contest.vary,
         "budget": contest.time,
@@ -168,7 +169,7 @@ def compare(contest: Contest, out: Path, progress: Progress) -> dict[str, Any]:
         "measured_on": contest.test or HELD_OUT,
         "rows": rows,
     }
-    result["advice"] = advice(result, better=-1 if metric in LOWER_IS_BETTER else 1)
+    result["advice"] = advice(result, better=-1 if metric.lower_is_better else 1)
     write_json(out / "compare.json", result)
     return result
 
@@ -194,7 +195,7 @@ def _row(
 
     tried: list[tuple[float, dict[str, Any], dict[str, Any], Path]] = []
     rate: float | None = None
-    metric = "" if first is None else first["metric"]
+    metric = spec(task).compared[0] if first is None else spec(task).metric(first["metric"])
     for number, factor in enumerate(RATES[: contest.trials]):
         options: dict[str, Any] = {"seed": contest.seed}
         if number:
@@ -204,25 +205,25 @@ def _row(
         facts, path = run(f"trial-{number}", options)
         if number == 0 and not facts["plan"]["frozen"]:
             rate = facts["plan"]["learning_rate"]
-        names = spec(task).compared
-        metric = metric or next((name for name in names if facts["metrics"].get(name) is not None), names[0])
-        value = facts["metrics"].get(metric)
-        sign = -1 if metric in LOWER_IS_BETTER else 1
-        tried.append((sign * value if value is not None else -math.inf, options, facts, path))
+        if first is None and number == 0:
+            names = spec(task).compared
+            metric = next((one for one in names if facts["metrics"].get(one.key) is not None), names[0])
+        value = facts["metrics"].get(metric.key)
+        tried.append((-math.inf if value is None else metric.better(value, 0.0), options, facts, path))
         tried_rate = f"learning rate {options['learning_rate']:g}, " if number else ""
         figure = "not measured" if value is None else quantities.metric(value)
-        say(f"{model.name}, trial {number + 1}: {tried_rate}{metric} {figure}")
+        say(f"{model.name}, trial {number + 1}: {tried_rate}{metric.key} {figure}")
     _, options, facts, path = max(tried, key=lambda one: one[0])
     finished = [(facts, path)]
     for number in range(1, contest.seeds):
         finished.append(run(f"seed-{contest.seed + number}", {**options, "seed": contest.seed + number}))
     metrics = [_measured(contest, path) for _, path in finished]
-    values = [one[metric] for one in metrics]
+    values = [one[metric.key] for one in metrics]
     return {
         "model": model.name,
-        "metric": metric,
+        "metric": metric.key,
         "mean": statistics.mean(values),
-        "interval": interval(values, most=1.0 if metric == "accuracy" else math.inf),
+        "interval": interval(values, most=1.0 if metric.units in AT_MOST_ONE else math.inf),
         "values": values,
         "metrics": metrics,
         "parameters": facts["parameters"],
@@ -235,7 +236,7 @@ def _row(
         "lengths": [],
         "curves": [curve(path) for _, path in finished],
         "options": {name: value for name, value in options.items() if name != "seed"},
-        "trials": [{"options": o, metric: sign * value} for value, o, _, _ in tried],
+        "trials": [{"options": o, metric.key: f["metrics"].get(metric.key)} for _, o, f, _ in tried],
         "size": _size(facts),
         "run": str(path.relative_to(out)),
     }

@@ -23,11 +23,11 @@ from headway.io import quantities
 from headway.io.quantities import duration, parse_seconds
 from headway.science.search import ENDING, Search, check_options, check_same, decide, time_of_each
 from headway.science.trials import Attempt, Trial, Trials, check_installed
+from headway.tasks.registry import spec
 from headway.training.evaluation.intervals import of_shares
 from headway.training.hardware.memory import out_of_memory
 from headway.training.loop.trainer import Interrupted
 from headway.training.monitor.progress import NoProgress, Progress
-from headway.training.objective import METRICS, OF_SOME
 from headway.training.options import FREE, OPTIONS, TrainOptions
 from headway.training.store.copies import copy_run
 from headway.training.store.facts import read_facts
@@ -248,7 +248,8 @@ class _Tuning:
             if every != self.search.every:  # a model that is slower or faster to evaluate
                 what = f"every {every} windows of the held-out text, not every {self.search.every}"
                 self.progress.warn(f"trial {trial.number} was measured on one of {what}: its value is less sure")
-            metrics = {name: known[name] for name in (*METRICS, *OF_SOME) if known.get(name) is not None}
+            names = [metric.key for metric in spec(run.facts["task"]).metrics]
+            metrics = {name: known[name] for name in names if known.get(name) is not None}
             trial.complete(watching.least, metrics=metrics, seconds=time.monotonic() - began)
         finally:
             shutil.rmtree(place / "checkpoints", ignore_errors=True)  # a trial is not gone on with

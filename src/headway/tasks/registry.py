@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headway.errors import InputError, shown
 from headway.tasks.spec import TaskSpec
+from headway.training.evaluation.metric import VAL_LOSS, Metric
 
 if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
     from headway.tasks.command import Command
@@ -40,7 +41,8 @@ def known(name: str) -> TaskSpec:
         counted="row",
         loss_unit="",
         logits=1.0,
-        headline=("accuracy", "spearman", "chrf", "val_loss"),
+        metrics=metrics(),
+        headline=(*(one for one in metrics() if one.units and one != VAL_LOSS), VAL_LOSS),
     )
 
 
@@ -54,6 +56,11 @@ def named(value: str) -> str:
     if value not in values():
         raise InputError(f"--task is {shown(value)}; it can be {', '.join(values())}.")
     return next(name for name in NAMES if value in (name, *spec(name).also))
+
+
+def metrics() -> tuple[Metric, ...]:
+    """The metrics of all tasks, each once."""
+    return tuple({one.key: one for name in NAMES for one in spec(name).metrics}.values())
 
 
 def supporting(what: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from headway.training.evaluation.metric import VAL_LOSS, Metric
+
 OF_TEXTS = frozenset(
     {"text_column", "label_column", "second_column", "encoding", "delimiter"}
     | {"tokenizer", "vocab", "length", "extend_vocab"}
@@ -35,18 +37,18 @@ class TaskSpec:
     """what an answer is: text, labels, spans, vectors, ranking or number"""
     reads: str = "text"
     """what an input is: text or picture"""
-    headline: tuple[str, ...] = ("val_loss",)
-    """metrics by which models are compared: the first one that a model has"""
+    metrics: tuple[Metric, ...] = (VAL_LOSS,)
+    """the metrics of its models, in the order in which they are shown"""
+    headline: tuple[Metric, ...] = (VAL_LOSS,)
+    """of these, the metrics by which models are compared: the first one that a model has"""
     outputs: str = "outputs"
     """the model's output, as ``verify`` calls it"""
     writes: str = ""
     """what it generates: "continuations" of a text, "targets" for one, or nothing"""
-    compared: tuple[str, ...] = ("val_loss",)
-    """metrics by which ``compare`` decides between kinds of model: the first one that they have"""
+    compared: tuple[Metric, ...] = (VAL_LOSS,)
+    """of these, the metrics by which ``compare`` decides between kinds of model: the first one that they have"""
     answered: str = "texts answered"
     """what is counted where the speed of answers is measured"""
-    units: str = "loss"
-    """what each held-out unit is for the headline metric: class, rank, cosine, text or loss"""
     models: tuple[str, ...] = ()
     """kinds of model for ``--model``"""
     options: frozenset[str] = frozenset()
@@ -65,3 +67,8 @@ class TaskSpec:
     """the features that it supports: ranks (several processes), seeds (--seeds), planning (a plan without data)"""
     pretrain_with: str | None = None
     """the task that ``--adapt`` first trains on the same texts"""
+
+    def metric(self, key: str) -> Metric:
+        """The metric of a key in ``headway.json``; one that the task does not have is named by its key."""
+        found = (*self.metrics, *self.headline, *self.compared)
+        return next((one for one in found if one.key == key), Metric(key, key.replace("_", " ")))

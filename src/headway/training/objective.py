@@ -8,11 +8,6 @@ from torch import Tensor, nn
 
 from headway.data.batches.batching import Batch
 
-METRICS = ("val_loss", "bits_per_byte", "perplexity", "accuracy", "macro_f1", "bleu", "chrf")
-"""Metrics that every run reports, as None where they do not apply."""
-OF_SOME = ("mrr", "spearman", "entity_f1", "entity_precision", "entity_recall")
-"""Metrics that only the models which have them report."""
-
 
 class Objective(Protocol):
     """What a model is trained for."""
@@ -29,10 +24,8 @@ class Objective(Protocol):
     ) -> dict[str, Any]:
         """``val_loss`` and the other metrics that are reported, over all batches.
 
-        ``each`` is called with an array for each batch, float64 (units, 2), with the result of every held-out unit:
-        (predicted, true) class of a row, (sum of the loss, number of targets) of a window, a conversation or a pair of
-        texts, (rank of the right text, 1) or (cosine, score) of a pair to be compared.
-        ``training.evaluation.comparison`` reads it.
+        ``each`` receives an array for each batch, float64 (units, 2), with the result of every held-out unit (a row, a
+        window, a conversation, a pair), as ``training.evaluation.metric.UNITS`` says for the headline metric.
         """
 
     def cost(self, metrics: dict[str, Any]) -> float:

@@ -18,7 +18,7 @@ from headway.hub.dataset import dataset_id
 from headway.tasks.registry import room, spec
 from headway.tasks.task import EvaluationInputs
 from headway.training.evaluation.comparison import judged
-from headway.training.objective import METRICS
+from headway.training.evaluation.metric import REPORTED
 from headway.training.options import TrainOptions
 from headway.training.store.facts import read_facts
 from headway.workflows.input import are_aligned, known_columns, read_input, rows_left_out, without_columns
@@ -75,7 +75,7 @@ def evaluate(
     metrics = room(pipe.task).evaluate(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{source.name}, the held-out part" if same else source.name
-    every = {name: metrics.get(name) for name in METRICS}
+    every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
     return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
 
 

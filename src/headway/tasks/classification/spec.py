@@ -1,6 +1,7 @@
 """Classification of texts, in words and names."""
 
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS
 
 SPEC = TaskSpec(
     name="classification",
@@ -13,10 +14,10 @@ SPEC = TaskSpec(
     loss_unit="nats per example",
     logits=0.0,
     outputs="logits of the classes",
-    compared=("accuracy",),
+    metrics=(ACCURACY, MACRO_F1, VAL_LOSS),
+    headline=(ACCURACY,),
+    compared=(ACCURACY,),
     answered="texts classified",
-    headline=("accuracy",),
-    units="class",
     models=("transformer", "rnn", "lstm", "gru", "cnn", "bow"),
     options=OF_TEXTS
     | OF_KINDS

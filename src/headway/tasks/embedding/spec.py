@@ -1,6 +1,10 @@
 """Vectors of texts, in words and names."""
 
 from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.training.evaluation.metric import ACCURACY, VAL_LOSS, Metric
+
+MRR = Metric("mrr", "mean reciprocal rank")
+SPEARMAN = Metric("spearman", "rank correlation", units="correlation")
 
 SPEC = TaskSpec(
     name="embedding",
@@ -13,9 +17,10 @@ SPEC = TaskSpec(
     loss_unit="",
     logits=0.0,
     outputs="vectors",
-    compared=("spearman", "accuracy"),
+    metrics=(ACCURACY, MRR, SPEARMAN, VAL_LOSS),
+    headline=(SPEARMAN, ACCURACY),
+    compared=(SPEARMAN, ACCURACY),
     answered="texts embedded",
-    headline=("spearman", "accuracy"),
     options=OF_TEXTS,
     transformers=("Model", "EncoderModel"),
     supports=frozenset(),

@@ -1,6 +1,7 @@
 """Classification of pictures, in words and names."""
 
 from headway.tasks.spec import TaskSpec
+from headway.training.evaluation.metric import ACCURACY, MACRO_F1, VAL_LOSS
 
 SPEC = TaskSpec(
     name="image_classification",
@@ -14,9 +15,10 @@ SPEC = TaskSpec(
     loss_unit="nats per example",
     logits=0.0,
     outputs="logits of the classes",
-    compared=("accuracy",),
+    metrics=(ACCURACY, MACRO_F1, VAL_LOSS),
+    headline=(ACCURACY,),
+    compared=(ACCURACY,),
     answered="pictures classified",
-    headline=("accuracy",),
     options=frozenset({"image_size", "patch_size", "augment", "balance", "label_smoothing"}),
     searched=frozenset({"label_smoothing"}),
     transformers=("ForImageClassification",),

@@ -1,6 +1,7 @@
 """Language modelling of running text and of conversations, in words and names."""
 
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+from headway.training.evaluation.metric import BITS_PER_BYTE, PERPLEXITY, VAL_LOSS
 
 SPEC = TaskSpec(
     name="language_modeling",
@@ -13,8 +14,9 @@ SPEC = TaskSpec(
     loss_unit="nats per token",
     logits=1.0,
     outputs="logits of every token",
+    metrics=(VAL_LOSS, BITS_PER_BYTE, PERPLEXITY),
+    compared=(BITS_PER_BYTE,),
     writes="continuations",
-    compared=("bits_per_byte",),
     answered="tokens written",
     models=("transformer", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"stream", "label_smoothing"},

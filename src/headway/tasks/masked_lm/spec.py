@@ -1,6 +1,7 @@
 """Masked language modelling, in words and names."""
 
 from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.training.evaluation.metric import ACCURACY, PERPLEXITY, VAL_LOSS
 
 SPEC = TaskSpec(
     name="masked_lm",
@@ -13,6 +14,7 @@ SPEC = TaskSpec(
     loss_unit="nats per masked token",
     logits=0.15,
     outputs="logits of every token",
+    metrics=(ACCURACY, VAL_LOSS, PERPLEXITY),
     answered="texts filled in",
     options=OF_TEXTS | {"mlm_probability", "whole_words", "stream"},
     transformers=("ForMaskedLM",),

@@ -1,6 +1,11 @@
 """Token classification, in words and names."""
 
 from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.training.evaluation.metric import ACCURACY, VAL_LOSS, Metric
+
+ENTITY_F1 = Metric("entity_f1", "entity F1", units="quotient")
+ENTITY_PRECISION = Metric("entity_precision", "entity precision")
+ENTITY_RECALL = Metric("entity_recall", "entity recall")
 
 SPEC = TaskSpec(
     name="token_classification",
@@ -13,10 +18,10 @@ SPEC = TaskSpec(
     loss_unit="nats per word",
     logits=0.0,
     outputs="logits of every token",
-    compared=("entity_f1", "accuracy"),
+    metrics=(ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL, ACCURACY, VAL_LOSS),
+    headline=(ENTITY_F1, ACCURACY),
+    compared=(ENTITY_F1, ACCURACY),
     answered="texts tagged",
-    headline=("entity_f1", "accuracy"),
-    units="quotient",
     options=OF_TEXTS - {"second_column"} | {"token_dropout", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout"}),
     transformers=("ForTokenClassification",),

@@ -1,6 +1,7 @@
 """Translation, and every other task that writes a text for a text, in words and names."""
 
 from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+from headway.training.evaluation.metric import ACCURACY, BLEU, CHRF, PERPLEXITY, VAL_LOSS
 
 SPEC = TaskSpec(
     name="translation",
@@ -13,11 +14,11 @@ SPEC = TaskSpec(
     loss_unit="nats per token",
     logits=1.0,
     outputs="logits of every token",
+    metrics=(BLEU, CHRF, ACCURACY, VAL_LOSS, PERPLEXITY),
+    headline=(CHRF, BLEU, VAL_LOSS),
+    compared=(CHRF,),
     writes="targets",
-    compared=("chrf",),
     answered="texts translated",
-    headline=("chrf", "bleu", "val_loss"),
-    units="text",
     models=("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"bpe_dropout", "r_drop", "label_smoothing", "source_language", "target_language"},
     searched=frozenset({"label_smoothing"}),

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from headway.training.evaluation import intervals
+from headway.training.evaluation.metric import MACRO_F1, Metric
 
-LOWER_IS_BETTER = frozenset({"val_loss", "bits_per_byte", "perplexity", "loss"})
 BEFORE = "the model before training"
 """The name of the baseline of a run that starts from a model of its own task."""
-QUOTIENTS = frozenset({"entity_f1"})
-"""Metrics that are Σ one number / Σ another over the held-out units: F1 is 2 × found rightly over found + wanted."""
 FEW, FEW_UNITS = 30, 5
 """The fewest held-out examples (accuracy, correlation, chrF) and held-out units (loss) for a verdict."""
 
@@ -28,7 +26,7 @@ Figures = Mapping[str, Any]
 
 
 def judged(
-    headlines: Sequence[str],
+    headlines: Sequence[Metric],
     metrics: Figures,
     baselines: Iterable[Figures],
     *,
@@ -43,21 +41,20 @@ def judged(
     above 0 where it is), the ``difference_interval``, and whether that is ``paired``; and the ``result``: better,
     worse, undecided, too few, alone (no baseline) or unknown (no interval).
     """
-    key = next((key for key in headlines if _is_number(metrics.get(key))), None)
-    if key is None:
+    metric = next((one for one in headlines if is_number(metrics.get(one.key))), None)
+    if metric is None:
         return {"metric": None, "result": "unknown", "against": None}
-    kind = _kind(key)
-    value, n = float(metrics[key]), _count(key, metrics, units)
+    key, kind = metric.key, metric.units
+    value, n = float(metrics[key]), _count(metric, metrics, units)
     found: dict[str, Any] = {"metric": key, "value": value, "units": n, "unit": unit, "interval": None, "against": None}
-    found["interval"] = _own_interval(kind, key, metrics, units, n)
-    best = best_baseline(baselines, key)
+    found["interval"] = _own_interval(metric, metrics, units, n)
+    best = best_baseline(baselines, metric)
     if best is None:
         return {**found, "result": "alone"}
     other = float(best[key])
     theirs = (of_baselines or {}).get(str(best.get("name")))
-    sign = -1 if key in LOWER_IS_BETTER else 1
-    apart, paired = _difference(kind, key, metrics, units, theirs, other, n)
-    found |= {"against": best.get("name"), "against_value": other, "difference": sign * (value - other)}
+    apart, paired = _difference(metric, metrics, units, theirs, other, n)
+    found |= {"against": best.get("name"), "against_value": other, "difference": metric.better(value, other)}
     found |= {"difference_interval": apart, "paired": paired, "result": "unknown"}
     if n is not None and n < (FEW_UNITS if kind == "loss" else FEW):
         found["result"] = "too few"
@@ -68,9 +65,9 @@ def judged(
     return found
 
 
-def gain(before: np.ndarray, after: np.ndarray, key: str) -> list[float] | None:
+def gain(before: np.ndarray, after: np.ndarray, metric: Metric) -> list[float] | None:
     """The interval of a model's improvement between two evaluations of the same units."""
-    return _paired(_kind(key), after, before)
+    return _paired(metric.units, after, before)
 
 
 def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
@@ -85,65 +82,54 @@ def clearly_lower(after: np.ndarray, before: np.ndarray) -> bool:
     return fell > error
 
 
-def best_baseline(baselines: Iterable[Figures], key: str) -> Figures | None:
-    """The baseline with the best finite value of ``key``, or None."""
-    known = [line for line in baselines if _is_number(line.get(key))]
-    sign = 1 if key in LOWER_IS_BETTER else -1
-    return min(known, key=lambda line: sign * line[key], default=None)
+def best_baseline(baselines: Iterable[Figures], metric: Metric) -> Figures | None:
+    """The baseline with the best finite value of a metric, or None."""
+    known = [line for line in baselines if is_number(line.get(metric.key))]
+    return max(known, key=lambda line: metric.better(line[metric.key], 0.0), default=None)
 
 
-def _kind(key: str) -> str:
-    """The kind of a metric's units: class (or rank), cosine, loss or quotient; or text, which has no units."""
-    if key in QUOTIENTS:
-        return "quotient"
-    if key == "val_loss":
-        return "loss"
-    if key == "accuracy":
-        return "class"
-    return "cosine" if key == "spearman" else "text"
-
-
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value of a file is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def _count(key: str, metrics: Figures, units: np.ndarray | None) -> int | None:
+def _count(metric: Metric, metrics: Figures, units: np.ndarray | None) -> int | None:
     """The number of units of a metric, where it is known."""
-    if key in ("chrf", "bleu"):
+    if metric.units == "text":
         written = metrics.get("written")
-        return int(written) if _is_number(written) else None  # type: ignore[arg-type]
+        return int(written) if is_number(written) else None  # type: ignore[arg-type]
     if units is not None:
         return len(units)
-    return examples_of(metrics) if key == "accuracy" else None
+    return examples_of(metrics) if metric.units == "class" else None
 
 
 def examples_of(metrics: Figures) -> int | None:
     """The number of examples in the confusion matrix or the table of classes; None where there is neither."""
     rows = metrics.get("confusion")
     if isinstance(rows, list):
-        cells = [cell for row in rows if isinstance(row, list) for cell in row if _is_number(cell)]
+        cells = [cell for row in rows if isinstance(row, list) for cell in row if is_number(cell)]
         if counted := int(sum(cells)):
             return counted
     classes = metrics.get("per_class")
     lines = classes.values() if isinstance(classes, dict) else ()
-    counted = sum(int(line["support"]) for line in lines if isinstance(line, dict) and _is_number(line.get("support")))
+    counted = sum(int(line["support"]) for line in lines if isinstance(line, dict) and is_number(line.get("support")))
     return counted or None
 
 
-def _own_interval(kind: str, key: str, metrics: Figures, units: np.ndarray | None, n: int | None) -> list[float] | None:
+def _own_interval(metric: Metric, metrics: Figures, units: np.ndarray | None, n: int | None) -> list[float] | None:
     """The interval of the model's own metric."""
-    if kind == "class" and n and 0 <= float(metrics[key]) <= 1:
-        return list(intervals.wilson(float(metrics[key]) * n, n))
+    kind, value = metric.units, float(metrics[metric.key])
+    if kind == "class" and n and 0 <= value <= 1:
+        return list(intervals.wilson(value * n, n))
     if kind == "loss" and units is not None and len(units) > 1:
         return list(intervals.of_mean(units[:, 0], units[:, 1]))
     if kind in SCORES and units is not None and len(units) > 1:
         return list(intervals.resampled(lambda at: SCORES[kind](units[at]), len(units)))
-    return _texts(metrics, key).get("interval")
+    return _of_texts(metric, metrics).get("interval")
 
 
 def _difference(
-    kind: str,
-    key: str,
+    metric: Metric,
     metrics: Figures,
     units: np.ndarray | None,
     theirs: np.ndarray | None,
@@ -151,13 +137,14 @@ def _difference(
     n: int | None,
 ) -> tuple[list[float] | None, bool]:
     """The interval of how much better the model is than a baseline, and whether the two are paired."""
+    kind = metric.units
     if kind == "text":
-        return _texts(metrics, key).get("difference_interval"), True
+        return _of_texts(metric, metrics).get("difference_interval"), True
     if units is not None and theirs is None and kind == "loss":  # the same for every target: uniform guessing
         theirs = np.stack([other * units[:, 1], units[:, 1]], axis=1)
     if units is not None and theirs is not None and len(units) == len(theirs) > 1:
         return _paired(kind, units, theirs), True
-    shares = float(metrics[key]), other
+    shares = float(metrics[metric.key]), other
     if kind == "class" and n and all(0 <= share <= 1 for share in shares):
         return list(intervals.of_shares(shares[0], n, other, n)), False
     return None, False
@@ -176,10 +163,10 @@ def _paired(kind: str, units: np.ndarray, theirs: np.ndarray) -> list[float] | N
     return None
 
 
-def _texts(metrics: Figures, key: str) -> dict[str, Any]:
-    """The interval from ``bleu.chrf_intervals``, for its metric."""
+def _of_texts(metric: Metric, metrics: Figures) -> dict[str, Any]:
+    """The intervals of texts as ``evaluate`` gives them."""
     found = metrics.get("intervals")
-    return found if isinstance(found, dict) and key == "chrf" else {}
+    return found if isinstance(found, dict) and metric.units == "text" else {}
 
 
 def _quotient(units: np.ndarray) -> float:
@@ -192,7 +179,7 @@ def _spearman(units: np.ndarray) -> float:
     return intervals.spearman(units[:, 0], units[:, 1])
 
 
-SCORES = {"cosine": _spearman, "quotient": _quotient}
+SCORES = {"correlation": _spearman, "quotient": _quotient}
 """Metrics of all units together, by the kind of the units."""
 
 
@@ -200,9 +187,9 @@ def _macro_f1(
     metrics: Figures, baselines: Iterable[Figures], units: np.ndarray | None, of_baselines: Mapping[str, np.ndarray]
 ) -> dict[str, Any] | None:
     """A baseline with significantly better macro F1, which weighs rare classes like common ones."""
-    ours, best = metrics.get("macro_f1"), best_baseline(baselines, "macro_f1")
+    ours, best = metrics.get("macro_f1"), best_baseline(baselines, MACRO_F1)
     theirs = None if best is None else of_baselines.get(str(best.get("name")))
-    if not _is_number(ours) or best is None or units is None or theirs is None or len(units) != len(theirs):
+    if not is_number(ours) or best is None or units is None or theirs is None or len(units) != len(theirs):
         return None
     if float(best["macro_f1"]) <= float(ours):  # type: ignore[arg-type]
         return None

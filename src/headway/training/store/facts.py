@@ -19,8 +19,8 @@ from headway.io.atomic_write import write_json
 from headway.io.digest import sha256_of
 from headway.io.regular_file import open_regular
 from headway.io.strict_json import read_object
+from headway.training.evaluation.metric import REPORTED
 from headway.training.grouped import entries as fields_of
-from headway.training.objective import METRICS, OF_SOME
 from headway.training.option_fields import RENAMED, kind_of
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.plan import Plan
@@ -58,6 +58,7 @@ TEXT: Kind = lambda value: isinstance(value, str), "a text"
 FLAG: Kind = lambda value: isinstance(value, bool), "true or false"
 COUNT = _whole(0, 2**53)
 NUMBER: Kind = lambda value: type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e18, "a number"
+MEASURED: Kind = lambda value: isinstance(value, dict | list) or NUMBER[0](value), "a number"
 POSITIVE: Kind = lambda value: NUMBER[0](value) and value >= 0, "a number from 0"
 OBJECT: Kind = lambda value: isinstance(value, dict), "an object"
 MEMBER: Kind = lambda value: TEXT[0](value) and re.fullmatch(r"seed-\d+", value) is not None, "a name such as seed-0"
@@ -174,10 +175,11 @@ def check_facts(found: dict[str, Any], path: Path) -> None:
     _check(found, FACTS, path, "")
     _check(found.get("data", {}), DATA, path, "data.")
     _check(found.get("base") or {}, {"path": TEXT, "fingerprint": TEXT}, path, "base.")
-    _check(found.get("metrics", {}), dict.fromkeys((*METRICS, *OF_SOME), _or_none(NUMBER)), path, "metrics.")
+    numbers = {metric.key: NUMBER for metric in REPORTED}
+    metrics = {name: numbers.get(name, MEASURED) for name in found.get("metrics", {})}
+    _check(found.get("metrics", {}), {name: _or_none(kind) for name, kind in metrics.items()}, path, "metrics.")
     _check(found.get("tuning", {}), {"files": TEXTS}, path, "tuning.")
     for number, row in enumerate(found.get("baselines", [])):
-        numbers = {name: NUMBER for name in row if name != "name" and name in METRICS}
         _check(row, {"name": TEXT, **numbers}, path, f"baselines[{number}].")
     for number, row in enumerate(found.get("data", {}).get("shards", [])):
         _check(row, {"name": TEXT, "fingerprint": TEXT, "size": COUNT, "rows": COUNT}, path, f"data.shards[{number}].")

@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.training.evaluation.comparison import gain
+from headway.training.evaluation.metric import Metric
 from headway.training.loop.state import Training
 from headway.training.options import OPTIONS, TrainOptions
 from headway.training.store.run_directory import RunDirectory
@@ -68,7 +69,7 @@ def went_on(state: dict[str, Any]) -> None:
     state["since"] = state["step"]
 
 
-def kept(now: Training, keep: str, metric: str | None) -> dict[str, Any]:
+def kept(now: Training, keep: str, metric: Metric | None) -> dict[str, Any]:
     """The entry ``kept`` of headway.json: the step whose weights the run keeps, and what came after it.
 
     ``last`` is the last evaluation, ``lowest`` the one with the lowest loss.  ``since`` is the step from which an

@@ -10,14 +10,14 @@ import torch
 from headway.data.batches.batching import on_device
 from headway.io.quantities import metric
 from headway.tasks.common.data_profile import data_profile
-from headway.tasks.registry import spec
+from headway.tasks.registry import known, spec
 from headway.tasks.task import SHOWN, Closing
-from headway.training.evaluation.comparison import BEFORE, in_order, judged
+from headway.training.evaluation.comparison import BEFORE, in_order, is_number, judged
+from headway.training.evaluation.metric import REPORTED
 from headway.training.loop.state import State, Training
 from headway.training.monitor.health import LEARNING
 from headway.training.monitor.progress import Progress
 from headway.training.monitor.run_statistics import DataProfile
-from headway.training.objective import METRICS, OF_SOME
 from headway.training.options import TrainOptions
 from headway.training.store.run_directory import RunDirectory, clock
 from headway.workflows.train.continuing import kept
@@ -79,13 +79,15 @@ def finish(
     if state.start:
         baselines.append({"name": BEFORE, **state.start})
         of_baselines = {**of_baselines, BEFORE: units["start"]} if "start" in units else of_baselines
-    known = spec(run.facts["task"]).headline, state.best_metrics, baselines
-    verdict = judged(*known, units=units.get("best"), of_baselines=of_baselines, unit=data.unit)
+    said = spec(run.facts["task"])
+    measured = said.headline, state.best_metrics, baselines
+    verdict = judged(*measured, units=units.get("best"), of_baselines=of_baselines, unit=data.unit)
+    metric = None if verdict["metric"] is None else said.metric(verdict["metric"])
     run.update(
         finished=True,
         baselines=baselines,
         verdict=verdict,
-        kept=None if options is None else kept(now, options.run.keep, verdict["metric"]),
+        kept=None if options is None else kept(now, options.run.keep, metric),
         metrics=state.best_metrics,
         best_step=state.best_step,
         steps=state.step,
@@ -109,8 +111,8 @@ def result(run: RunDirectory) -> dict[str, Any]:
         "steps": facts.get("steps"),
         "tokens": facts.get("tokens"),
         "train_loss": facts.get("train_loss"),
-        **{name: metrics.get(name) for name in METRICS},
-        **{name: metrics[name] for name in OF_SOME if name in metrics},
+        **{metric.key: metrics.get(metric.key) for metric in REPORTED},
+        **{one.key: metrics[one.key] for one in known(facts["task"]).metrics if is_number(metrics.get(one.key))},
         "tokens_per_second": facts.get("tokens_per_second"),
         "baselines": facts["baselines"],
     }

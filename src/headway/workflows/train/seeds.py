@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.errors import InputError
 from headway.io.quantities import parse_seconds
-from headway.tasks.registry import supporting
+from headway.tasks.registry import spec, supporting
 from headway.training.monitor.progress import Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
@@ -19,8 +19,6 @@ from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.continuing import BOUNDS
 from headway.workflows.train.resume import changes, check_same_data, fingerprints, recorded
 from headway.workflows.train.run import run_training
-
-COMPARED = ("val_loss", "accuracy", "macro_f1")
 
 
 def run_seeds(
@@ -68,7 +66,8 @@ def _combined(run: RunDirectory, members: list[RunDirectory], names: list[str], 
     """The common directory: the best member's files, and the results of the ensemble."""
     best = min(members, key=lambda member: member.facts["metrics"]["val_loss"])
     copy_run(best.path, run.path)
-    each = {key: [member.facts["metrics"][key] for member in members] for key in COMPARED}
+    keys = [metric.key for metric in spec(best.facts["task"]).metrics if metric.key in best.facts["metrics"]]
+    each = {key: [member.facts["metrics"][key] for member in members] for key in keys}
     facts: dict[str, Any] = read_facts(best.path) or {}
     facts |= {"members": names, "best_member": best.path.name, "options": recorded(options)}
     facts["seeds"] = {
