@@ -7,15 +7,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from headway.models.config import Positions, TransformerConfig
 from headway.models.heads import (
     ClassificationHead,
+    HeadSize,
     MaskedTokenHead,
     Pooler,
     TokenClassificationHead,
+    TokenHead,
     VectorHead,
     make_norm,
 )
 from headway.models.patches import Patches
 from headway.models.size import (
-    Head,
     cache_bytes,
     flops_per_token,
     forward_flops,
@@ -56,9 +57,9 @@ def build(config, wiring):
         return Decoder(config), (ids,), {}
     if wiring == "last token":
         head = ClassificationHead(config, 5, pooling="last", dense=False, out_bias=False)
-        return Decoder(config, head), (ids,), {"head": Head("classes", n_classes=5, dense=False, out_bias=False)}
+        return Decoder(config, head), (ids,), {"head": head.size()}
     if wiring == "vectors":
-        return Decoder(config, VectorHead()), (ids,), {"head": Head("vectors")}
+        return Decoder(config, VectorHead()), (ids,), {"head": HeadSize()}
     if wiring == "encoder-decoder":
         return EncoderDecoder(config), (source, ids), {"wiring": "encoder-decoder"}
     if wiring == "two tables":
@@ -66,25 +67,47 @@ def build(config, wiring):
     if wiring == "target vectors":
         model = EncoderDecoder(config)
         model.head = VectorHead()
-        return model, (source, ids), {"wiring": "encoder-decoder", "head": Head("vectors")}
+        return model, (source, ids), {"wiring": "encoder-decoder", "head": HeadSize()}
     if wiring == "two sizes":
         other = config.but(d_model=config.d_model + 4, d_ff=23)
         return EncoderDecoder(config, other), (source, ids), {"wiring": "encoder-decoder", "encoder": other}
     model, words = Encoder(config), {"wiring": "encoder"}
     if wiring == "masked":
         model.head = MaskedTokenHead(config, model.stack.embedding.tokens)
-        words["head"] = Head("masked", dense_bias=True)
+        words["head"] = MaskedTokenHead.size_of(config)
     elif wiring == "classes":
         model.head = ClassificationHead(config, 5, norm=lambda: make_norm(config))
-        words["head"] = Head("classes", n_classes=5)
+        words["head"] = ClassificationHead.size_of(config, 5)
     elif wiring.startswith("tags"):
         dense = "dense" in wiring
         model.head = TokenClassificationHead(config, 5, dense=dense)
-        words["head"] = Head("classes", 5, dense=dense, norm=dense, each_token=True)
+        words["head"] = model.head.size()
     elif wiring == "pooler":
         model.head, model.pooler = ClassificationHead(config, 5, dense=False), Pooler(config)
-        words = {**words, "head": Head("classes", n_classes=5, dense=False), "pooler": True}
+        words = {**words, "head": ClassificationHead.size_of(config, 5, dense=False), "pooler": True}
     return model, (ids,), words
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_planned_head_is_as_large_as_the_head(name):
+    """What is computed before a head is built is what the head says of itself, and of its weights."""
+    config = CONFIGS[name]
+    tokens = Decoder(config).stack.embedding.tokens
+    heads = [(ClassificationHead(config, 5, dense=False), ClassificationHead.size_of(config, 5, dense=False))]
+    heads += [
+        (ClassificationHead(config, 5, norm=lambda: make_norm(config)), ClassificationHead.size_of(config, 5)),
+        *(
+            (MaskedTokenHead(config, tokens, dense_bias=bias), MaskedTokenHead.size_of(config, dense_bias=bias))
+            for bias in (True, False)
+        ),
+        (TokenHead(config, tokens), TokenHead.size_of(config)),
+    ]
+    for head, planned in heads:
+        assert head.size() == planned
+        assert planned.matrices + planned.biases + planned.norms == counted(head)
+        tied = config.tied and not isinstance(head, ClassificationHead)
+        assert planned.shared == (tokens.weight.numel() if tied else 0)
+        assert planned.each_token == (not isinstance(head, ClassificationHead))
 
 
 def counted(model):
@@ -131,7 +154,8 @@ def test_a_model_that_reads_images(monkeypatch):
     patches = Patches((15, 14), (5, 7), channels=2)
     config = SMALL.but(vocab_size=0, positions="learned", max_length=patches.tokens)
     model = Encoder(config, ClassificationHead(config, 5, dense=False), Pooler(config), patches=patches)
-    words = {"wiring": "encoder", "head": Head("classes", 5, dense=False), "pooler": True, "patches": patches}
+    head = ClassificationHead.size_of(config, 5, dense=False)
+    words = {"wiring": "encoder", "head": head, "pooler": True, "patches": patches}
     parts = parameters(config, **words)
     assert parts["total"] == counted(model)
     assert parts["embedding"] == counted(model.stack.embedding)
@@ -198,7 +222,8 @@ def test_bytes_of_training():
     [
         {"wiring": "cross"},
         {"encoder": SMALL},
-        {"head": Head("masked")},
+        {"head": MaskedTokenHead.size_of(SMALL)},
+        {"wiring": "encoder-decoder", "head": ClassificationHead.size_of(SMALL, 5)},
         {"pooler": True},
         {"patches": Patches()},
         {"wiring": "encoder", "encoder": SMALL},

@@ -49,7 +49,6 @@ def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
 
 
 def _printed(found: dict[str, Any]) -> dict[str, Any]:
-    """The keys of ``--json``."""
     always = [metric.key for metric in REPORTED]
     own = [metric.key for metric in spec(found["task"]).metrics if metric.key not in always]
     keys = ("task", "seconds", *always, "examples", *(key for key in (*own, *MORE) if key in found))

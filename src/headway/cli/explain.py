@@ -75,25 +75,11 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
 
 def wiring_of(model: Any) -> dict[str, Any]:
     """The arguments of ``models.size`` for this model."""
-    from torch import nn
-
-    from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead, VectorHead
-    from headway.models.size import Head
     from headway.models.transformer import Decoder, EncoderDecoder
 
+    head = None if model.head is None else model.head.size()
     if isinstance(model, EncoderDecoder):
-        return {"wiring": "encoder-decoder", "encoder": model.encoder_config}
-    head = None
-    if isinstance(model.head, ClassificationHead | TokenClassificationHead):
-        normed = not isinstance(model.head.norm, nn.Identity)
-        dense = model.head.dense
-        biased, out_bias = dense is not None and dense.bias is not None, model.head.out.bias is not None
-        shape = biased, normed, dense is not None, out_bias, isinstance(model.head, TokenClassificationHead)
-        head = Head("classes", model.head.out.out_features, *shape)
-    elif isinstance(model.head, MaskedTokenHead):
-        head = Head("masked", dense_bias=model.head.dense.bias is not None)
-    elif isinstance(model.head, VectorHead):
-        head = Head("vectors")
+        return {"wiring": "encoder-decoder", "encoder": model.encoder_config, "head": head}
     if isinstance(model, Decoder):
         return {"wiring": "decoder", "head": head}
     return {"wiring": "encoder", "head": head, "pooler": model.pooler is not None, "patches": model.patches}
@@ -118,8 +104,7 @@ def _parts(model: Any) -> Iterable[tuple[str, str, Any, float]]:
     if getattr(model, "pooler", None) is not None:
         yield "pooler", "pooler", model.pooler, 0.0  # not part of a forward pass
     if model.head is not None:
-        one = hasattr(model.head, "pooling")  # one output for the whole text, not one per token
-        yield "head", "head", model.head, 2 * _weights(model.head) / (length if one else 1)
+        yield "head", "head", model.head, 2 * _weights(model.head) / (1 if model.head.each_token else length)
 
 
 def _rows(model: Any) -> Iterable[Row]:

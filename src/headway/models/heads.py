@@ -4,7 +4,8 @@ Letters: B batch, T length, D width, V vocabulary, C classes.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,14 @@ def make_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
     return LayerNorm(width, config.norm_eps, weight=config.norm_parameters != "none", bias=both)
 
 
+def norm_size(config: TransformerConfig, width: int | None = None) -> int:
+    """The number of weights of that norm."""
+    width = width or config.d_model
+    if config.norm_parameters == "none":
+        return 0
+    return 2 * width if config.norm == "layernorm" and config.norm_parameters == "both" else width
+
+
 def pool(x: Tensor, mask: Tensor | None, how: Pooling) -> Tensor:
     """One vector per sequence: (B, T, D) -> (B, D), over real tokens only.
 
@@ -43,15 +52,64 @@ def pool(x: Tensor, mask: Tensor | None, how: Pooling) -> Tensor:
     return x[torch.arange(len(x), device=x.device), place]
 
 
-class TokenHead(nn.Module):
+@dataclass(frozen=True)
+class HeadSize:
+    """What a head adds to a model, in numbers of weights."""
+
+    matrices: int = 0
+    """entries of its matrices: each is a multiply-add for each vector that it reads"""
+    biases: int = 0
+    norms: int = 0
+    shared: int = 0
+    """entries of its matrices that are the token embedding's"""
+    each_token: bool = True
+    """whether it reads every token's vector, not one vector for the whole sequence"""
+    wirings: tuple[str, ...] = ("encoder", "decoder", "encoder-decoder")
+    """the wirings that it is for"""
+
+
+class Head(nn.Module):
+    """A part of a model that turns contextual vectors into its output, and knows its own size."""
+
+    each_token: ClassVar[bool] = True
+    wirings: ClassVar[tuple[str, ...]] = HeadSize.wirings
+
+    @property
+    def shared(self) -> int:
+        """The entries of its matrices that are the token embedding's."""
+        return 0
+
+    def size(self) -> HeadSize:
+        """Its size, counted."""
+        layers = [layer for layer in self.modules() if isinstance(layer, nn.Linear)]
+        matrices = sum(layer.weight.numel() for layer in layers)
+        biases = sum(layer.bias.numel() for layer in layers if layer.bias is not None)
+        norms = sum(weight.numel() for weight in self.parameters()) - matrices - biases
+        return HeadSize(matrices, biases, norms, self.shared, self.each_token, self.wirings)
+
+
+class TokenHead(Head):
     """Logits over the vocabulary: x Eᵀ (+ bias), E is the token embedding if tied, else its own matrix."""
 
     def __init__(self, config: TransformerConfig, embedding: nn.Embedding):
         super().__init__()
         self.matrix = nn.Linear(config.d_model, config.vocab_size, bias="head" in config.bias)
+        self.tied = config.tied
         if config.tied:
             self.matrix.weight = embedding.weight
         self.softcap = config.logit_softcap
+
+    @staticmethod
+    def size_of(config: TransformerConfig) -> HeadSize:
+        """The size of such a head."""
+        matrix = config.d_model * config.vocab_size
+        biases = config.vocab_size if "head" in config.bias else 0
+        return HeadSize(matrix, biases, shared=matrix if config.tied else 0)
+
+    @property
+    def shared(self) -> int:
+        """The matrix, if it is tied."""
+        return self.matrix.weight.numel() if self.tied else 0
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, V).  The mask is not used: every position has logits of its own."""
@@ -59,7 +117,7 @@ class TokenHead(nn.Module):
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
 
-class VectorHead(nn.Module):
+class VectorHead(Head):
     """The vectors unchanged, for a decoder without a head (GPT2Model, LlamaModel).  It has no weights."""
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -67,8 +125,10 @@ class VectorHead(nn.Module):
         return x
 
 
-class MaskedTokenHead(nn.Module):
+class MaskedTokenHead(Head):
     """BERT's masked-token head: a dense layer, its activation (default: the model's own) and norm, then logits."""
+
+    wirings = ("encoder",)
 
     def __init__(
         self,
@@ -83,6 +143,18 @@ class MaskedTokenHead(nn.Module):
         self.activation = activation or config.activation
         self.norm = make_norm(config)
         self.token = TokenHead(config, embedding)
+
+    @classmethod
+    def size_of(cls, config: TransformerConfig, *, dense_bias: bool = True) -> HeadSize:
+        """The size of such a head."""
+        token, width = TokenHead.size_of(config), config.d_model
+        biases = token.biases + dense_bias * width
+        return HeadSize(token.matrices + width**2, biases, norm_size(config), token.shared, wirings=cls.wirings)
+
+    @property
+    def shared(self) -> int:
+        """The matrix of its logits, if it is tied."""
+        return self.token.shared
 
     def forward(self, x: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, V); with ``chosen``, bool (B, T), only the N positions where it is true: (N, V)."""
@@ -103,12 +175,15 @@ class Pooler(nn.Module):
         return ACTIVATIONS[self.activation](self.dense(pool(x, mask, "first")))
 
 
-class ClassificationHead(nn.Module):
+class ClassificationHead(Head):
     """Pool, a dense layer with its activation (and norm), then one logit per class.
 
     ``dense`` false omits the dense layer, its activation and its norm (ViT, GPT-2).  ``normalise`` first scales the
     pooled vector to length 1: with ``dense`` false that is a classifier on top of a sentence embedding.
     """
+
+    each_token = False
+    wirings = ("encoder", "decoder")
 
     def __init__(
         self,
@@ -137,6 +212,14 @@ class ClassificationHead(nn.Module):
         self.out = nn.Linear(config.d_model, n_classes, bias=out_bias)
         self.normalise = normalise
 
+    @classmethod
+    def size_of(cls, config: TransformerConfig, n_classes: int, *, dense: bool = True) -> HeadSize:
+        """The size of such a head; a ``dense`` layer has the model's norm and no bias."""
+        width = config.d_model
+        matrices, norms = (width**2, norm_size(config)) if dense else (0, 0)
+        matrices += width * n_classes
+        return HeadSize(matrices, n_classes, norms, each_token=cls.each_token, wirings=cls.wirings)
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, C)."""
         return self.out(self.dropout(self.vector(x, mask)))
@@ -150,11 +233,13 @@ class ClassificationHead(nn.Module):
         return x
 
 
-class TokenClassificationHead(nn.Module):
+class TokenClassificationHead(Head):
     """One logit for each class and token: a dense layer with its activation and norm where ``dense``, then a matrix.
 
     BERT's, RoBERTa's and DistilBERT's have no dense layer; ModernBERT's has the one of its other heads.
     """
+
+    wirings = ("encoder",)
 
     def __init__(
         self,
@@ -182,11 +267,14 @@ class TokenClassificationHead(nn.Module):
         return self.out(self.dropout(x))
 
 
-class PoolingHead(nn.Module):
+class PoolingHead(Head):
     """One vector per sequence, for comparing texts by cosine: pool, then ``dense``, then scale to length 1.
 
     ``dense`` (nn.Linear, D to E features), its activation and the scaling are optional.
     """
+
+    each_token = False
+    wirings = ("encoder",)
 
     def __init__(
         self,

@@ -7,37 +7,15 @@ Letters: B batch, T length (target), S source length, D width, H heads, G key-va
 of the feed-forward layer, V vocabulary, C classes.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from headway.models.config import TransformerConfig
+from headway.models.heads import HeadSize, TokenHead, norm_size
 from headway.models.patches import Patches
 from headway.models.transformer import shares_embedding
 from headway.nn.kernels.window import window_scores
 
 Wiring = Literal["encoder", "decoder", "encoder-decoder"]
-
-
-@dataclass(frozen=True)
-class Head:
-    """The head of an encoder, or of a decoder in place of its logits.
-
-        MaskedTokenHead ("masked", for an encoder), ClassificationHead or TokenClassificationHead ("classes") or
-    VectorHead ("vectors").  ``dense`` false omits the dense layer of "classes" and its norm.
-    """
-
-    kind: Literal["masked", "classes", "vectors"]
-    n_classes: int = 2
-    dense_bias: bool = False
-    norm: bool = True
-    dense: bool = True
-    out_bias: bool = True
-    each_token: bool = False
-    """whether there are "classes" for each token, not for the whole text"""
-
-    @property
-    def has_dense(self) -> bool:
-        return self.kind == "masked" or (self.kind == "classes" and self.dense)
 
 
 def parameters(
@@ -46,7 +24,7 @@ def parameters(
     wiring: Wiring = "decoder",
     encoder: TransformerConfig | None = None,
     shared: bool = True,
-    head: Head | None = None,
+    head: HeadSize | None = None,
     pooler: bool = False,
     patches: Patches | None = None,
 ) -> dict[str, int]:
@@ -68,17 +46,11 @@ def parameters(
         block = _block(config, first.d_model)
     else:
         parts, block = _stack(config, None), _block(config, None)
-    parts["head"] = 0
-    if _gives_tokens(wiring, head):
-        parts["head"] += 0 if config.tied else config.vocab_size * config.d_model
-        parts["head"] += config.vocab_size if "head" in config.bias else 0
+    head = _head(config, wiring, head)
+    parts["head"] = head.matrices - head.shared + head.biases
+    parts["norms"] += head.norms
     parts["head"] += (config.d_model + 1) * config.d_model if pooler else 0
     parts["embedding"] += (patches.pixels + 2) * config.d_model if patches is not None else 0  # bias and class token
-    if head is not None:
-        if head.has_dense:
-            parts["head"] += config.d_model * config.d_model + (config.d_model if head.dense_bias else 0)
-            parts["norms"] += _norm(config, config.d_model) if head.norm or head.kind == "masked" else 0
-        parts["head"] += (config.d_model + head.out_bias) * head.n_classes if head.kind == "classes" else 0
     return {**parts, "block": sum(block.values()), "total": sum(parts.values())}
 
 
@@ -91,7 +63,7 @@ def forward_flops(
     wiring: Wiring = "decoder",
     encoder: TransformerConfig | None = None,
     shared: bool = True,
-    head: Head | None = None,
+    head: HeadSize | None = None,
     pooler: bool = False,
     patches: Patches | None = None,
 ) -> int:
@@ -109,11 +81,8 @@ def forward_flops(
         flops += _stack_flops(first, batch, source_length, causal=False)
         flops += _cross_flops(config, first.d_model, batch, length, source_length)
     flops += _stack_flops(config, batch, length, causal=wiring != "encoder")
-    if _gives_tokens(wiring, head):
-        flops += 2 * batch * length * width * config.vocab_size
-    if head is not None:
-        rows = batch * length if head.kind == "masked" or head.each_token else batch
-        flops += 2 * rows * width * (head.has_dense * width + (head.n_classes if head.kind == "classes" else 0))
+    head = _head(config, wiring, head)
+    flops += 2 * (batch * length if head.each_token else batch) * head.matrices
     if patches is not None:
         flops += 2 * batch * (length - 1) * patches.pixels * width
     return flops
@@ -152,9 +121,11 @@ def training_bytes(count: int, *, bytes_each: int = 4, optimizer_states: int = 2
     return count * (2 * bytes_each + optimizer_states * bytes_each_state)
 
 
-def _gives_tokens(wiring: str, head: Head | None) -> bool:
-    """Whether a model's output is logits over the vocabulary."""
-    return wiring != "encoder" if head is None else head.kind == "masked"
+def _head(config: TransformerConfig, wiring: str, head: HeadSize | None) -> HeadSize:
+    """The size of the head; without one, an encoder gives vectors and all others give logits over the vocabulary."""
+    if head is not None:
+        return head
+    return HeadSize() if wiring == "encoder" else TokenHead.size_of(config)
 
 
 def _stack(config: TransformerConfig, d_source: int | None) -> dict[str, int]:
@@ -164,7 +135,7 @@ def _stack(config: TransformerConfig, d_source: int | None) -> dict[str, int]:
     embedding += position.buckets * config.n_heads if position.kind == "relative" else 0
     parts = {part: config.n_layers * count for part, count in _block(config, d_source).items()}
     outer = int(config.embedding_norm) + int(config.norm_order == "pre") - int(not config.first_norm)
-    parts["norms"] += outer * _norm(config, width)
+    parts["norms"] += outer * norm_size(config, width)
     return {"embedding": embedding, **parts}
 
 
@@ -173,8 +144,8 @@ def _block(config: TransformerConfig, d_source: int | None) -> dict[str, int]:
     up = 2 * hidden if config.gated else hidden
     feedforward = (up + hidden) * width + (up + width if "ff" in config.bias else 0)
     n_attentions = 1 if d_source is None else 2
-    norms = (n_attentions + 1) * _norm(config, width)
-    norms += 2 * n_attentions * _norm(config, config.head_width) if config.qk_norm else 0
+    norms = (n_attentions + 1) * norm_size(config, width)
+    norms += 2 * n_attentions * norm_size(config, config.head_width) if config.qk_norm else 0
     cross = 0 if d_source is None else _attention(config, d_source)
     return {"attention": _attention(config, width), "cross": cross, "feedforward": feedforward, "norms": norms}
 
@@ -183,12 +154,6 @@ def _attention(config: TransformerConfig, d_source: int) -> int:
     q, kv = config.n_heads * config.head_width, 2 * config.kv_heads * config.head_width
     biases = (q + kv if "qkv" in config.bias else 0) + (config.d_model if "out" in config.bias else 0)
     return 2 * q * config.d_model + kv * d_source + biases
-
-
-def _norm(config: TransformerConfig, width: int) -> int:
-    if config.norm_parameters == "none":
-        return 0
-    return 2 * width if config.norm == "layernorm" and config.norm_parameters == "both" else width
 
 
 def _stack_flops(config: TransformerConfig, batch: int, length: int, *, causal: bool) -> int:
@@ -210,13 +175,12 @@ def _cross_flops(config: TransformerConfig, d_source: int, batch: int, length: i
     return config.n_layers * 2 * batch * (linear + 2 * q * length * source_length)
 
 
-def _check(wiring: str, encoder: TransformerConfig | None, head: Head | None, encoders_own: bool) -> None:
+def _check(wiring: str, encoder: TransformerConfig | None, head: HeadSize | None, encoders_own: bool) -> None:
     if wiring not in ("encoder", "decoder", "encoder-decoder"):
         raise ValueError(f"wiring is {wiring!r}, but must be encoder, decoder or encoder-decoder")
     if encoder is not None and wiring != "encoder-decoder":
         raise ValueError(f"a second configuration is for the wiring 'encoder-decoder', not {wiring!r}")
-    known = {"encoder-decoder": ("vectors",), "decoder": ("classes", "vectors")}
-    if head is not None and head.kind not in known.get(wiring, (head.kind,)):
-        raise ValueError(f"the head {head.kind!r} is not for the wiring {wiring!r}")
+    if head is not None and wiring not in head.wirings:
+        raise ValueError(f"this head is for the wiring {' or '.join(head.wirings)}, not {wiring!r}")
     if encoders_own and wiring != "encoder":
         raise ValueError(f"a pooler and patches are for the wiring 'encoder', not {wiring!r}")

@@ -63,7 +63,6 @@ def head(record: Record) -> Html:
 
 
 def key_figures(record: Record) -> Html:
-    """The most important numbers."""
     metrics, own = record.metrics, known(record.task).metrics
     pairs = [(one.name, decimal(metrics[one.key])) for one in own if number(metrics.get(one.key)) is not None]
     if (parameters := number(record.info.get("parameters"))) is not None:

@@ -14,8 +14,9 @@ from headway.data.images.pictures import AUGMENT, Pictures
 from headway.errors import InputError
 from headway.io.quantities import count as in_short
 from headway.models.config import TransformerConfig
+from headway.models.heads import ClassificationHead
 from headway.models.patches import Patches
-from headway.models.size import Head, parameters
+from headway.models.size import parameters
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
 from headway.training.sizing.presets import PRESETS, fine_tune_rows_plan
@@ -96,7 +97,7 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
     width, layers = options.architecture.d_model or width, options.architecture.layers or layers
     dropout = 0.1 if options.optimisation.dropout is None else options.optimisation.dropout
     config = vit_config(patches, width, layers, options.architecture.heads or max(1, width // 32), dropout)
-    head = Head("classes", n_classes, dense=False, norm=False)
+    head = ClassificationHead.size_of(config, n_classes, dense=False)
     total = parameters(config, wiring="encoder", head=head, patches=patches)["total"]
     (height, across), (side, _) = patches.image_size, patches.patch_size
     size = f"{in_short(total)} parameters: width {width}, {layers} layers, {config.n_heads} heads"

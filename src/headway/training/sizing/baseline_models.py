@@ -12,7 +12,8 @@ from headway.errors import InputError
 from headway.io import quantities
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
-from headway.models.size import Head, Wiring, parameters
+from headway.models.heads import ClassificationHead
+from headway.models.size import Wiring, parameters
 from headway.models.wirings import wired
 from headway.nn.recurrent import CELLS
 from headway.training.options import TrainOptions
@@ -56,7 +57,7 @@ def as_baseline(plan: Plan, options: TrainOptions, wiring: Wiring, n_classes: in
     before = plan.config
     wanted, why = asked.match_parameters, f"--match-parameters {asked.match_parameters}"
     if wanted is None:
-        head = Head("classes", n_classes, norm=True) if n_classes is not None else None
+        head = ClassificationHead.size_of(before, n_classes) if n_classes is not None else None
         wanted = parameters(before, wiring=wiring, head=head)["total"]
         why = f"as nearly as many as a Transformer's {wanted:,}"
     config = BaselineConfig(
