@@ -32,7 +32,7 @@ from headway.tasks import registry
 from headway.tasks.command import Command, Option
 
 Rooms = Sequence[type[Command]]
-PREDICT = "predict"
+PREDICT = registry.ANY
 GATHERED = 1 << 14
 """Characters of the texts for which a result of all texts, such as their cosines, is computed at a time."""
 STARTED = "headway.started"
@@ -63,7 +63,7 @@ class Asked:
 
 def command(verb: str) -> click.Command:
     """The command of a verb; if several tasks share it, the model's task decides."""
-    rooms = [registry.command(name) for name in registry.NAMES if registry.spec(name).verb == verb]
+    rooms = [registry.command(name) for name in registry.with_verb(verb)]
     rooms.sort(key=lambda room: room.spec.reads != "text")
     return _built(verb, rooms, one=bool(rooms[0].one_input))
 
@@ -91,7 +91,8 @@ class _Predict(click.Command):
 
 def _first_word(command: click.Command, args: Sequence[str]) -> str | None:
     """The first argument that is neither an option nor an option's value, for any task."""
-    options = (option for name in registry.NAMES for option in registry.command(name).options)
+    names = (*registry.NAMES, *registry.usable())
+    options = (option for name in names for option in registry.command(name).options)
     flags = {f"--{option.name.replace('_', '-')}" for option in options if option.type is bool}
     flags |= {name for option in command.params if getattr(option, "is_flag", False) for name in option.opts}
     words = iter(args)

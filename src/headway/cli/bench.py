@@ -106,6 +106,7 @@ def _curves(
 
     from headway.models.adapt.ensemble import Ensemble
     from headway.models.baselines import BaselineConfig
+    from headway.models.own import OwnConfig
     from headway.models.transformer import Decoder
     from headway.training.store.run_directory import clock as date
     from headway.training.store.run_directory import machine, versions
@@ -117,9 +118,9 @@ def _curves(
     if run is not None:
         pipe = load(run, device="cpu")
         model = pipe.model.members[0] if isinstance(pipe.model, Ensemble) else pipe.model
-        if isinstance(pipe.model.config, BaselineConfig):
+        if isinstance(pipe.model.config, BaselineConfig | OwnConfig):
             raise InputError(
-                f"{run}: this is a {pipe.model.config.kind} model, and the plots need the sizes of a Transformer; "
+                f"{run}: this is {pipe.model.config.described}, and the plots need the sizes of a Transformer; "
                 "name a Transformer or no RUN, and choose recurrent kinds with --kinds."
             )
         if getattr(model, "patches", None) is not None:

@@ -44,12 +44,13 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
     from headway.errors import InputError
     from headway.models.adapt.ensemble import Ensemble
     from headway.models.baselines import BaselineConfig
+    from headway.models.own import OwnConfig
     from headway.models.size import cache_bytes, forward_flops, parameters, weight_bytes
 
     members = len(pipe.model.members) if isinstance(pipe.model, Ensemble) else 1
     model = pipe.model.members[0] if members > 1 else pipe.model
-    if isinstance(model.config, BaselineConfig):
-        raise InputError(f"this is a baseline ({model.config.kind}): it has no Transformer blocks to show.")
+    if isinstance(model.config, BaselineConfig | OwnConfig):
+        raise InputError(f"this is {model.config.described}: it has no Transformer blocks to show.")
     length = model.config.max_length
     words = wiring_of(model)
     blocks = list(_rows(model))

@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -30,7 +31,7 @@ changes."""
 SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM)
 """Errors of the system, not ours: a disk that is full or broken, or missing permissions."""
 
-PREDICT = "predict"
+PREDICT = registry.ANY
 OF_TASKS = {spec.verb: spec.help for spec in map(registry.spec, registry.NAMES)}
 """The verbs that use the models of a task; tasks that share a verb have the same help for it."""
 
@@ -52,35 +53,49 @@ VERBS = {
 }
 
 
+@cache
+def verbs_of_others() -> dict[str, str]:
+    """The verbs of tasks of other packages; one that is taken is left out with a warning."""
+    found: dict[str, str] = {}
+    for spec in map(registry.spec, registry.usable()):
+        if spec.verb in VERBS or spec.verb in found:
+            if spec.verb != PREDICT:
+                warnings.warn(f"the task {spec.name!r} asks for the command {spec.verb!r}, which exists", stacklevel=2)
+        else:
+            found[spec.verb] = spec.help or f"Use a model for {spec.name.replace('_', ' ')}."
+    return found
+
+
 class Verbs(click.Group):
     """The verbs; a verb's module is imported when it is used, so that help does not wait for torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return [*VERBS, *verbs_of_others()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in VERBS and cmd_name not in verbs_of_others():
             return None
-        if cmd_name in OF_TASKS or cmd_name == PREDICT:
+        if cmd_name in OF_TASKS or cmd_name not in VERBS or cmd_name == PREDICT:
             from headway.cli import answer
 
-            return answer.command(cmd_name) if cmd_name in OF_TASKS else answer.predict()
+            return answer.predict() if cmd_name == PREDICT else answer.command(cmd_name)
         command: click.Command = import_module(f"headway.cli.{cmd_name}").command
         check_names_of_files(command)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The verb's command; the error for an unknown verb suggests the closest one."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            close = get_close_matches(args[0], VERBS, n=1)
-            meant = f" Did you mean {close[0]!r}?" if close else f" The commands are {', '.join(VERBS)}."
+        if args and args[0] not in VERBS and not args[0].startswith("-") and args[0] not in verbs_of_others():
+            known = self.list_commands(ctx)
+            close = get_close_matches(args[0], known, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else f" The commands are {', '.join(known)}."
             ctx.fail(f"there is no command {args[0]!r}.{meant}")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, rest if command is None else in_our_words(command, rest)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl([*VERBS.items(), *verbs_of_others().items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -15,7 +15,7 @@ from headway.hub.families import FAMILIES
 from headway.hub.families.family import Family, architecture
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.name_table import write_weights
-from headway.hub.own_format import TYPES, load_own, save_own
+from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
 from headway.hub.safe.config_file import read_config
 from headway.hub.safe.weights import FILE, open_weights
 from headway.hub.sentence_transformers import add_modules, head_entries, without_modules, write_modules
@@ -24,13 +24,15 @@ from headway.io.regular_file import inside
 from headway.io.strict_json import read_object
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.own import OwnConfig
 
 
-def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
+def load_model(path: str | Path, *, allow_pickle: bool = False, build_own: Build | None = None) -> nn.Module:
     """The model of a Hugging Face directory or hub id: a bare module in eval mode, in float32.
 
     If ``modules.json`` lists modules after the Transformer (``hub.sentence_transformers``), they become its head.
     ``allow_pickle`` reads weights of ``torch.save`` if there are no safetensors (``hub.safe.pickle_import``).
+    ``build_own`` makes a model that only its task can build, of its configuration; ``headway.load`` gives it.
 
     Raises InputError naming the file and what is wrong with it.
     """
@@ -38,6 +40,8 @@ def load_model(path: str | Path, *, allow_pickle: bool = False) -> nn.Module:
     theirs = read_config(directory)
     if theirs.get("model_type") in TYPES:
         return load_own(directory, theirs)
+    if theirs.get("model_type") == OF_A_TASK:
+        return load_of_a_task(directory, theirs, build_own)
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
         model: Any = build(family, theirs, stored, directory / "config.json")
@@ -57,7 +61,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     when the directory cannot be written.
     """
     directory = Path(path)
-    if isinstance(model_config(model), BaselineConfig):
+    if isinstance(model_config(model), BaselineConfig | OwnConfig):
         return save_own(model, directory, entries)
     model, head = without_modules(model)
     family, theirs = family_of(model)
@@ -92,7 +96,7 @@ def save_any(model: nn.Module, path: str | Path, **entries: Any) -> None:
 
 def has_family(model: nn.Module) -> bool:
     """Whether a Hugging Face family can express a model, so that other programs can read it."""
-    if isinstance(model_config(model), BaselineConfig):
+    if isinstance(model_config(model), BaselineConfig | OwnConfig):
         return False
     try:
         family_of(without_modules(model)[0])

@@ -1,11 +1,12 @@
 """Models that no Hugging Face family can express: a ``config.json`` and weights in Headway's own format.
 
-These are the baselines ("headway-lstm" etc.) and Transformers with a combination of features that no family has
-("headway-transformer").  The ``model_type`` tells other programs that they cannot read them.  Weights have the names of
-the model's own parameters.
+These are the baselines ("headway-lstm" etc.), Transformers with a combination of features that no family has
+("headway-transformer"), and models that a task brings along ("headway-task"), which only that task can build.  The
+``model_type`` tells other programs that they cannot read them.  Weights have the names of the model's own parameters.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,26 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.hub.build_model import UNBUILDABLE, own_weights
-from headway.hub.safe.weights import FILE, open_weights
+from headway.hub.safe.weights import FILE, Weights, open_weights
 from headway.io.atomic_write import write_json, write_whole
 from headway.io.memory import check_fits
 from headway.models.baselines import KINDS, BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
+from headway.models.own import OwnConfig
 from headway.models.wirings import wired, wiring_name
 
 PREFIX = "headway-"
 TRANSFORMER = "headway-transformer"
+OF_A_TASK = "headway-task"
 TYPES = (TRANSFORMER, *(PREFIX + kind for kind in KINDS))
-"""The model types in ``config.json``."""
+"""The model types in ``config.json`` of models that are built here."""
+Build = Callable[[OwnConfig], nn.Module]
+"""Builds the model of a task, whose ``config`` is the given one, with any weights."""
 
 
 def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None:
@@ -37,9 +42,13 @@ def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None
     Raises ValueError for a model that ``models.wirings`` would not build, and InputError when the directory cannot be
     written.
     """
-    config, wiring, classes = described(model)
-    kind = PREFIX + config.kind if isinstance(config, BaselineConfig) else TRANSFORMER
-    written = {"model_type": kind, "wiring": wiring, "num_labels": classes, **asdict(config)}
+    own: Any = model.config
+    if isinstance(own, OwnConfig):
+        written = {"model_type": OF_A_TASK, **asdict(own)}
+    else:
+        config, wiring, classes = described(model)
+        kind = PREFIX + config.kind if isinstance(config, BaselineConfig) else TRANSFORMER
+        written = {"model_type": kind, "wiring": wiring, "num_labels": classes, **asdict(config)}
     weights = {name: weight.detach().cpu().contiguous() for name, weight in own_weights(model).items()}
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -86,18 +95,45 @@ def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
         except UNBUILDABLE as error:
             problem = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
             raise InputError(f"{path}: {problem}.") from None
-        found = {name: list(stored.shape(name)) for name in stored.names}
-        if found != expected:
-            wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
-            raise InputError(
-                f"{stored.source}: does not fit config.json in {', '.join(wrong[:5])}{', ...' * (len(wrong) > 5)}; "
-                "get both from the same run."
-            )
-        for name in stored.names:
-            stored.check_weight(name)
-        check_fits(8 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")
-        weights = {name: stored.weight(name) for name in stored.names}
-    model = wired(config, theirs["wiring"], classes)
+        weights = _checked(stored, expected, directory)
+    return _filled(wired(config, theirs["wiring"], classes), weights)
+
+
+def load_of_a_task(directory: Path, theirs: dict[str, Any], build: Build | None) -> nn.Module:
+    """The model of ``config.json`` (``theirs``) that ``build`` makes, in eval mode.  Raises InputError."""
+    path = directory / "config.json"
+    try:
+        config = OwnConfig.from_dict({key: theirs[key] for key in (field.name for field in fields(OwnConfig))})
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{path}: {f'{error} is missing' if isinstance(error, KeyError) else error}.") from None
+    if build is None:
+        raise InputError(
+            f"{path}: is {config.described}, which only the package of that task reads, with `headway.load`, and which "
+            "is only trained from scratch."
+        )
+    with open_weights(directory) as stored:
+        check_fits(8 * config.vocab_size * config.d_model, f"{directory}: the model")
+        model = build(config)
+        return _filled(model, _checked(stored, _shapes(model), directory))
+
+
+def _checked(stored: Weights, expected: dict[str, list[int]], directory: Path) -> dict[str, Tensor]:
+    """The weights, whose names and shapes are the expected ones.  Raises InputError for any other."""
+    found = {name: list(stored.shape(name)) for name in stored.names}
+    if found != expected:
+        wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+        raise InputError(
+            f"{stored.source}: does not fit config.json in {', '.join(wrong[:5])}{', ...' * (len(wrong) > 5)}; "
+            "get both from the same run."
+        )
+    for name in stored.names:
+        stored.check_weight(name)
+    check_fits(8 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")
+    return {name: stored.weight(name) for name in stored.names}
+
+
+def _filled(model: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
+    """A model with these weights, in eval mode."""
     with torch.no_grad():
         for name, weight in own_weights(model).items():
             weight.copy_(weights[name])

@@ -71,6 +71,11 @@ class BaselineConfig:
         """Whether it reads token by token."""
         return self.kind in CELLS
 
+    @property
+    def described(self) -> str:
+        """What the model is, for messages."""
+        return f"a baseline ({self.kind})"
+
     def but(self, **changes: Any) -> "BaselineConfig":
         """A copy with some fields changed; unknown names raise TypeError."""
         return replace(self, **changes)

@@ -53,7 +53,7 @@ def _accuracy(record: Record) -> Chart:
     return Chart(
         title="Accuracy on the validation data against steps",
         y_label="accuracy (fraction of examples)",
-        lines=[Line("Transformer", series(record.evaluations, "accuracy"), "validation", marks=True)],
+        lines=[Line(known(record.task).called, series(record.evaluations, "accuracy"), "validation", marks=True)],
         levels=_levels(record, "accuracy"),
         seconds=times(record),
         ring=_kept(record, "accuracy"),

@@ -81,7 +81,7 @@ def comparison(task: TaskSpec, metrics: dict[str, Any], baselines: list[dict[str
     heads = ["model", *(one.name for one in columns), *(["time"] if timed else [])]
     body = []
     for line in rows:
-        name = Html("<b>Transformer (this run)</b>") if line["name"] is None else line["name"]
+        name = Html(f"<b>{escape(task.called)} (this run)</b>") if line["name"] is None else line["name"]
         seconds = number(line.get("seconds"))
         time = ["–" if seconds is None else duration(seconds)] if timed else []
         body.append([name, *(cell(line, one.key) for one in columns), *time])

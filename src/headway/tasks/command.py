@@ -5,11 +5,11 @@
 ``--help`` imports it, so torch is only imported inside functions.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headway.errors import field as field_of
 from headway.tasks.spec import TaskSpec
 
 
@@ -49,11 +49,11 @@ class Inputs:
     """what identifies the inputs; without it, they do themselves"""
 
 
-class Command(ABC):
+class Command:
     """One use of the command: a pipeline, inputs and options by name; the class holds what is known before that."""
 
     spec: ClassVar[TaskSpec]
-    needs: ClassVar[str]
+    needs: ClassVar[str] = "another model"
     """the kind of model that it needs, for the error message: "a classifier" """
     does: ClassVar[str]
     """what it does with TEXT and the model in RUN"""
@@ -72,7 +72,7 @@ class Command(ABC):
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         """Raises InputError for options that the pipeline cannot use."""
         self.pipe, self.inputs, self.given = pipe, inputs, options
-        self.columns: list[Any] = [inputs.what]
+        self.columns: list[Any] = [inputs.what, "answer"]
         """the names of the columns of a .csv file"""
         self.gathers = False
         """whether ``gathered`` makes the result from all answers together"""
@@ -82,7 +82,7 @@ class Command(ABC):
         """The extensions of the files that results can be written to."""
         return (".csv", ".jsonl")
 
-    @classmethod  # noqa: B027  # most need no check
+    @classmethod  # most need no check
     def check(cls, options: dict[str, Any], to: str | None) -> None:
         """Raise InputError for options that conflict with each other or the results file.  No model is loaded yet."""
 
@@ -117,12 +117,13 @@ class Command(ABC):
         """A message to show before the answers; usually none."""
         return ""
 
-    def check_input(self, value: str) -> None:  # noqa: B027
+    def check_input(self, value: str) -> None:
         """Raise InputError for one of several inputs that cannot be answered, before any is."""
 
-    @abstractmethod
     def answer(self, part: Sequence[str]) -> Sequence[Any]:
         """The answers to some of the inputs, in order."""
+        found: Sequence[Any] = self.pipe(list(part))
+        return found
 
     def stream(self, value: str) -> Iterator[str] | None:
         """The continuation of a single text piece by piece; None for other kinds of answer.
@@ -135,13 +136,15 @@ class Command(ABC):
         """Answers as JSON values."""
         return list(found)
 
-    @abstractmethod
     def lines(self, start: int, found: Sequence[Any]) -> Iterable[str]:
         """Answers as readable lines, from input number ``start`` (from 0)."""
+        for number, one in enumerate(found, start):
+            value = f"{one:.4g}" if isinstance(one, float) else field_of(str(one))
+            yield f"{value}\t{field_of(self.inputs.values[number])}"
 
-    @abstractmethod
     def objects(self, number: int, one: Any) -> Iterable[dict[str, Any]]:
         """The answer to an input for a .jsonl file: an object for each line."""
+        yield {self.inputs.what: self.inputs.values[number], "answer": one}
 
     def rows(self, number: int, one: Any) -> Iterable[Iterable[Any]]:
         """The same for a .csv file: a row of as many values as there are ``columns``."""
@@ -171,3 +174,10 @@ class Command(ABC):
     def count(self) -> str:
         """The number of results."""
         return f"{len(self.inputs.values):,} results"
+
+
+def plain_command(spec: TaskSpec) -> type[Command]:
+    """The command of a task that has none of its own: an answer for each input."""
+    does = spec.help or f"Use the model for {spec.name.replace('_', ' ')} in RUN."
+    told = {"spec": spec, "needs": f"a model for {spec.name}", "does": does, "__doc__": spec.title}
+    return type("PlainCommand", (Command,), told)

@@ -1,10 +1,16 @@
-"""The list of tasks.  To add one, add a folder here and its name to ``NAMES``."""
+"""The list of tasks.  To add one, add a folder here and its name to ``NAMES``, or name it as an entry point.
 
+Tasks of other packages (``tasks.plugins``) are used by name like those of the list; their code is imported when they
+are asked for.
+"""
+
+import warnings
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import InputError, shown
+from headway.tasks.plugins import Plugin, plugins
 from headway.tasks.spec import TaskSpec
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 
@@ -18,28 +24,67 @@ NAMES = (
     *("masked_lm", "embedding"),
 )
 """The tasks, in the order in which they are asked whether they recognise a model."""
+ANY = "predict"
+"""The command that runs the models of any task."""
+
+
+def others() -> tuple[str, ...]:
+    """The names of the tasks of other packages, which may turn out to be unusable."""
+    return tuple(_plugins())
+
+
+def _plugins() -> Any:
+    return plugins((*NAMES, *ALSO_NAMED))
+
+
+@cache
+def usable() -> tuple[str, ...]:
+    """Those of them whose spec can be read; each of the rest is warned about, in one line."""
+    found = []
+    for name in others():
+        try:
+            spec(name)
+        except InputError as error:
+            warnings.warn(str(error), stacklevel=2)
+        else:
+            found.append(name)
+    return tuple(found)
+
+
+def check(name: str) -> None:
+    """Raise InputError for a task that does not exist, or is unusable."""
+    if name not in (*NAMES, *others()):
+        raise InputError(f"the task is {shown(name)}; it can be {', '.join((*NAMES, *others()))}.")
+    room(name)
 
 
 @cache
 def spec(name: str) -> TaskSpec:
-    """The spec of a task, without loading the task.  Raises KeyError for an unknown task."""
-    if name not in NAMES:
-        raise KeyError(name)
-    found: TaskSpec = import_module(f"headway.tasks.{name}.spec").SPEC
+    """The spec of a task, without loading the task.
+
+    Raises KeyError for an unknown task, and InputError for one of another package that is unusable.
+    """
+    if name in NAMES:
+        found: TaskSpec = import_module(f"headway.tasks.{name}.spec").SPEC
+        return found
+    plugin: Plugin = _plugins()[name]
+    found = plugin.part("spec", "SPEC", lambda one: isinstance(one, TaskSpec), "a TaskSpec")
+    if found.name != name:
+        raise plugin.unusable(f"its spec is named {found.name!r}, its entry point {name!r}")
+    if found.verb in {spec(one).verb for one in NAMES}:
+        raise plugin.unusable(f"headway itself has a command {found.verb!r}; choose another verb")
     return found
 
 
 def known(name: str) -> TaskSpec:
     """The spec of a task that a file names; a generic one where the task is unknown."""
-    if name in NAMES:
+    try:
         return spec(name)
+    except (KeyError, InputError):
+        pass
     return TaskSpec(
         name,
         title=f"Model for {name.replace('_', ' ')}" if name else "Training run",
-        verb="predict",
-        argument='"..."',
-        counted="row",
-        loss_unit="",
         logits=1.0,
         metrics=metrics(),
         headline=(*(one for one in metrics() if one.units and one != VAL_LOSS), VAL_LOSS),
@@ -48,6 +93,11 @@ def known(name: str) -> TaskSpec:
 
 def values() -> tuple[str, ...]:
     """The values of ``--task``."""
+    return (*_values(), *others())
+
+
+@cache
+def _values() -> tuple[str, ...]:
     return tuple(value for name in NAMES for value in (name, *spec(name).also))
 
 
@@ -55,12 +105,19 @@ def named(value: str) -> str:
     """The task that a value of ``--task`` names.  Raises InputError for any other value."""
     if value not in values():
         raise InputError(f"--task is {shown(value)}; it can be {', '.join(values())}.")
-    return next(name for name in NAMES if value in (name, *spec(name).also))
+    return next((name for name in NAMES if value in (name, *spec(name).also)), value)
 
 
 def metrics() -> tuple[Metric, ...]:
-    """The metrics of all tasks, each once."""
+    """The metrics of all tasks of the list, each once."""
     return tuple({one.key: one for name in NAMES for one in spec(name).metrics}.values())
+
+
+def with_verb(verb: str) -> tuple[str, ...]:
+    """The tasks whose models a command runs."""
+    return tuple(name for name in NAMES if spec(name).verb == verb) or tuple(
+        name for name in usable() if spec(name).verb == verb
+    )
 
 
 def supporting(what: str) -> tuple[str, ...]:
@@ -70,26 +127,58 @@ def supporting(what: str) -> tuple[str, ...]:
 
 @cache
 def command(name: str) -> "type[Command]":
-    """The command that runs a task's models, without torch.  Raises KeyError for an unknown task."""
+    """The command that runs a task's models, without torch.  Raises as ``spec`` does."""
     if name not in NAMES:
-        raise KeyError(name)
+        return _command_of_another(name)
     found: type[Command] = import_module(f"headway.tasks.{name}.command").COMMAND
     return found
 
 
 @cache
 def recogniser(name: str) -> "Recogniser":
-    """How a task recognises its data, without torch.  Raises KeyError for an unknown task."""
+    """How a task recognises its data, without torch.  Raises as ``spec`` does."""
     if name not in NAMES:
-        raise KeyError(name)
+        return _recogniser_of_another(name)
     found: Recogniser = import_module(f"headway.tasks.{name}.recognise").RECOGNISER
     return found
 
 
 @cache
 def room(name: str) -> "Task":
-    """A task.  Raises KeyError for an unknown one."""
+    """A task.  Raises as ``spec`` does."""
     if name not in NAMES:
-        raise KeyError(name)
+        return _task_of_another(name)
     found: Task = import_module(f"headway.tasks.{name}.room").TASK
     return found
+
+
+def _command_of_another(name: str) -> Any:
+    from headway.tasks.command import Command, plain_command
+
+    def fits(found: Any) -> bool:
+        return isinstance(found, type) and issubclass(found, Command)
+
+    plain = plain_command(spec(name))
+    return _plugins()[name].part("command", "COMMAND", fits, "a subclass of Command", plain)
+
+
+def _recogniser_of_another(name: str) -> Any:
+    from headway.tasks.common.recognise_value import TextAndValue
+    from headway.tasks.recognise import Recogniser
+
+    def fits(found: Any) -> bool:
+        return isinstance(found, Recogniser) and found.task == name
+
+    room(name)  # a task that cannot be used is named before its data are looked at
+    return _plugins()[name].part("recognise", "RECOGNISER", fits, "a Recogniser of this task", TextAndValue(name))
+
+
+def _task_of_another(name: str) -> Any:
+    from headway.tasks.task import Task
+
+    own = spec(name)
+
+    def fits(found: Any) -> bool:
+        return isinstance(found, Task) and getattr(found, "spec", None) == own
+
+    return _plugins()[name].part("room", "TASK", fits, "an instance of a subclass of Task, with SPEC as its spec")

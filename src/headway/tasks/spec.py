@@ -21,20 +21,22 @@ class TaskSpec:
     """as ``--task`` and ``headway.json`` name it"""
     title: str
     """the heading of a report"""
-    verb: str
-    """the command that runs its models; two tasks may share one"""
-    argument: str
+    verb: str = "predict"
+    """the command that runs its models; two tasks may share one, and ``predict`` runs all"""
+    argument: str = '"..."'
     """the placeholder of an input in a suggested command line"""
-    counted: str
+    counted: str = "row"
     """what ``examples`` counts, in the singular"""
-    loss_unit: str
+    loss_unit: str = ""
     """the unit of its loss"""
-    logits: float
+    logits: float = 0.0
     """the share of tokens with logits; 0 where there is one answer for a whole text"""
     help: str = ""
     """what that command does, in a line"""
     answers: str = "text"
     """what an answer is: text, labels, spans, vectors, ranking or number"""
+    called: str = "Transformer"
+    """what reports call its models"""
     reads: str = "text"
     """what an input is: text or picture"""
     metrics: tuple[Metric, ...] = (VAL_LOSS,)

@@ -27,6 +27,7 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.config import TransformerConfig
+from headway.models.own import OwnConfig
 from headway.tasks.spec import TaskSpec
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import Base
@@ -257,6 +258,10 @@ class Task(ABC):
     def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
         """The metrics of a pipeline, with ``examples``, the number of counted texts or tokens.  Raises InputError."""
 
+    def new_model(self, config: OwnConfig) -> nn.Module:
+        """A model that only this task can build, with any weights; (B, T) ids and mask in, a tensor (B, ...) out."""
+        raise NotImplementedError(f"the models of {self.spec.name} are not its own")
+
     def claims(self, model: nn.Module) -> bool:
         """Whether a model that does not name its task is for this one, by its wiring and its head."""
         return False
@@ -328,3 +333,19 @@ class Task(ABC):
     def made_up(self, pipe: Any, given: "MaterialInputs") -> "Material | None":
         """Synthetic data to train on for a few steps, which the model can read and write; None where there are none."""
         return None
+
+
+def own_model(task: Task, config: OwnConfig) -> nn.Module:
+    """The model that a task builds, with its configuration.
+
+    Raises InputError for one that could not be saved whole.
+    """
+    model: Any = task.new_model(config)
+    if kept := [name for name, _ in model.named_buffers() if name in model.state_dict()]:
+        raise InputError(
+            f"{config.described} keeps {kept[0]!r} as a buffer, but only parameters are saved: make it a parameter "
+            "(requires_grad=False), or register it with persistent=False."
+        )
+    model.config = config
+    found: nn.Module = model
+    return found

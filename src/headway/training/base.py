@@ -82,7 +82,7 @@ def load_base(place: str, *, images: bool = False) -> Base:
     if not images:
         check_reads_text(model, path)
         if isinstance(config := model_config(model), BaselineConfig):
-            raise InputError(f"{path}: is a baseline ({config.kind}), only trained from scratch; name a Transformer.")
+            raise InputError(f"{path}: is {config.described}, only trained from scratch; name a Transformer.")
         return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
     if getattr(model, "patches", None) is None:
         raise InputError(f"{path}: is a text model and cannot read pictures; name a ViT with --from.")

@@ -5,6 +5,7 @@ from typing import Any
 
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.own import OwnConfig
 from headway.models.patches import Patches
 from headway.training.grouped import Grouped
 from headway.training.options import TrainOptions
@@ -98,7 +99,7 @@ class Plan(Grouped):
     """The complete plan of a run.  headway.json stores it, flat, and a resumed run follows it."""
 
     model: dict[str, Any]
-    """the fields of TransformerConfig, or of BaselineConfig"""
+    """the fields of TransformerConfig, BaselineConfig or OwnConfig"""
     length: int
     batch_tokens: int
     optimizer: str
@@ -131,8 +132,9 @@ class Plan(Grouped):
 
     @property
     def config(self) -> Any:
-        """The model's configuration: a TransformerConfig, or a BaselineConfig, which has the fields that plans read."""
-        return (BaselineConfig if "kind" in self.model else TransformerConfig).from_dict(self.model)
+        """The model's configuration: a TransformerConfig, or another one that has what plans read of it."""
+        kind = BaselineConfig if "kind" in self.model else OwnConfig if "task" in self.model else TransformerConfig
+        return kind.from_dict(self.model)
 
     @property
     def cut(self) -> Patches:

@@ -3,19 +3,22 @@
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from torch import nn
+
 from headway.errors import InputError, shown
-from headway.hub.directory import load_model
+from headway.hub import directory as hub
 from headway.hub.download import locate
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.models.device import device_of
+from headway.models.own import OwnConfig
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.image_classification.pipeline import ImageClassifier
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.masked_lm.pipeline import MaskFiller
-from headway.tasks.registry import NAMES, room
-from headway.tasks.task import Pipeline
+from headway.tasks.registry import NAMES, check, others, room
+from headway.tasks.task import Pipeline, own_model
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.translation.pipeline import Translator
 from headway.training.store.facts import check_files, read_facts
@@ -68,8 +71,8 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> 
     check_name(str(path), "the model's directory:")
     check_threads()
     chosen = device_of(device)
-    if task is not None and task not in NAMES:
-        raise InputError(f"the task is {shown(task)}; it can be {', '.join(NAMES)}.")
+    if task is not None:
+        check(task)
     directory = locate(path).path
     if not directory.is_dir():
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
@@ -83,6 +86,20 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> 
     return pipe
 
 
+def load_model(directory: Path) -> nn.Module:
+    """The model of a directory; one that only its task can build is built by that task.  Raises InputError."""
+
+    def build(config: OwnConfig) -> nn.Module:
+        if config.task not in others():
+            raise InputError(
+                f"{directory}: is a model for {shown(config.task)}, a task that no installed package has; install the "
+                "package that trained it."
+            )
+        return own_model(room(config.task), config)
+
+    return hub.load_model(directory, build_own=build)
+
+
 def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline:
     """The pipeline of a model that was loaded from ``directory``.
 
@@ -90,7 +107,8 @@ def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline
     """
     facts = read_facts(directory) or {}
     facts = {key: value for key, value in facts.items() if key != "members"} if alone else facts
-    for name in NAMES:
+    named = str(facts.get("task", ""))
+    for name in (named,) if named in others() else NAMES:
         if (pipe := room(name).pipeline(model, directory, facts)) is not None:
             return pipe
     raise InputError(f"{directory / 'config.json'}: the task of this model is unknown.")

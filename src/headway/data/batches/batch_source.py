@@ -104,7 +104,7 @@ class TextFeed(HeldOutText):
 
 
 class RowFeed:
-    """Sequences in batches of similar length: ids and mask (B, T), and targets (B,), one for each sequence.
+    """Sequences in batches of similar length: ids and mask (B, T), and targets (B,), a class or a number for each.
 
     Or targets (B, T), one for each token: then those of a sequence are a sequence, and `IGNORED` fills them up.
     """
@@ -377,6 +377,9 @@ def _stacked(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
 
 def _padded(sequences: list[Sequence[int]], targets: list[Any]) -> Batch:
     ids, mask = pad(sequences)
-    each = isinstance(targets[0], int | np.integer)
-    wanted = torch.tensor(targets, dtype=torch.int64) if each else pad(targets, IGNORED)[0]
+    if isinstance(targets[0], float | np.floating):
+        wanted = torch.tensor(targets, dtype=torch.float32)
+    else:
+        each = isinstance(targets[0], int | np.integer)
+        wanted = torch.tensor(targets, dtype=torch.int64) if each else pad(targets, IGNORED)[0]
     return Batch(ids, None if bool(mask.all()) else mask, wanted)

@@ -189,10 +189,12 @@ def labelled(
     to_learn: bool = True,
     merging: Merging | None = None,
     classes: Sequence[str] = (),
+    as_labels: bool = True,
 ) -> Labelled:
     """The texts and labels of a table; labels lose the blank space around them, texts stay as they are.
 
-    ``merging`` joins labels, also with ``classes`` that were known before.  Rows with an empty text are left out with a
+    ``merging`` joins labels, also with ``classes`` that were known before.  Without ``as_labels`` they are values, of
+    which there may be any number, written in any way.  Rows with an empty text are left out with a
     warning, 1 % of all at most.  Raises InputError for more of them and for missing labels ("skip" drops and counts
     both), for labels that are the same number written twice (1 and 1.0) and, if they are ``to_learn`` from, for a
     single label and for a column that is no label.  The table is read once, some rows at a time.
@@ -211,7 +213,8 @@ def labelled(
     counts: Counter[str] = Counter()
     for label, count in rows.counts().items():
         counts[meant[label]] += count
-    _check_classes(table.name, label_column, counts, len(rows.index), to_learn)
+    if as_labels or not counts:
+        _check_classes(table.name, label_column, counts, len(rows.index), to_learn)
     names = sorted(counts)
     place = {name: at for at, name in enumerate(names)}
     targets = np.array([place.get(meant[label], -1) for label in written], dtype=np.int32)[rows.numbers]
@@ -221,7 +224,8 @@ def labelled(
         warnings.append(f"{counted(len(bad), 'row')} without text or label left out ({table.places(bad)})")
     if rows.n_blank:
         warnings.append(f"{counted(rows.n_blank, 'row')} without anything in any column left out")
-    warnings += _label_warnings(counts, rows.counts()) + _text_warnings(rows.checks, found) + _repeat_warnings(found)
+    warnings += _label_warnings(counts, rows.counts()) if as_labels else []
+    warnings += _text_warnings(rows.checks, found) + _repeat_warnings(found)
     return replace(found, warnings=warnings, dropped=len(bad) + rows.n_blank)
 
 

@@ -56,7 +56,7 @@ def check_text(pipe: Pipeline, text: Any) -> None:
     if not isinstance(text, str):
         raise InputError(f"expected a text; this model is for {pipe.task.replace('_', ' ')}, not for pictures.")
     if isinstance(pipe.model.config, BaselineConfig):
-        raise InputError(f"this is a baseline ({pipe.model.config.kind}): it has no attention heads.")
+        raise InputError(f"this is {pipe.model.config.described}: it has no attention heads.")
 
 
 def rows(model: torch.nn.Module, *sequences: Sequence[int]) -> list[Tensor]:

@@ -22,10 +22,6 @@ class LabelCommand(Command):
     def taken(self) -> list[str]:
         return [*self.columns, "scores"]
 
-    def answer(self, part: Sequence[str]) -> Sequence[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.pipe(part)
-        return found
-
     def lines(self, start: int, found: Sequence[dict[str, Any]]) -> Iterator[str]:
         for number, one in enumerate(found, start):
             yield f"{field(one['label'])}\t{one['score']:.3f}\t{field(self.inputs.values[number])}"

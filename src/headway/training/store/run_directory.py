@@ -236,7 +236,7 @@ class RunDirectory:
             usual = {"do_sample": True, "temperature": 0.8}
         with saving(self.path / "model.safetensors", 4 * sum(p.numel() for p in model.parameters())):
             save_any(merged(model), self.path, **entries)
-            if not isinstance(model, Encoder) and not labels:
+            if isinstance(model, Decoder | EncoderDecoder) and not labels:
                 write_json(self.path / GENERATION, {**usual, **known, **entries})
 
     def save_snapshot(

@@ -61,7 +61,7 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
     check_files(directory, read_facts(directory))
     model = load_model(directory, allow_pickle=allow_pickle)
     if isinstance(config := model_config(model), BaselineConfig):
-        raise InputError(f"{source}: this is a baseline ({config.kind}), which no other program reads.")
+        raise InputError(f"{source}: this is {config.described}, which no other program reads.")
     if not has_family(model):
         raise InputError(f"{source}: no Hugging Face family has these parts, so no other program reads this model.")
     tokenizer = None

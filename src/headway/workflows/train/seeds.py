@@ -36,8 +36,10 @@ def run_seeds(
     names all ``members``, whose probabilities Headway averages.  Raises InputError for another task.
     """
     source, found = read_input(inputs, options)
-    if found.task not in (able := supporting("seeds")):
-        raise InputError(f"--seeds is for {' and '.join(able)}: several seeds give several models, averaged.")
+    if "seeds" not in spec(found.task).supports:
+        raise InputError(
+            f"--seeds is for {' and '.join(supporting('seeds'))}: several seeds give several models, averaged."
+        )
     run = RunDirectory(out)
     before = run.read()
     if before is not None:

@@ -30,9 +30,8 @@ def check_accumulation(subject: Subject) -> Check:
     what = f"the gradient of a batch against the sum over its {len(PARTS)} parts of different sizes, without dropout"
     trial = _trial(subject)
     if trial is None:
-        return Check(
-            NAME, what, skipped="each text is contrasted with the others of its batch, so its parts are another task"
-        )
+        why = "its loss of a batch is not the sum over its rows, so the parts of a batch are another task"
+        return Check(NAME, what, skipped=why)
     task, batch = trial
     whole = _gradient(subject.one, task, [batch])
     parts = _gradient(subject.one, task, [_rows(batch, rows) for rows in PARTS])

@@ -6,6 +6,7 @@ from headway.errors import InputError
 from headway.hub.directory import has_family, load_model
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
+from headway.models.own import OwnConfig
 from headway.tasks.common.door_answers import BOUND
 from headway.workflows.export.export import export
 from headway.workflows.verify.check import Check, difference, worst
@@ -18,7 +19,7 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     """Export the model in ``directory`` to ``folder``, load the export, and compare the answers with the model's."""
     what = "answers of the model and of its export"
     config = getattr(subject.pipe.model, "config", None)
-    if isinstance(config, BaselineConfig | TransformerConfig) and not has_family(subject.pipe.model):
+    if isinstance(config, BaselineConfig | TransformerConfig | OwnConfig) and not has_family(subject.pipe.model):
         return Check(NAME, what, skipped="no other program supports this model")
     try:
         found = export(directory, folder)

@@ -127,7 +127,7 @@ def read(subject: Subject, model: nn.Module, texts: Sequence[Any], *, left: bool
         answers = model(ids, pad(targets)[0].to(device), mask)
         return [answer[: len(target)].float() for answer, target in zip(answers, targets, strict=True)]
     answers = room(subject.pipe.task).read(subject.pipe, model, ids, mask)
-    if answers.dim() == 2:
+    if answers.dim() <= 2:
         return list(answers.float())
     return [
         answer[-len(text) :].float() if left else answer[: len(text)].float()

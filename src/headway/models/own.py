@@ -1,0 +1,44 @@
+"""The configuration of a model that a task brings along: what plans, files and pipelines read of every model."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OwnConfig:
+    """The sizes of a model that only its task can build.  Checked on construction: a wrong value raises ValueError."""
+
+    task: str
+    """the task, which builds the model"""
+    vocab_size: int
+    d_model: int = 64
+    """width of its vectors"""
+    n_layers: int = 1
+    max_length: int = 256
+    """maximum tokens of a text"""
+    dropout: float = 0.0
+    more: dict[str, Any] = field(default_factory=dict)
+    """further sizes, by name"""
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "d_model", "n_layers", "max_length"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} is {value!r}, but must be a whole number ≥ 1")
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout!r}, but must be a number from 0 to below 1")
+        if not isinstance(self.task, str) or not isinstance(self.more, dict):
+            raise ValueError("task must be a text, and more a dict")
+
+    @property
+    def described(self) -> str:
+        """What the model is, for messages."""
+        return f"the own model of {self.task}"
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "OwnConfig":
+        """Build from a dict as ``dataclasses.asdict`` makes it; an unknown key raises ValueError."""
+        unknown = sorted(set(values) - {one.name for one in fields(cls)})
+        if unknown:
+            raise ValueError(f"unknown configuration keys: {', '.join(unknown)}")
+        return cls(**values)

@@ -1,0 +1,232 @@
+"""A task of texts with a number each and a model of its own: all but the model, its loss and its answers.
+
+class Stars(TextRows):
+    spec = SPEC
+    objective = Error()                     # a ``row_loss.RowLoss``
+
+    def new_model(self, config): ...        # a model of ids and mask (B, T), which has an output for each text
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headway.data.batches.batch_source import RowFeed, row_batches
+from headway.data.batches.batching import Batch, length_batches, pad
+from headway.data.open.columns import number
+from headway.data.records.labels import Labelled, labelled
+from headway.data.records.repeats import shared
+from headway.data.records.split import HELD_OUT, split_rows
+from headway.data.records.table import Table
+from headway.errors import InputError, shown
+from headway.hub.directory import model_config
+from headway.models.own import OwnConfig
+from headway.runtime.runtime import Runtime
+from headway.tasks.common.lengths import cut_warning, shortened, usual_longest
+from headway.tasks.common.material import Material, MaterialInputs, made_up_table
+from headway.tasks.common.row_loss import RowLoss, averages, units
+from headway.tasks.common.rows import encoded_texts
+from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, own_model
+from headway.text.tokenizer import Tokenizer
+from headway.text.train import train_tokenizer
+from headway.training.evaluation.comparison import in_order
+from headway.training.option_fields import flag
+from headway.training.options import TrainOptions, split_seed
+from headway.training.plan import Decision, Plan
+from headway.training.sizing.presets import encoder_plan
+
+LONGEST = 512
+"""Tokens: texts are not read further than this unless ``--length`` says so."""
+OF_TRANSFORMERS = ("from_model", "model", "heads", "preset", "extend_vocab")
+"""Options that a model of a task's own does not have."""
+
+
+class TextRows(Task):
+    """Texts with a number each; the model, its loss and its answers are those of the subclass."""
+
+    objective: ClassVar[RowLoss]
+    needs: ClassVar[str] = "a table of texts with a number each"
+
+    def __init__(self) -> None:
+        self.objective.name = self.spec.name
+
+    @abstractmethod
+    def new_model(self, config: OwnConfig) -> nn.Module:
+        """A model that reads ids and mask (B, T) and has an output (B, ...) for each text."""
+
+    def value(self, written: str) -> float:
+        """The target that a cell means; NaN where it means none."""
+        return number(written)
+
+    def answers(self, outputs: Tensor) -> list[Any]:
+        """The answers, of which JSON can be made, to the outputs (B, ...) for some texts."""
+        found: list[Any] = outputs.tolist()
+        return found
+
+    def open_data(self, given: TaskInputs) -> TaskData:
+        return TextRowData(self, given)
+
+    def pipeline(self, model: nn.Module, directory: Path, facts: dict[str, Any]) -> "TextPipeline | None":
+        config = model_config(model)
+        if not isinstance(config, OwnConfig) or config.task != self.spec.name:
+            return None
+        return TextPipeline(self, model, Tokenizer.load(directory, rows=config.vocab_size))
+
+    def evaluate(self, pipe: Any, given: EvaluationInputs) -> dict[str, Any]:
+        table, found = given.table(f"a model for {self.spec.name} is measured on {self.needs}"), given.found
+        rows, values = self.rows_of(table, found.text_column, found.label_column, given.options)
+        if given.same:
+            held_out = split(rows, split_seed(given.before))[1]
+            rows, values = rows.part(held_out), values[held_out]
+        longest = given.length(pipe.model.config.max_length)
+        ids = encoded_texts(rows, pipe.tokenizer).cut(longest, pipe.tokenizer.special_ids)
+        each: list[np.ndarray] = []
+        batches = pipe.runtime.batches(row_batches(ids, values, pipe.runtime.tokens))
+        metrics = self.objective.evaluate(pipe.model, batches, each)
+        given.each.append(in_order(each, np.concatenate(length_batches(ids.lengths, pipe.runtime.tokens, 0, 0))))
+        return {**metrics, "examples": len(rows)}
+
+    def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:
+        ids, mask = pad(inputs)
+        return self.objective, Batch(ids, mask, torch.arange(len(inputs), dtype=torch.float32))
+
+    def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
+        return made_up_table(
+            pipe, given.folder, lambda n, text, _: {"text_column": text, "label_column": str(1 + n % 5)}
+        )
+
+    def rows_of(
+        self, table: Table, text: str | None, value: str | None, options: TrainOptions
+    ) -> tuple[Labelled, np.ndarray]:
+        """The rows that have a text and a value, and the values float32 (N,).  Raises InputError for any other row."""
+        policy = options.data.on_bad_row
+        rows = labelled(table, text or "", value or "", on_bad_row=policy, to_learn=False, as_labels=False)
+        of_classes = np.array([self.value(written) for written in rows.classes], dtype=np.float32)
+        wrong = np.flatnonzero(np.isnan(of_classes)[rows.targets])
+        if len(wrong) and policy != "skip":
+            written = rows.classes[rows.targets[wrong[0]]]
+            raise InputError(
+                f"{table.name}: column {value!r} holds {shown(written)}, which is no value for {self.spec.name} "
+                f"({table.places(rows.index[wrong].tolist())}). Correct it, or pass --on-bad-row skip."
+            )
+        if len(wrong):
+            rows = rows.part(np.flatnonzero(~np.isnan(of_classes)[rows.targets]))
+        if not len(rows):
+            raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {value!r}.")
+        return rows, of_classes[rows.targets]
+
+
+def split(rows: Labelled, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the rows that a run with this seed trains on, and of those that it holds out."""
+    return split_rows(rows.hashes, np.zeros(len(rows), dtype=np.int32), HELD_OUT, seed)
+
+
+class TextRowData(TaskData):
+    """The rows of a run, split, tokenised and cut."""
+
+    def __init__(self, task: TextRows, given: TaskInputs):
+        table, held_out, self.options, self.task = given.source, given.held_out, given.options, task
+        if not isinstance(table, Table):
+            raise InputError(f"{table.name}: {task.spec.name} needs {task.needs}.")
+        if wrong := self.options.given(OF_TRANSFORMERS):
+            raise InputError(f"--{flag(wrong[0])} is for Transformers; {task.spec.name} trains a model of its own.")
+        columns = given.found.text_column, given.found.label_column
+        rows, values = task.rows_of(table, *columns, self.options)
+        warnings = list(rows.warnings)
+        if isinstance(held_out, Table):
+            train, (other, self.targets) = rows, task.rows_of(held_out, *columns, self.options)
+            self.train_targets, origin = values, f" ({held_out.name})"
+            if both := len(shared(train.hashes, other.hashes)):
+                warnings.append(f"{both:,} of {len(other):,} validation rows also occur in training")
+        else:
+            chosen, left = split(rows, self.options.seed_of_split)
+            train, other, origin = rows.part(chosen), rows.part(left), " (10 %, duplicates on one side)"
+            self.train_targets, self.targets = values[chosen], values[left]
+        kind, characters = self.options.data.tokenizer or "word", int(train.lengths.sum(dtype=np.int64))
+        self.tokenizer = given.tokenizer or train_tokenizer(
+            train, kind, self.options.data.vocab, role="encoder", out_of=characters
+        )
+        encoded = [encoded_texts(part, self.tokenizer) for part in (train, other)]
+        self.longest = self.options.data.length or usual_longest(encoded[0].lengths, LONGEST)
+        self.train, self.validation = (part.cut(self.longest, self.tokenizer.special_ids) for part in encoded)
+        warnings += cut_warning(encoded[0], self.longest)
+        self.labels = []
+        self.facts = {
+            "inputs": table.inputs,
+            "fingerprint": table.fingerprint,
+            "text_column": columns[0],
+            "label_column": columns[1],
+            "train": f"{len(train):,} rows",
+            "validation": f"{len(other):,} rows{origin}",
+            "warnings": warnings,
+        }
+        self.baselines = []
+        self._each = self._guess_the_mean()
+
+    def _guess_the_mean(self) -> dict[str, np.ndarray]:
+        """Add the baseline that answers the mean of the training rows, for a model of one number; its results."""
+        targets = torch.tensor(self.targets)
+        try:
+            part = self.task.objective.of(torch.full_like(targets, float(self.train_targets.mean())), targets)
+        except (RuntimeError, IndexError, ValueError):
+            return {}  # the loss is of other outputs
+        self.baselines.append({"name": "the mean", **averages([part])})
+        return {"the mean": units(part)}
+
+    def plan(self, seconds: float | None) -> Plan:
+        asked, rows = self.options, len(self.train)
+        whole = asked.but(d_model=None, layers=None)  # the width of an encoder has rules that this model has not
+        plan = encoder_plan(whole, self.tokenizer.vocab_size, self.train.lengths, 1, self.longest)
+        width, layers = asked.architecture.d_model or OwnConfig.d_model, asked.architecture.layers or OwnConfig.n_layers
+        sizes = {"d_model": width, "n_layers": layers, "max_length": self.longest, "dropout": plan.config.dropout}
+        config = OwnConfig(self.task.spec.name, self.tokenizer.vocab_size, **sizes)
+        count = sum(weight.numel() for weight in own_model(self.task, config).parameters())
+        size = f"{count:,} parameters: {config.described}, width {width}, {self.longest} tokens"
+        flags = "--d-model, --layers, --length, --dropout"
+        decisions = [asdict(Decision("model", size, f"{rows:,} texts", flags)), *plan.decisions[1:]]
+        precision = asked.runtime.precision or "float32"
+        return plan.but(model=asdict(config), token_dropout=0.0, precision=precision, decisions=decisions)
+
+    def build(self, plan: Plan) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(plan.seed)
+            return own_model(self.task, plan.config)
+
+    def feed(self, plan: Plan) -> RowFeed:
+        parts = self.train, self.train_targets, self.validation, self.targets
+        return RowFeed(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+
+    def objective(self, plan: Plan) -> RowLoss:
+        return self.task.objective
+
+    def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
+        return self._each
+
+
+class TextPipeline:
+    """The model of a task of texts, its tokenizer and its answers."""
+
+    def __init__(self, task: TextRows, model: nn.Module, tokenizer: Tokenizer):
+        self.task, self.model, self.tokenizer = task.spec.name, model, tokenizer
+        self.runtime = Runtime(model)
+        self._answers: Callable[[Tensor], list[Any]] = task.answers
+
+    def __call__(self, text: str | Sequence[str]) -> Any:
+        """The answer to a text, or a list of them, in order; a long text is cut as in training."""
+        texts = [text] if isinstance(text, str) else list(text)
+        for i, one in enumerate(texts):
+            if not isinstance(one, str):
+                raise InputError(f"text {i} is {type(one).__name__}; expected a text.")
+        if not texts:
+            return []
+        longest: int = model_config(self.model).max_length
+        ids = shortened(self.tokenizer.encode_batch(texts, special=True), longest, self.tokenizer)
+        rows = self.runtime.read([row or [0] for row in ids], lambda ids, mask, _: self.model(ids, mask).float())
+        found = self._answers(torch.stack(rows))
+        return found[0] if isinstance(text, str) else found

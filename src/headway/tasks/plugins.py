@@ -1,0 +1,125 @@
+"""Tasks of other packages, found by their entry points.
+
+A package names the module of its task in the group ``headway.tasks``:
+
+    [project.entry-points."headway.tasks"]
+    stars = "own_task"
+
+The module is a package laid out like a room (``own_task.spec.SPEC``, ``own_task.room.TASK``, and ``own_task.command``
+with COMMAND where its command is its own), or one file with these names.  Nothing is imported before it is asked for.
+"""
+
+import contextlib
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from headway.errors import InputError
+
+GROUP = "headway.tasks"
+FOLDERS = (".dist-info", ".egg-info")
+"""How the names end of the folders in which installed packages say what they are."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """The task of another package."""
+
+    name: str
+    module: str
+    origin: str
+    """the package and its version"""
+
+    def __str__(self) -> str:
+        return f"the task {self.name!r} of {self.origin} ({self.module})"
+
+    def part(self, file: str, constant: str, fits: Callable[[Any], bool], expected: str, otherwise: Any = None) -> Any:
+        """A constant of the module, or of its submodule ``file``; without it, ``otherwise``.
+
+        Raises InputError, in one line, for a module that cannot be imported, and for a constant that is missing or does
+        not fit what is ``expected``.
+        """
+        try:
+            place = f"{self.module}.{file}"
+            module = import_module(place if _is_there(place) else self.module)
+        except (Exception, SystemExit) as error:
+            lines = str(error).strip().splitlines()
+            raise self.unusable(f"importing it fails: {type(error).__name__}: {lines[0] if lines else ''}") from error
+        found = getattr(module, constant, otherwise)
+        if found is None:
+            raise self.unusable(f"{module.__name__} has no {constant}")
+        if not fits(found):
+            is_a = f"the class {found.__name__}" if isinstance(found, type) else f"of the type {type(found).__name__}"
+            raise self.unusable(f"{module.__name__}.{constant} is {is_a}, expected {expected}")
+        return found
+
+    def unusable(self, why: str) -> InputError:
+        """The error where the task cannot be used."""
+        return InputError(f"{self} cannot be used: {why}.")
+
+
+def _is_there(module: str) -> bool:
+    """Whether there is such a submodule; the package itself is imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        return False  # the module is one file
+
+
+@cache
+def plugins(taken: Collection[str]) -> MappingProxyType[str, Plugin]:
+    """The tasks of installed packages by name.  One whose name is ``taken`` is left out with a warning.
+
+    Only the names of folders and their ``entry_points.txt`` are read: ``importlib.metadata`` takes as long to import as
+    all else that ``headway --help`` needs, and is imported where such an entry point exists.
+    """
+    found: dict[str, Plugin] = {}
+    for plugin in _declared():
+        other = found.get(plugin.name)
+        if plugin.name in taken or (other is not None and other != plugin):
+            by = "headway itself" if plugin.name in taken else other.origin if other is not None else ""
+            warnings.warn(f"{plugin} is left out: {by} has a task of that name", stacklevel=2)
+        else:
+            found[plugin.name] = plugin
+    return MappingProxyType(found)
+
+
+def _declared() -> list[Plugin]:
+    """The entry points of the group, in the order of ``sys.path``; of a package that is there twice, the first."""
+    folders = [folder for place in dict.fromkeys(sys.path) for folder in _folders(Path(place))]
+    if not folders:
+        return []
+    from importlib.metadata import Distribution
+
+    found: dict[str, list[Plugin]] = {}
+    for folder in folders:
+        package = Distribution.at(folder)
+        name = package.metadata["Name"] or folder.name
+        origin = f"{name} {package.version}" if package.metadata["Version"] else name
+        those = [Plugin(one.name, one.module, origin) for one in package.entry_points if one.group == GROUP]
+        found.setdefault(name, those)
+    return [plugin for those in found.values() for plugin in those]
+
+
+def _folders(place: Path) -> list[Path]:
+    """The folders of packages in a directory whose entry points name the group."""
+    found = []
+    with contextlib.suppress(OSError):
+        found = [folder for folder in sorted(place.iterdir()) if folder.name.endswith(FOLDERS) and _names_it(folder)]
+    return found
+
+
+def _names_it(folder: Path) -> bool:
+    try:
+        return GROUP.encode() in (folder / "entry_points.txt").read_bytes()
+    except OSError:
+        return False
