@@ -12,7 +12,6 @@ with COMMAND where its command is its own), or one file with these names.  Nothi
 import contextlib
 import importlib.util
 import sys
-import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
@@ -76,21 +75,22 @@ def _is_there(module: str) -> bool:
 
 
 @cache
-def plugins(taken: Collection[str]) -> MappingProxyType[str, Plugin]:
-    """The tasks of installed packages by name.  One whose name is ``taken`` is left out with a warning.
+def plugins(taken: Collection[str]) -> tuple[MappingProxyType[str, Plugin], tuple[str, ...]]:
+    """The tasks of installed packages by name, and a line about each that is left out because its name is ``taken``.
 
     Only the names of folders and their ``entry_points.txt`` are read: ``importlib.metadata`` takes as long to import as
     all else that ``headway --help`` needs, and is imported where such an entry point exists.
     """
     found: dict[str, Plugin] = {}
+    left_out = []
     for plugin in _declared():
         other = found.get(plugin.name)
         if plugin.name in taken or (other is not None and other != plugin):
             by = "headway itself" if plugin.name in taken else other.origin if other is not None else ""
-            warnings.warn(f"{plugin} is left out: {by} has a task of that name", stacklevel=2)
+            left_out.append(f"{plugin} is left out: {by} has a task of that name")
         else:
             found[plugin.name] = plugin
-    return MappingProxyType(found)
+    return MappingProxyType(found), tuple(left_out)
 
 
 def _declared() -> list[Plugin]:

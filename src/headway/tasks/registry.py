@@ -5,6 +5,7 @@ are asked for.
 """
 
 import warnings
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -33,14 +34,16 @@ def others() -> tuple[str, ...]:
     return tuple(_plugins())
 
 
-def _plugins() -> Any:
-    return plugins((*NAMES, *ALSO_NAMED))
+def _plugins() -> Mapping[str, Plugin]:
+    return plugins((*NAMES, *ALSO_NAMED))[0]
 
 
 @cache
 def usable() -> tuple[str, ...]:
     """Those of them whose spec can be read; each of the rest is warned about, in one line."""
     found = []
+    for line in plugins((*NAMES, *ALSO_NAMED))[1]:
+        warnings.warn(line, stacklevel=2)
     for name in others():
         try:
             spec(name)

@@ -10,6 +10,7 @@ from headway.errors import InputError
 from headway.models.adapt.lora import count_parameters
 from headway.models.baselines import BaselineConfig
 from headway.models.device import device_of
+from headway.models.own import OwnConfig
 from headway.tasks.registry import spec
 from headway.training.distributed.memory_plan import Work
 from headway.training.hardware.precision import training_rate
@@ -84,6 +85,8 @@ def work_of(prepared: Prepared, options: TrainOptions, tokens: float | None) -> 
         raise InputError("--plan is for training in steps; a linear classifier (--frozen) is fitted in one go.")
     if isinstance(plan.config, BaselineConfig):
         raise InputError(f"--plan is for Transformers only, not for --model {plan.config.kind}.")
+    if isinstance(plan.config, OwnConfig):
+        raise InputError(f"--plan is for Transformers only, not for {plan.config.described}.")
     count, trained = count_parameters(prepared.model)
     step_tokens = plan.batch_tokens * plan.accumulate
     return Work(

@@ -1,0 +1,412 @@
+"""Tasks of other packages: one works with every verb that applies, and broken ones are named and harm nothing."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from headway.cli.main import OF_TASKS, VERBS
+from headway.data.open.detect import TASKS
+from headway.errors import InputError
+from headway.models.own import OwnConfig
+from headway.tasks import plugins, registry
+from headway.tasks.task import own_model
+from headway.training.evaluation.metric import Metric
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "own_task.py"
+STARS = ["--task", "stars"]
+OPTIONS = ["--steps", "60", "--learning-rate", "0.01", "--batch-tokens", "256", "--threads", "1", "--quiet"]
+
+
+def distribution(site: Path, name: str, tasks: dict[str, str], **modules: str) -> None:
+    """An installed package: its modules, and the folder that says what it is."""
+    about = site / f"{name.replace('-', '_')}-0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    lines = "".join(f"{task} = {module}\n" for task, module in tasks.items())
+    (about / "entry_points.txt").write_text(f"[console_scripts]\nx = y:z\n\n[headway.tasks]\n{lines}")
+    for module, code in modules.items():
+        (site / f"{module}.py").write_text(code)
+
+
+def run(site: Path, *words: object, status: int = 0) -> subprocess.CompletedProcess:
+    """``headway`` (or "-c CODE") in a process of its own, with the packages in ``site``."""
+    start = [] if words[0] == "-c" else ["-m", "headway"]
+    places = os.pathsep.join([str(ROOT / "src"), str(site)])
+    command = [sys.executable, *start, *map(str, words)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": places}
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+LOADS = """
+import sys, headway
+pipe = headway.load(sys.argv[1], task="stars")
+good, bad = pipe(["great great great", "awful awful awful"])
+assert pipe.task == "stars" and good > 3.5 and bad < 2.5 and pipe("great great great") == good, (good, bad)
+for wrong in (lambda: headway.load_model(sys.argv[1]), lambda: headway.load(sys.argv[1], task="classification")):
+    try:
+        wrong()
+    except headway.InputError as error:
+        print(error)
+"""
+LOADS_DAMAGED = """
+import sys, warnings, headway
+warnings.simplefilter("ignore")
+for place in sys.argv[1:]:
+    try:
+        headway.load(place)
+    except headway.InputError as error:
+        print(error)
+"""
+ASKS = """
+import sys, warnings, headway
+from headway.tasks import registry
+warnings.simplefilter("ignore")
+run, rows, out, *names = sys.argv[1:]
+for name in names:
+    for ask in (lambda: headway.load(run, task=name), lambda: headway.train(rows, task=name, steps=1, out=out)):
+        try:
+            ask()
+        except headway.InputError as error:
+            print(error)
+print(headway.load(run).task)
+print(registry.room("stars").spec.title)
+"""
+HELPS = """
+import sys
+from headway.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    assert "torch" not in sys.modules
+"""
+
+
+MANY = """
+import contextlib, io, json, sys
+from headway.cli.main import main
+for words in json.loads(sys.argv[1]):
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as error:
+            status = error.code
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+
+
+def run_many(site: Path, *commands: list[object]) -> list[tuple[int, str, str]]:
+    """Several commands of ``headway`` one after the other in one process: the status, output and errors of each."""
+    asked = json.dumps([[str(word) for word in words] for words in commands])
+    return [tuple(json.loads(line)) for line in run(site, "-c", MANY, asked).stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the example is installed."""
+    place = tmp_path_factory.mktemp("site")
+    distribution(place, "own-task", {"stars": "own_task"}, own_task=EXAMPLE.read_text(encoding="utf-8"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each good word of a review is a star more."""
+    path = tmp_path_factory.mktemp("reviews") / "reviews.csv"
+    lines = [f"{'great ' * (n % 5)}{'awful ' * (4 - n % 5)}thing{n % 17} number {n},{1 + n % 5}" for n in range(211)]
+    path.write_text("\n".join(["review,stars", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(site: Path, reviews: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    """A run of the example, and what ``train`` printed."""
+    out = tmp_path_factory.mktemp("runs") / "stars"
+    done = run(site, "train", reviews, "--task", "stars", "--out", out, "--json", *OPTIONS)
+    return out, json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_example_is_short():
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def test_it_learns_and_reports_its_own_metric(trained):
+    out, found = trained
+    assert found["task"] == "stars" and found["steps"] == 60 and found["accuracy"] is None
+    (mean,) = found["baselines"]
+    assert mean["name"] == "the mean" and 1.0 < mean["star_error"] < 1.5
+    assert found["star_error"] < 0.7 * mean["star_error"] and math.isfinite(found["val_loss"])
+    facts = json.loads((out / "headway.json").read_text())
+    verdict = facts["verdict"]
+    assert verdict["metric"] == "star_error" and verdict["result"] == "better" and verdict["difference"] > 0
+    assert verdict["paired"] and verdict["difference_interval"][0] > 0
+    page = (out / "report.html").read_text()
+    assert "mean error in stars" in page and "weighed mean of words (this run)" in page
+    assert "The weighed mean of words beats the mean" in page and "Transformer (this run)" not in page
+
+
+def test_its_model_is_written_and_read_by_its_task(trained, site):
+    out, _ = trained
+    config = json.loads((out / "config.json").read_text())
+    assert config["model_type"] == "headway-task" and config["task"] == "stars"
+    assert {field.name for field in fields(OwnConfig)} <= set(config)
+    weights = load_file(out / "model.safetensors")
+    assert set(weights) == {"words.weight", "telling.weight", "stars.weight", "stars.bias"}
+    said = run(site, "-c", LOADS, out).stdout.splitlines()
+    assert "which only the package of that task reads, with `headway.load`" in said[0]
+    assert said[1].endswith("this is a model for stars, not for classification.")
+
+
+def test_every_verb_that_applies(trained, site, reviews, tmp_path):
+    out, found = trained
+    texts = "great great", "awful"
+    asked = [["evaluate", out], ["evaluate", out, reviews], ["rate", out, *texts], ["predict", out, *texts]]
+    asked = [[*words, "--json"] for words in [*asked, ["bench", out]]]
+    asked += [["rate", out, *texts], ["rate", out, reviews, "--to", tmp_path / "answers.csv"]]
+    done = run_many(site, *asked)
+    assert [status for status, _, _ in done] == [0] * len(asked), done
+    again, other, rated, predicted, speed = (json.loads(out.splitlines()[-1]) for _, out, _ in done[:5])
+    assert again["examples"] == 21 and again["star_error"] == pytest.approx(found["star_error"], abs=1e-6)
+    assert again["val_loss"] == pytest.approx(found["val_loss"], abs=1e-6)
+    assert other == {**again, "seconds": other["seconds"]}  # of its own file, the held-out part
+    assert rated["results"] == predicted["results"] and rated["results"][0] > rated["results"][1]
+    assert speed["rows"] and {row["kind"] for row in speed["rows"]} == {"read"}
+    shown = [line.split("\t") for line in done[5][1].splitlines()]
+    assert [text for _, text in shown] == list(texts)
+    assert [float(stars) for stars, _ in shown] == pytest.approx(rated["results"], abs=1e-3)
+    lines = (tmp_path / "answers.csv").read_text().splitlines()
+    assert lines[0] == "text,answer" and len(lines) == 212
+
+
+def test_verify(trained, site):
+    out, _ = trained
+    found = json.loads(run(site, "verify", out, "--json", "--quiet", "--threads", "1").stdout.splitlines()[-1])
+    passed = {check["name"]: check["passed"] for check in found["checks"]}
+    assert {name for name, ok in passed.items() if ok} == {"batch", "accumulation", "checkpoints", "resume"}
+    assert {name for name, ok in passed.items() if ok is None} == {"cache", "export"}
+
+
+def test_what_does_not_apply_is_one_message(trained, site, reviews, tmp_path):
+    run, wrong, text, many = trained[0], tmp_path / "wrong.csv", tmp_path / "text.txt", tmp_path / "many.csv"
+    wrong.write_text("review,stars\ngood one,5\nbad one,five\n")
+    text.write_text("a text\n" * 30)
+    many.write_text("review,one,two\n" + "".join(f"a text {i} of many words,{i},{i}\n" for i in range(30)))
+    own, blocks = "the own model of stars", "it has no Transformer blocks to show"
+    said = {
+        ("train", reviews, *STARS, "--heads", "2"): "--heads is for Transformers; stars trains a model of its own",
+        ("train", reviews, *STARS, "--from", run): f"is {own}, which only the package of that task reads",
+        ("train", reviews, *STARS, "--plan"): f"--plan is for Transformers only, not for {own}",
+        ("train", reviews, *STARS, "--stream"): "--stream is for running text, but this is stars",
+        ("train", reviews, *STARS, "--seeds", "2"): "--seeds is for classification",
+        ("train", wrong, *STARS): "column 'stars' holds 'five', which is no value for stars (line 3)",
+        ("train", text, *STARS): "this is running text; stars needs a table of texts with a value each",
+        ("train", many, *STARS): "which column holds the value of each text? Name it with --label-column",
+        ("train", many, *STARS, "--label-column", "three"): "no column 'three'; found: review, one, two",
+        ("compare", reviews, *STARS, "--models", "lstm,gru"): "--model is for",
+        ("scale", reviews, *STARS): "scale is for language_modeling and masked_lm",
+        ("export", run): "which only the package of that task reads, with `headway.load`",
+        ("explain", run): f"this is {own}: {blocks}",
+        ("attention", run, "great"): "attention cannot be shown for stars models",
+        ("bench", run, "--lengths", "8,16"): f"this is {own}, and the plots need the sizes of a Transformer",
+        ("classify", run, "great"): "holds a model for stars; classify needs a classifier",
+    }
+    asked = [[*words, *(["--out", tmp_path / "out"] if words[0] == "train" else [])] for words in said]
+    for words, (status, _, error) in zip(said, run_many(site, *asked), strict=True):
+        assert status == 2 and said[words] in error and "Traceback" not in error, (words, error)
+        assert error.count("headway: ") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_without_its_package_says_so(trained, tmp_path):
+    done = run(tmp_path, "predict", trained[0], "great", status=2)
+    assert done.stderr == (
+        f"headway: {trained[0]}: is a model for 'stars', a task that no installed package has; install the package "
+        "that trained it.\n"
+    )
+
+
+def test_a_damaged_model_is_one_message(trained, site, tmp_path):
+    def spoiled(name, change, weights=None):
+        place = tmp_path / name
+        shutil.copytree(trained[0], place)
+        (place / "headway.json").unlink()
+        config = json.loads((place / "config.json").read_text())
+        change(config)
+        (place / "config.json").write_text(json.dumps(config))
+        if weights is not None:
+            kept = load_file(place / "model.safetensors")
+            save_file(weights(kept), place / "model.safetensors", metadata={"format": "pt"})
+        return place
+
+    places = [
+        spoiled("width", lambda config: config.update(d_model=7)),
+        spoiled("none", lambda config: config.pop("vocab_size")),
+        spoiled("text", lambda config: config.update(n_layers="two")),
+        spoiled("huge", lambda config: config.update(vocab_size=2**30, d_model=2**15)),
+        spoiled("lacks", lambda config: None, lambda kept: {k: v for k, v in kept.items() if k != "stars.bias"}),
+        spoiled("nan", lambda config: None, lambda kept: {k: v * torch.nan for k, v in kept.items()}),
+    ]
+    said = run(site, "-c", LOADS_DAMAGED, *places).stdout.splitlines()
+    assert len(said) == 6
+    expected = [
+        *("does not fit config.json in stars.weight, words.weight", "'vocab_size' is missing", "n_layers is 'two'"),
+        *("huge", "does not fit config.json in stars.bias", "nan"),
+    ]
+    for line, words in zip(said, expected, strict=True):
+        assert words in line, line
+
+
+BROKEN = {
+    "raises": ("raise RuntimeError('boom\\nand more')", "importing it fails: RuntimeError: boom."),
+    "leaves": ("import sys\nsys.exit(3)", "importing it fails: SystemExit: 3."),
+    "needs": ("import a_package_that_is_not_there", "No module named 'a_package_that_is_not_there'."),
+    "bare": ("x = 1", "bare has no SPEC."),
+    "nospec": ("SPEC = {'name': 'nospec'}", "nospec.SPEC is of the type dict, expected a TaskSpec."),
+    "called": ("SPEC = TaskSpec('other', 'T')", "its spec is named 'other', its entry point 'called'."),
+    "verb": ("SPEC = TaskSpec('verb', 'T', 'classify')", "headway itself has a command 'classify'; choose another"),
+    "lacks": (
+        "class Own(Task):\n    spec = SPEC\n    def open_data(self, given): pass\nTASK = Own()",
+        "importing it fails: TypeError: Can't instantiate abstract class Own with abstract methods evaluate, pipeline.",
+    ),
+}  # fmt: skip
+LATE = {
+    "wrong": ("TASK = object()", "wrong.TASK is of the type object, expected an instance of a subclass of Task"),
+    "aclass": ("class Own(Task):\n    spec = SPEC\nTASK = Own", "aclass.TASK is the class Own, expected an instance"),
+    "notask": ("", "notask has no TASK."),
+}  # fmt: skip
+HEAD = (
+    "from headway.tasks.spec import TaskSpec\nfrom headway.tasks.task import Task\nSPEC = TaskSpec('{0}', 'A title')\n"
+)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where broken packages are installed, and a good one."""
+    place = tmp_path_factory.mktemp("broken")
+    for name, (code, _) in {**BROKEN, **LATE}.items():
+        whole = name in ("lacks", "called", "verb", *LATE)
+        distribution(place, name, {name: name}, **{name: (HEAD.format(name) if whole else "") + code})
+    distribution(place, "own-task", {"stars": "own_task"}, own_task=EXAMPLE.read_text(encoding="utf-8"))
+    distribution(place, "takes-a-name", {"classification": "own_task"})
+    distribution(place, "z-second", {"stars": "second"})
+    distribution(
+        place, "trains", {"trains": "trains"}, trains=HEAD.format("trains").replace("title'", "title', 'train'")
+    )
+    return place
+
+
+def test_broken_ones_are_named_in_a_line_each_and_harm_nothing(broken):
+    done = run(broken, "--help")
+    assert "Guess how many stars a review gives." in done.stdout and "Train a model on your file." in done.stdout
+    said = done.stderr.splitlines()
+    for name, (_, words) in BROKEN.items():
+        expected = f"headway: warning: the task {name!r} of {name} 0.1 ({name}) cannot be used: "
+        (line,) = [line for line in said if line.startswith(expected)]
+        assert words in line
+    taken = [line for line in said if "is left out" in line]
+    assert taken == [
+        "headway: warning: the task 'classification' of takes-a-name 0.1 (own_task) is left out: headway itself has a "
+        "task of that name",
+        "headway: warning: the task 'stars' of z-second 0.1 (second) is left out: own-task 0.1 has a task of that name",
+    ]
+    assert "headway: warning: the task 'trains' asks for the command 'train', which exists" in said
+    assert len(said) == len(BROKEN) + 3
+
+
+def test_asking_for_a_broken_one_is_one_error(broken, classifier_run, rows, tmp_path):
+    """And all others go on working."""
+    names = list({**BROKEN, **LATE})
+    said = run(broken, "-c", ASKS, classifier_run, rows, tmp_path / "x", *names).stdout.splitlines()
+    assert said[-2:] == ["classification", "Star rating"] and len(said) == 2 * len(names) + 2
+    for number, name in enumerate(names):
+        for line in said[2 * number : 2 * number + 2]:
+            assert line.startswith(f"the task {name!r} of {name} 0.1 ({name}) cannot be used: ")
+            assert {**BROKEN, **LATE}[name][1] in line
+    assert run(broken, "classify", classifier_run, "a good mat").stderr == ""
+    error = run(broken, "train", rows, "--task", "raises", "--out", tmp_path / "x", "--quiet", status=2).stderr
+    assert error.splitlines()[-1].startswith("headway: the task 'raises' of raises 0.1 (raises) cannot be used: ")
+    assert "Traceback" not in error and not (tmp_path / "x").exists()
+
+
+def test_a_package_laid_out_like_a_room(tmp_path):
+    """Its spec and its command are read without the rest, so that help does not wait for torch."""
+    distribution(tmp_path, "a-room", {"room": "a_room"})
+    (tmp_path / "a_room").mkdir()
+    for name, code in {
+        "__init__": "",
+        "spec": "from headway.tasks.spec import TaskSpec\nSPEC = TaskSpec('room', 'Room', 'enter', help='Go in.')",
+        "command": "from headway.tasks.command import Command, Option\nfrom a_room.spec import SPEC\n\n\n"
+        "class COMMAND(Command):\n    spec, does, options = SPEC, 'Go in.', (Option('door', 'Which door.'),)\n",
+        "room": "raise RuntimeError('not needed for help')",
+    }.items():
+        (tmp_path / "a_room" / f"{name}.py").write_text(code)
+    for words, said in ((["--help"], "Go in."), (["enter", "--help"], "Which door.")):
+        assert said in run(tmp_path, "-c", HELPS, *words).stdout
+
+
+def test_without_such_packages_nothing_is_imported_to_look_for_them(tmp_path):
+    code = "import sys\nfrom headway.tasks.registry import others, usable\nassert others() == usable() == ()\n"
+    run(tmp_path, "-c", code + "assert not {'importlib.metadata', 'torch'} & set(sys.modules)")
+
+
+def test_a_package_that_is_there_twice_counts_once(tmp_path, monkeypatch):
+    for place in ("one", "two"):
+        distribution(tmp_path / place, "own-task", {"stars": "own_task"})
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "one"), str(tmp_path / "two"), str(tmp_path / "none")])
+    found, left_out = plugins.plugins.__wrapped__(())
+    assert not left_out and {name: plugin.origin for name, plugin in found.items()} == {"stars": "own-task 0.1"}
+
+
+class _Kept(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+
+
+def test_a_model_that_could_not_be_saved_whole_is_refused():
+    task = type("Own", (), {"new_model": lambda self, config: _Kept()})()
+    with pytest.raises(
+        InputError, match="the own model of own keeps 'mean' as a buffer, but only parameters are saved"
+    ):
+        own_model(task, OwnConfig("own", 7))
+
+
+@pytest.mark.parametrize(
+    "values", [{"vocab_size": 0}, {"vocab_size": True}, {"d_model": 1.5}, {"dropout": 1.0}, {"more": []}, {"width": 3}]
+)
+def test_sizes_that_no_model_has(values):
+    with pytest.raises(ValueError, match=next(iter(values))):
+        OwnConfig.from_dict({"task": "own", "vocab_size": 7, **values})
+
+
+def test_the_names_that_are_taken():
+    assert {*registry.NAMES, *registry.ALSO_NAMED} == set(TASKS)
+    assert registry.ANY in VERBS and registry.ANY not in OF_TASKS
+
+
+def test_every_number_that_a_task_compares_by_is_one_of_its_metrics():
+    for name in registry.NAMES:
+        spec = registry.spec(name)
+        keys = [metric.key for metric in spec.metrics]
+        assert len(set(keys)) == len(keys) and "val_loss" in keys
+        assert {*spec.headline, *spec.compared} <= set(spec.metrics)
+        assert all(metric.units for metric in spec.headline)
+        assert spec.metric(keys[0]) == spec.metrics[0] and spec.metric("no_such").name == "no such"
+
+
+def test_a_metric_is_of_a_known_kind():
+    with pytest.raises(ValueError, match="units is 'rank', but must be one of loss, class"):
+        Metric("x", "x", units="rank")
