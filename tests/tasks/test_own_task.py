@@ -13,9 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import headway
 from headway.cli.main import OF_TASKS, VERBS
 from headway.data.open.detect import TASKS
 from headway.errors import InputError
+from headway.io.atomic_write import write_json
 from headway.models.own import OwnConfig
 from headway.tasks import plugins, registry
 from headway.tasks.task import own_model
@@ -236,6 +238,38 @@ def test_a_model_without_its_package_says_so(trained, tmp_path):
         f"headway: {trained[0]}: is a model for 'stars', a task that no installed package has; install the package "
         "that trained it.\n"
     )
+
+
+def test_a_run_that_names_a_task_that_is_not_there(classifier_run, tmp_path):
+    """Its model would load as a classifier, whatever it was trained for."""
+    shutil.copytree(classifier_run, tmp_path / "run")
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = {key: value for key, value in facts.items() if key != "checksum"}
+    write_json(tmp_path / "run" / "headway.json", {**facts, "task": "stars"})
+    with pytest.raises(InputError, match="is a model for 'stars', a task that no installed package has"):
+        headway.load(tmp_path / "run")
+
+
+def test_a_plan_of_a_model_that_another_task_builds(classifier_run, rows, tmp_path, tiny):
+    shutil.copytree(classifier_run, tmp_path / "run")
+    facts = json.loads((tmp_path / "run" / "headway.json").read_text())
+    facts = {key: value for key, value in facts.items() if key != "checksum"}
+    facts |= {"finished": False, "plan": {**facts["plan"], "model": {"task": "classification", "vocab_size": 7}}}
+    write_json(tmp_path / "run" / "headway.json", facts)
+    with pytest.raises(InputError, match=r"plan\.model is the own model of classification, but this is classification"):
+        headway.train(rows, out=tmp_path / "run", quiet=True, **tiny)
+
+
+def test_values_that_are_none_can_be_skipped(site, tmp_path):
+    file = tmp_path / "some.csv"
+    lines = [f"great thing {n} of them,{'?' if n in (3, 5) else n % 5}" for n in range(60)]
+    file.write_text("\n".join(["review,stars", *lines, ",", "empty,"]) + "\n")
+    words = ["train", file, *STARS, "--steps", "1", "--threads", "1", "--out", tmp_path / "out"]
+    (refused, kept) = run_many(site, words, [*words, "--on-bad-row", "skip"])
+    assert refused[0] == 2 and "1 row has no label in column 'stars' (line 63)" in refused[2]
+    assert kept[0] == 0 and "warning: 2 rows without a value left out (lines 5, 7)" in kept[2]
+    assert "warning: 1 row without text or label left out (line 63)" in kept[2]
+    assert "training on 52 rows, held out 6 rows" in kept[2]
 
 
 def test_a_damaged_model_is_one_message(trained, site, tmp_path):

@@ -11,6 +11,7 @@ with COMMAND where its command is its own), or one file with these names.  Nothi
 
 import contextlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def plugins(taken: Collection[str]) -> tuple[MappingProxyType[str, Plugin], tupl
 
 def _declared() -> list[Plugin]:
     """The entry points of the group, in the order of ``sys.path``; of a package that is there twice, the first."""
-    folders = [folder for place in dict.fromkeys(sys.path) for folder in _folders(Path(place))]
+    folders = [folder for place in dict.fromkeys(sys.path) for folder in _folders(place or os.curdir)]
     if not folders:
         return []
     from importlib.metadata import Distribution
@@ -110,12 +111,12 @@ def _declared() -> list[Plugin]:
     return [plugin for those in found.values() for plugin in those]
 
 
-def _folders(place: Path) -> list[Path]:
+def _folders(place: str) -> list[Path]:
     """The folders of packages in a directory whose entry points name the group."""
     found = []
-    with contextlib.suppress(OSError):
-        found = [folder for folder in sorted(place.iterdir()) if folder.name.endswith(FOLDERS) and _names_it(folder)]
-    return found
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        found = sorted(Path(entry.path) for entry in entries if entry.name.endswith(FOLDERS))
+    return [folder for folder in found if _names_it(folder)]
 
 
 def _names_it(folder: Path) -> bool:

@@ -90,11 +90,7 @@ def load_model(directory: Path) -> nn.Module:
     """The model of a directory; one that only its task can build is built by that task.  Raises InputError."""
 
     def build(config: OwnConfig) -> nn.Module:
-        if config.task not in others():
-            raise InputError(
-                f"{directory}: is a model for {shown(config.task)}, a task that no installed package has; install the "
-                "package that trained it."
-            )
+        _check_installed(config.task, directory)
         return own_model(room(config.task), config)
 
     return hub.load_model(directory, build_own=build)
@@ -107,8 +103,19 @@ def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline
     """
     facts = read_facts(directory) or {}
     facts = {key: value for key, value in facts.items() if key != "members"} if alone else facts
-    named = str(facts.get("task", ""))
+    named = facts.get("task")
+    if named is not None and named not in NAMES:
+        _check_installed(named, directory)
     for name in (named,) if named in others() else NAMES:
         if (pipe := room(name).pipeline(model, directory, facts)) is not None:
             return pipe
     raise InputError(f"{directory / 'config.json'}: the task of this model is unknown.")
+
+
+def _check_installed(task: str, directory: Path) -> None:
+    """Raise InputError for the model of a task that no installed package has."""
+    if task not in others():
+        raise InputError(
+            f"{directory}: is a model for {shown(task)}, a task that no installed package has; install the package "
+            "that trained it."
+        )

@@ -9,7 +9,7 @@ class Stars(TextRows):
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from headway.data.records.split import HELD_OUT, split_rows
 from headway.data.records.table import Table
 from headway.errors import InputError, shown
 from headway.hub.directory import model_config
+from headway.io.quantities import counted
 from headway.models.own import OwnConfig
 from headway.runtime.runtime import Runtime
 from headway.tasks.common.lengths import cut_warning, shortened, usual_longest
@@ -116,7 +117,11 @@ class TextRows(Task):
                 f"({table.places(rows.index[wrong].tolist())}). Correct it, or pass --on-bad-row skip."
             )
         if len(wrong):
-            rows = rows.part(np.flatnonzero(~np.isnan(of_classes)[rows.targets]))
+            left_out = (
+                f"{counted(len(wrong), 'row')} without a value left out ({table.places(rows.index[wrong].tolist())})"
+            )
+            kept = rows.part(np.flatnonzero(~np.isnan(of_classes)[rows.targets]))
+            rows = replace(kept, warnings=[*rows.warnings, left_out])
         if not len(rows):
             raise InputError(f"{table.name}: no row has a value for {self.spec.name} in column {value!r}.")
         return rows, of_classes[rows.targets]

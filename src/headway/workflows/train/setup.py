@@ -16,7 +16,8 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.io.quantities import metric
 from headway.models.device import device_of
-from headway.tasks.registry import room, spec
+from headway.models.own import OwnConfig
+from headway.tasks.registry import NAMES, room, spec
 from headway.tasks.task import TaskData, TaskInputs
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base, take_stack
@@ -28,7 +29,7 @@ from headway.training.options import TrainOptions, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
 from headway.training.store.cleaning import ADAPTED
-from headway.training.store.facts import OF_THE_READER, check_files, followed
+from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, followed
 from headway.training.store.run_directory import RunDirectory, best_member
 from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
 from headway.workflows.train.suggestions import advice, to_change
@@ -94,6 +95,7 @@ def prepare(
     try:
         if earlier is not None:
             plan = changed_plan(followed(earlier["plan"]), options, changed)
+            _check_own(plan, found.task, run)
         else:
             plan = with_lora(data.plan(left), options)
         check_room(plan)
@@ -123,6 +125,13 @@ def _opened(given: TaskInputs) -> TaskData:
         one, other = (source, held_out) if talk else (held_out, source)
         raise InputError(f"{one.name} holds conversations, {other.name} does not; both must be of the same kind.")
     return room(given.found.task).open_data(given)
+
+
+def _check_own(plan: Plan, task: str, run: RunDirectory) -> None:
+    """Raise InputError where a recorded plan is of a model that only another task builds."""
+    config = plan.config
+    if isinstance(config, OwnConfig) and (config.task != task or task in NAMES):
+        raise InputError(f"{run.path / FILE}: plan.model is {config.described}, but this is {task}; {ADVICE}.")
 
 
 def say_data(data: TaskData, progress: Progress, options: TrainOptions, task: str) -> None:
