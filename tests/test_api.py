@@ -92,7 +92,15 @@ def test_train_writes_under_runs_when_no_place_is_named(
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"layres": 3}, "layres"), ({"layers": "3"}, "--layers"), ({"time": -90}, "--time"), ({"steps": 0}, "--steps")],
+    [
+        *(
+            ({"layres": 3}, "layres"),
+            ({"layers": "3"}, "--layers"),
+            ({"time": -90}, "--time"),
+            ({"steps": 0}, "--steps"),
+        ),
+        ({"task": "translating"}, "--task is 'translating'; it can be language_modeling, classification"),
+    ],
 )
 def test_options_that_mean_nothing(corpus: Path, options: dict, said: str):
     with pytest.raises(headway.InputError, match=said):

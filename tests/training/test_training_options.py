@@ -23,7 +23,6 @@ def test_a_time_may_be_a_number_of_seconds():
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("task", "translating", "language_modeling, classification"),
         ("preset", "huge", "tiny, small, medium, large"),
         ("tokenizer", "letters", "char, word, wordpiece, bpe"),
         ("optimizer", "sgd", "adam, adamw, muon"),
