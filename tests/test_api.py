@@ -99,7 +99,7 @@ def test_train_writes_under_runs_when_no_place_is_named(
             ({"time": -90}, "--time"),
             ({"steps": 0}, "--steps"),
         ),
-        ({"task": "translating"}, "--task is 'translating'; it can be language_modeling, classification"),
+        ({"task": "translating"}, "--task is 'translating'; it can be image_classification, translation, summarize"),
     ],
 )
 def test_options_that_mean_nothing(corpus: Path, options: dict, said: str):

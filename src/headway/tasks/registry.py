@@ -35,14 +35,14 @@ def others() -> tuple[str, ...]:
 
 
 def _plugins() -> Mapping[str, Plugin]:
-    return plugins((*NAMES, *ALSO_NAMED))[0]
+    return plugins(_values())[0]
 
 
 @cache
 def usable() -> tuple[str, ...]:
     """Those of them whose spec can be read; each of the rest is warned about, in one line."""
     found = []
-    for line in plugins((*NAMES, *ALSO_NAMED))[1]:
+    for line in plugins(_values())[1]:
         warnings.warn(line, stacklevel=2)
     for name in others():
         try:

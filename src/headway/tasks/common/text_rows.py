@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from headway.data.batches.batch_source import RowFeed, row_batches
 from headway.data.batches.batching import Batch, length_batches, pad
+from headway.data.batches.encoded import cut_row
 from headway.data.open.columns import number
 from headway.data.records.labels import Labelled, labelled
 from headway.data.records.repeats import shared
@@ -29,7 +30,7 @@ from headway.hub.directory import model_config
 from headway.io.quantities import counted
 from headway.models.own import OwnConfig
 from headway.runtime.runtime import Runtime
-from headway.tasks.common.lengths import cut_warning, shortened, usual_longest
+from headway.tasks.common.lengths import cut_warning, usual_longest
 from headway.tasks.common.material import Material, MaterialInputs, made_up_table
 from headway.tasks.common.row_loss import RowLoss, averages, units
 from headway.tasks.common.rows import encoded_texts
@@ -160,7 +161,7 @@ class TextRowData(TaskData):
         encoded = [encoded_texts(part, self.tokenizer) for part in (train, other)]
         self.longest = self.options.data.length or usual_longest(encoded[0].lengths, LONGEST)
         self.train, self.validation = (part.cut(self.longest, self.tokenizer.special_ids) for part in encoded)
-        warnings += cut_warning(encoded[0], self.longest)
+        warnings += cut_warning(encoded[0].lengths, self.longest)
         self.labels = []
         self.facts = {
             "inputs": table.inputs,
@@ -231,7 +232,8 @@ class TextPipeline:
         if not texts:
             return []
         longest: int = model_config(self.model).max_length
-        ids = shortened(self.tokenizer.encode_batch(texts, special=True), longest, self.tokenizer)
-        rows = self.runtime.read([row or [0] for row in ids], lambda ids, mask, _: self.model(ids, mask).float())
-        found = self._answers(torch.stack(rows))
+        ends, rows = self.tokenizer.special_ids, self.tokenizer.encode_batch(texts, special=True)
+        rows = [cut_row(row, longest, ends) if len(row) > longest else row or [0] for row in rows]
+        read = self.runtime.read(rows, lambda ids, mask, _: self.model(ids, mask).float())
+        found = self._answers(torch.stack(read))
         return found[0] if isinstance(text, str) else found
