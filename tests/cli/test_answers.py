@@ -309,3 +309,19 @@ def test_texts_hold_the_rows_of_one_piece(texts: Path, monkeypatch: pytest.Monke
     assert found[-1] == everything[-1]["text"] and found[3:5] == [row["text"] for row in everything[3:5]]
     with pytest.raises(IndexError):
         found[211]
+
+
+def test_a_text_file_without_lines_has_no_results(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    (tmp_path / "empty.txt").write_text("")
+    assert in_process("classify", classifier_run, tmp_path / "empty.txt", "--to", tmp_path / "out.jsonl")[0] == 0
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+def test_a_table_with_one_column_of_numbers_is_answered(classifier_run: Path, tmp_path: Path, in_process: Callable):
+    (tmp_path / "one.csv").write_text("code\n11\n12\n13\n")
+    status, _, err = in_process("classify", classifier_run, tmp_path / "one.csv", "--to", tmp_path / "out.jsonl")
+    assert status == 0, err
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [one["text"] for one in found] == ["11", "12", "13"] and all("code" not in one for one in found)
+    status, _, err = in_process("classify", classifier_run, tmp_path / "one.csv", "--text-column", "cod")
+    assert status == 2 and "no column 'cod'" in err

@@ -144,7 +144,7 @@ USE = [
     (["classify", "CLF", "two_texts.csv"], ["--text-column"]),
     (["classify", "CLF", "fine.csv", "--text-column", "txt"], ["'txt'", "text"]),
     (["classify", "CLF", "great", "--to", "results.xml"], [".csv or .jsonl"]),
-    (["classify", "CLF", "great", "--to", "nowhere/results.csv"], ["nowhere/results.csv"]),
+    (["classify", "CLF", "great", "--to", "fine.csv/results.csv"], ["fine.csv/results.csv", "is a file, not a folder"]),
     (["classify", "LM", "great"], ["language_modeling"]),
     (["classify", "CLF"], ["TEXT"]),
     (["generate", "CLF", "the"], ["classification"]),

@@ -80,8 +80,7 @@ def read_rows(path: Path, *, encoding: str | None = None) -> Table:
         input_paths([path])
     if holds_dialogues(path, encoding):
         return _read_dialogues([path], encoding, "error")
-    columns = [LINES] if kind(path) == "text" else _columns(path, encoding, None, "error")
-    return _read_table([path], columns, encoding, None, "error")
+    return _read_table([path], _columns(path, encoding, None, "error"), encoding, None, "error")
 
 
 def text_corpus(
