@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from machine import facts, spread, write
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import TargetFeed
+from headway.data.batches.batch_source import TargetBatches
 from headway.data.batches.batching import IGNORED
 from headway.data.batches.windows import Position
 from headway.data.formats.aligned import read_aligned
@@ -128,7 +128,10 @@ def measure(subject: str, data: Path, steps: int) -> float:
     """Target tokens per second of one subject in this process."""
     torch.manual_seed(0)
     rows, vocab = pairs(data)
-    feed, position = TargetFeed(rows.sides, (rows.first[:8], rows.second[:8]), BATCH_TOKENS, seed=0), Position()
+    batch_source, position = (
+        TargetBatches(rows.sides, (rows.first[:8], rows.second[:8]), BATCH_TOKENS, seed=0),
+        Position(),
+    )
     step = (
         theirs(vocab, "compiled" in subject)
         if "torch" in subject
@@ -136,7 +139,7 @@ def measure(subject: str, data: Path, steps: int) -> float:
     )
     batches = []
     for _ in range(steps):
-        batch, position = feed.next(position)
+        batch, position = batch_source.next(position)
         batches.append(batch)
     for _ in ("unmeasured", "measured"):
         began = time.perf_counter()

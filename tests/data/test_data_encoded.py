@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.data.batches import encoded
-from headway.data.batches.batch_source import RowFeed
+from headway.data.batches.batch_source import RowBatches
 from headway.data.batches.encoded import Column, encoded_rows, row_hashes, row_lengths, unnamed_rows
 from headway.data.batches.windows import Position
 
@@ -84,7 +84,7 @@ def test_rows_without_a_name_leave_no_file(tmp_path, monkeypatch):
 
 def test_a_feed_of_them_gives_the_same_batches(make):
     rows = [row or [0] for row in ROWS]
-    one, other = (RowFeed(part, [0, 1, 0, 1], part, [0, 1, 0, 1], 8, seed=3) for part in (rows, make(rows)))
+    one, other = (RowBatches(part, [0, 1, 0, 1], part, [0, 1, 0, 1], 8, seed=3) for part in (rows, make(rows)))
     position = Position()
     for _ in range(5):
         (batch, after), (same, _) = one.next(position), other.next(position)

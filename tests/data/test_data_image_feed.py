@@ -8,7 +8,7 @@ import torch
 
 from headway.data.batches.windows import Position
 from headway.data.images.augment import SHIFT, Augmentation, warped
-from headway.data.images.batch_source import ImageFeed, image_batches
+from headway.data.images.batch_source import ImageBatches, image_batches
 from headway.data.images.preprocessing import preprocess
 from headway.hub.preprocessor import ImagePreprocessor
 
@@ -19,12 +19,12 @@ HELD_OUT = DRAW.integers(0, 256, (11, 7, 5, 3), dtype=np.uint8)
 TARGETS = list(range(23))
 
 
-def feed(kind: str = "usual", size: int = 4, seed: int = 3) -> ImageFeed:
+def batch_source(kind: str = "usual", size: int = 4, seed: int = 3) -> ImageBatches:
     augmentation = Augmentation(kind, len(TRAIN), seed)
-    return ImageFeed(TRAIN, TARGETS, HELD_OUT, range(11), HOW, size, seed, each=6, augmentation=augmentation)
+    return ImageBatches(TRAIN, TARGETS, HELD_OUT, range(11), HOW, size, seed, each=6, augmentation=augmentation)
 
 
-def passes(one: ImageFeed, count: int) -> dict[tuple[int, int], torch.Tensor]:
+def passes(one: ImageBatches, count: int) -> dict[tuple[int, int], torch.Tensor]:
     """By epoch and number, what each picture was."""
     found, position = {}, Position()
     while position.epoch < count:
@@ -37,33 +37,35 @@ def passes(one: ImageFeed, count: int) -> dict[tuple[int, int], torch.Tensor]:
 
 
 def test_a_picture_is_changed_by_seed_pass_and_number_alone():
-    found = passes(feed(), 3)
+    found = passes(batch_source(), 3)
     assert set(found) == {(epoch, number) for epoch in range(3) for number in range(23)}
-    for other in (passes(feed(size=7), 3), passes(feed(), 3)):
+    for other in (passes(batch_source(size=7), 3), passes(batch_source(), 3)):
         assert all(torch.equal(found[place], other[place]) for place in found)
-    assert not torch.equal(found[0, 5], found[1, 5]) and not torch.equal(found[0, 5], passes(feed(seed=4), 1)[0, 5])
-    later = feed().next(Position(2, 8))[0]  # as a run that is taken up asks first
+    assert not torch.equal(found[0, 5], found[1, 5]) and not torch.equal(
+        found[0, 5], passes(batch_source(seed=4), 1)[0, 5]
+    )
+    later = batch_source().next(Position(2, 8))[0]  # as a run that is taken up asks first
     assert all(torch.equal(row, found[2, n]) for n, row in zip(later.targets.tolist(), later.ids, strict=True))
-    orders = [feed().examples(Position(epoch)) for epoch in range(3)]
+    orders = [batch_source().examples(Position(epoch)) for epoch in range(3)]
     assert orders[0] != orders[1] != orders[2]
 
 
 def test_unchanged_and_held_out_pictures_are_what_the_model_reads():
-    plain = passes(feed("none"), 1)
+    plain = passes(batch_source("none"), 1)
     expected = preprocess(list(TRAIN), HOW)
     assert all(torch.equal(plain[0, number], expected[number]) for number in range(23))
-    batches = list(feed().validation())
-    assert [len(batch.ids) for batch in batches] == [8, 3] and feed().validation_batches() == 2
+    batches = list(batch_source().validation())
+    assert [len(batch.ids) for batch in batches] == [8, 3] and batch_source().validation_batches() == 2
     assert torch.equal(torch.cat([batch.ids for batch in batches]), preprocess(list(HELD_OUT), HOW))
     assert torch.cat([batch.targets for batch in batches]).tolist() == list(range(11))
-    longest, held_out = feed().longest()
+    longest, held_out = batch_source().longest()
     assert len(longest.ids) == 4 and len(held_out.ids) == 8
     part = longest.rows(torch.tensor([2, 0])).to("cpu")
     assert torch.equal(part.ids, longest.ids[[2, 0]]) and part.each == 6
-    assert feed().epochs(Position(2, 23)) == 3
+    assert batch_source().epochs(Position(2, 23)) == 3
     assert len(list(image_batches(HELD_OUT, np.arange(11), HOW, 5, 6))) == 3
     with pytest.raises(ValueError, match="no batch begins at picture 23"):
-        feed().next(Position(0, 23))
+        batch_source().next(Position(0, 23))
 
 
 def slow(picture: np.ndarray, matrix: np.ndarray) -> np.ndarray:

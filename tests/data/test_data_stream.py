@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headway.data.batches.windows import Position
 from headway.data.stream import streamed
-from headway.data.stream.batch_source import StreamFeed, partition_count
+from headway.data.stream.batch_source import StreamBatches, partition_count
 from headway.data.stream.partitions import Cursor, Reading, StreamPosition, dealt, position_of
 from headway.data.stream.shards import Shard, local_shard
 from headway.data.stream.streamed import Streamed
@@ -44,8 +44,8 @@ def made(folder: Path, sizes: list[list[int]], lengths: random.Random | None = N
     return Streamed([local_shard(path) for path in paths], "text")
 
 
-def feed_of(corpus: Streamed, lanes: int = 2, held: list[int] | None = None, **options: Any) -> StreamFeed:
-    """A feed whose tokens are the numbers of the characters."""
+def batch_source_of(corpus: Streamed, lanes: int = 2, held: list[int] | None = None, **options: Any) -> StreamBatches:
+    """A batch source whose tokens are the numbers of the characters."""
     separator = options.pop("separator", SEPARATOR)
     length, tokens = options.pop("length", 5), options.pop("batch_tokens", 35)
     reading = Reading(
@@ -56,7 +56,9 @@ def feed_of(corpus: Streamed, lanes: int = 2, held: list[int] | None = None, **o
         options.pop("seed", 3),
     )
     tokens_known = np.arange(1, 48)
-    return StreamFeed(reading, tokens_known, length, tokens, lanes, sample=tokens_known, tokens_per_row=6.0, **options)
+    return StreamBatches(
+        reading, tokens_known, length, tokens, lanes, sample=tokens_known, tokens_per_row=6.0, **options
+    )
 
 
 def documents(tokens: list[int]) -> list[int]:
@@ -79,18 +81,18 @@ def test_every_document_of_every_lane_comes_once_an_epoch(
     shutil.rmtree(tmp_path)
     corpus = made(tmp_path, sizes, random.Random(seed))
     lanes = min(lanes, len(corpus.groups))
-    feed = feed_of(corpus, lanes, seed=seed, length=length, batch_tokens=7 * length)
+    batch_source = batch_source_of(corpus, lanes, seed=seed, length=length, batch_tokens=7 * length)
     position, tokens = Position(), [[] for _ in range(lanes)]
     while not isinstance(position, StreamPosition) or min(cursor.epoch for cursor in position.lanes) < 2:
         first = position.consumed
-        batch, position = feed.next(position)
+        batch, position = batch_source.next(position)
         assert (batch.targets[:, :-1] == batch.ids[:, 1:]).all() and batch.ids.shape == (7, length)
         for row, window in enumerate(batch.ids.tolist()):
             at = (first + row) % lanes
             assert not tokens[at] or tokens[at][-1] == window[0], "neighbours share a token"
             tokens[at] = [*tokens[at][:-1], *window, batch.targets[row, -1].item()]
     rows, orders = (
-        [sum(map(feed.partitions[at].reading.rows, feed.partitions[at].groups)) for at in range(lanes)],
+        [sum(map(batch_source.partitions[at].reading.rows, batch_source.partitions[at].groups)) for at in range(lanes)],
         set(),
     )
     seen: Counter[int] = Counter()
@@ -121,8 +123,8 @@ def test_row_groups_are_dealt_in_runs_of_neighbours_with_about_as_many_rows(rows
 
 def test_lanes_have_files_of_their_own_where_there_are_enough(tmp_path: Path):
     corpus = made(tmp_path, [[3, 5]] * 8)
-    feed = feed_of(corpus, 4)
-    assert [sorted({corpus.groups[at].shard for at in lane.groups}) for lane in feed.partitions] == [
+    batch_source = batch_source_of(corpus, 4)
+    assert [sorted({corpus.groups[at].shard for at in lane.groups}) for lane in batch_source.partitions] == [
         [0, 1], [2, 3], [4, 5], [6, 7],
     ]  # fmt: skip
     assert [partition_count(*given) for given in ((1, 9), (99, 99), (99, 3), (5, 0), (99, 99, 16))] == [1, 8, 3, 1, 16]
@@ -134,15 +136,15 @@ SIZES = [[3, 5, 2], [7], [1, 4]]
 @pytest.mark.parametrize("separator", [SEPARATOR, None])
 def test_a_new_feed_goes_on_at_any_position_as_the_old_one_would(separator: int | None, tmp_path: Path):
     corpus = made(tmp_path, SIZES)
-    feed, position, batches = feed_of(corpus, 3, separator=separator), Position(), []
+    batch_source, position, batches = batch_source_of(corpus, 3, separator=separator), Position(), []
     for _ in range(31):
-        batch, after = feed.next(position)
+        batch, after = batch_source.next(position)
         batches.append((position, batch, after))
         position = after
     assert min(cursor.epoch for cursor in position.lanes) > 1
     for position, batch, after in batches[::-3]:
         plain = json.loads(json.dumps(asdict(position)))
-        again, now = feed_of(corpus, 3, separator=separator).next(position_of(plain))
+        again, now = batch_source_of(corpus, 3, separator=separator).next(position_of(plain))
         assert again.ids.tolist() == batch.ids.tolist() and again.targets.tolist() == batch.targets.tolist()
         assert now == after
 
@@ -155,29 +157,29 @@ def test_ranks_make_the_rows_of_one_process_and_read_nothing_else(
     read: list[int] = []
     texts_of = Streamed.texts_of
     monkeypatch.setattr(Streamed, "texts_of", lambda self, group: (read.append(group), texts_of(self, group))[1])
-    alone, position = feed_of(corpus, 3), Position()
+    alone, position = batch_source_of(corpus, 3), Position()
     batches = []
     for _ in range(13):
         batch, position = alone.next(position)
         batches.append((batch, position))
     for rank in range(count):
         read.clear()
-        feed, at, found = feed_of(corpus, 3), Position(), []
+        batch_source, at, found = batch_source_of(corpus, 3), Position(), []
         for batch, after in batches:
-            part, at = feed.part(at, rank, count)
+            part, at = batch_source.part(at, rank, count)
             mine = [row for row in range(7) if (at.consumed - 7 + row) % 3 % count == rank]
             assert (part.ids.tolist() if part else []) == batch.ids[mine].tolist()
             own = [lane for lane in range(3) if lane % count == rank]
             assert [at.lanes[lane] for lane in own] == [after.lanes[lane] for lane in own]
             found += mine
-        assert found and set(read) == {group for lane in own for group in feed.partitions[lane].groups}
+        assert found and set(read) == {group for lane in own for group in batch_source.partitions[lane].groups}
 
 
 def test_more_processes_than_lanes_are_refused(tmp_path: Path):
     with pytest.raises(InputError, match="in 2 partitions, which 3 processes cannot share; start at most 2"):
-        feed_of(made(tmp_path, SIZES), 2).part(Position(), 0, 3)
+        batch_source_of(made(tmp_path, SIZES), 2).part(Position(), 0, 3)
     with pytest.raises(InputError, match="room for 2 windows of 5; several processes need one from each of 3"):
-        feed_of(made(tmp_path, SIZES), 3, batch_tokens=10).part(Position(), 0, 2)
+        batch_source_of(made(tmp_path, SIZES), 3, batch_tokens=10).part(Position(), 0, 2)
 
 
 def test_one_row_group_a_lane_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -199,27 +201,29 @@ def test_one_row_group_a_lane_is_held(tmp_path: Path, monkeypatch: pytest.Monkey
 
     column = Shard.column
     monkeypatch.setattr(Shard, "column", lambda self, group, name: Held(column(self, group, name)))
-    feed, position = feed_of(corpus, 3), Position()
+    batch_source, position = batch_source_of(corpus, 3), Position()
     for _ in range(97):
-        _, position = feed.next(position)
+        _, position = batch_source.next(position)
     assert position.lanes[0].epoch > 1 and most[0] == 3
-    feed.part(position, 1, 3)
+    batch_source.part(position, 1, 3)
     gc.collect()
     assert len(held) == 1, "a rank holds those of its own lanes alone"
 
 
 def test_progress_and_examples_are_told_by_rows(tmp_path: Path):
     corpus = made(tmp_path, [[4, 6], [10]])
-    feed, position, passes = feed_of(corpus, 2), Position(), []
+    batch_source, position, passes = batch_source_of(corpus, 2), Position(), []
     while len(passes) < 60:
-        passes.append(feed.epochs(position))
-        begun = feed.next(position)[0].ids[:2].tolist()
+        passes.append(batch_source.epochs(position))
+        begun = batch_source.next(position)[0].ids[:2].tolist()
         lanes = [(position.consumed + row) % 2 for row in range(2)]
-        numbers = [begun[row][0] - FIRST for row in range(2) if not feed.cursors(position)[lanes[row]].skip]
-        assert set(numbers) <= set(feed.examples(position)), "numbers of documents, where windows begin with one"
-        position = feed.next(position)[1]
+        numbers = [begun[row][0] - FIRST for row in range(2) if not batch_source.cursors(position)[lanes[row]].skip]
+        assert set(numbers) <= set(batch_source.examples(position)), (
+            "numbers of documents, where windows begin with one"
+        )
+        position = batch_source.next(position)[1]
     assert passes[0] == 0 and passes == sorted(passes) and passes[-1] > 2
-    assert feed.epochs(StreamPosition(0, 0, (Cursor(1, 0, 0), Cursor(0, 0, 5)))) == pytest.approx((1 + 0.5) / 2)
+    assert batch_source.epochs(StreamPosition(0, 0, (Cursor(1, 0, 0), Cursor(0, 0, 5)))) == pytest.approx((1 + 0.5) / 2)
 
 
 def test_rows_are_set_aside_evenly_and_never_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -228,9 +232,9 @@ def test_rows_are_set_aside_evenly_and_never_trained_on(tmp_path: Path, monkeypa
     assert corpus.set_aside == [4, 0, 3, 0, 3]
     aside = [ord(text[0]) - FIRST for text, _ in corpus.held_out.chunks()]
     assert aside == [0, 1, 2, 3, 40, 41, 42, 80, 81, 82]
-    feed, position, seen = feed_of(corpus, 2, corpus.set_aside), Position(), set()
-    while min(cursor.epoch for cursor in feed.cursors(position)) < 1:
-        batch, position = feed.next(position)
+    batch_source, position, seen = batch_source_of(corpus, 2, corpus.set_aside), Position(), set()
+    while min(cursor.epoch for cursor in batch_source.cursors(position)) < 1:
+        batch, position = batch_source.next(position)
         seen |= {number - FIRST for number in batch.ids.flatten().tolist() if number != SEPARATOR}
     assert seen == set(range(100)) - set(aside)
     sample, rows = corpus.sample(10_000, corpus.set_aside)
@@ -246,18 +250,18 @@ def test_empty_rows_are_left_out_and_a_lane_of_nothing_else_is_named(tmp_path: P
     for name, texts in (("a", ["x", "", None, " \n", "y"]), ("b", ["", None, " ", "\t", ""])):
         pq.write_table(pa.table({"text": texts}), tmp_path / f"{name}.parquet")
     corpus = Streamed([local_shard(tmp_path / f"{name}.parquet") for name in "ab"], "text")
-    feed = feed_of(corpus, 2, length=4, batch_tokens=4)
-    window, _ = feed.partitions[0].window(Cursor(), 4)
+    batch_source = batch_source_of(corpus, 2, length=4, batch_tokens=4)
+    window, _ = batch_source.partitions[0].window(Cursor(), 4)
     assert sorted(window[:4].tolist()) == sorted([ord("x"), SEPARATOR, ord("y"), SEPARATOR])
     with pytest.raises(InputError, match=r"b.parquet: there is no text in its rows"):
-        feed.partitions[1].window(Cursor(), 4)
+        batch_source.partitions[1].window(Cursor(), 4)
 
 
 def test_a_long_document_is_cut_into_windows_without_reading_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     text = "".join(f"{number} " for number in range(20_000))
     pq.write_table(pa.table({"text": [text, "end"]}), tmp_path / "a.parquet")
     corpus = Streamed([local_shard(tmp_path / "a.parquet")], "text")
-    feed, position = feed_of(corpus, 1, length=97, batch_tokens=970), Position()
+    batch_source, position = batch_source_of(corpus, 1, length=97, batch_tokens=970), Position()
     encoded: list[int] = []
     ids = Reading.ids
     monkeypatch.setattr(Reading, "ids", lambda self, texts: (encoded.append(len(texts)), ids(self, texts))[1])
@@ -265,17 +269,17 @@ def test_a_long_document_is_cut_into_windows_without_reading_it_again(tmp_path: 
     positions = []
     while len(tokens) < len(text):
         positions.append(position)
-        batch, position = feed.next(position)
+        batch, position = batch_source.next(position)
         tokens += batch.ids.flatten().tolist()
     assert text[:500] in "".join(map(chr, tokens)) and len(encoded) <= 3
-    again, _ = feed_of(corpus, 1, length=97, batch_tokens=970).next(positions[53])
+    again, _ = batch_source_of(corpus, 1, length=97, batch_tokens=970).next(positions[53])
     assert positions[53].lanes[0].skip > 50_000 and again.ids.flatten().tolist() == tokens[53 * 970 : 54 * 970]
 
 
 def test_a_position_of_other_data_is_refused(tmp_path: Path):
-    feed = feed_of(made(tmp_path, SIZES), 2)
+    batch_source = batch_source_of(made(tmp_path, SIZES), 2)
     with pytest.raises(ValueError, match="of 3 partitions, expected 2"):
-        feed.next(StreamPosition(0, 0, (Cursor(),) * 3))
+        batch_source.next(StreamPosition(0, 0, (Cursor(),) * 3))
 
 
 def test_a_fingerprint_reads_the_footers_alone_and_tells_files_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

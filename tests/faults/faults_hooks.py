@@ -95,15 +95,15 @@ run_directory.save_any = killing
 """
 
 IN_EVALUATION = """
-from headway.data.batches import batch_source as feed
-honest, calls = feed.TextFeed.validation, []
+from headway.data.batches import batch_source
+honest, calls = batch_source.TextBatches.validation, []
 def killing(self):
     calls.append(1)
     for batch in honest(self):
         if len(calls) == {call}:
             kill()
         yield batch
-feed.TextFeed.validation = killing
+batch_source.TextBatches.validation = killing
 """
 
 IN_TOKENIZER = """

@@ -162,7 +162,7 @@ def test_stopped_after_every_single_step(
     following = Prefetch.next
 
     def noting(batches: Prefetch, at: Position) -> Any:
-        seen.append((at, batches.feed.examples(at)))
+        seen.append((at, batches.batch_source.examples(at)))
         return following(batches, at)
 
     monkeypatch.setattr(Prefetch, "next", noting)

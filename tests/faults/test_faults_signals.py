@@ -18,8 +18,8 @@ trainer.factor = lambda *given: (time.sleep(0.1), factor(*given))[1]
 
 SLOW_EVALUATION = """
 import time
-from headway.data.batches import batch_source as feed
-honest, calls = feed.TextFeed.validation, []
+from headway.data.batches import batch_source
+honest, calls = batch_source.TextBatches.validation, []
 def slow(self):
     calls.append(1)
     for batch in honest(self):
@@ -27,7 +27,7 @@ def slow(self):
             open({mark!r}, "w").close()
             time.sleep(0.3)
         yield batch
-feed.TextFeed.validation = slow
+batch_source.TextBatches.validation = slow
 from headway.tasks.common import next_token as language_modeling
 """
 
@@ -44,15 +44,15 @@ checkpoint.save_file = slow
 
 STALLED_DATA = """
 import time
-from headway.data.batches import batch_source as feed
-following, calls = feed.TextFeed.next, []
+from headway.data.batches import batch_source
+following, calls = batch_source.TextBatches.next, []
 def stalled(self, position):
     calls.append(1)
     if len(calls) == 12:
         open({mark!r}, "w").close()
         time.sleep(600)
     return following(self, position)
-feed.TextFeed.next = stalled
+batch_source.TextBatches.next = stalled
 """
 
 FIRST_STEP = """

@@ -11,15 +11,15 @@ from faults_harness import KILL, LIVELY, Forked, Forker, alone, holds, made_pair
 import headway
 
 FAULT = """
-from headway.data.batches import batch_source as feed
+from headway.data.batches import batch_source
 from headway.training.loop import prefetch as ahead
 ahead.PATIENCE = 2.0
-honest, trainer_process = feed.TextFeed.next, os.getpid()
+honest, trainer_process = batch_source.TextBatches.next, os.getpid()
 def faulty(self, position):
     if position.consumed >= 60 and os.getpid() != trainer_process:
         {what}
     return honest(self, position)
-feed.TextFeed.next = faulty
+batch_source.TextBatches.next = faulty
 """
 """A worker meets a fault in the middle of the run."""
 

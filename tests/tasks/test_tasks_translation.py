@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.data.batches.batch_source import TargetFeed, target_batches
+from headway.data.batches.batch_source import TargetBatches, target_batches
 from headway.data.batches.batching import IGNORED, TargetBatch, length_batches
 from headway.data.batches.windows import Position
 from headway.models.config import TransformerConfig
@@ -121,10 +121,10 @@ def test_every_pair_comes_once_in_an_epoch_and_similar_ones_together():
     lengths = [(n, max(1, n + choose.randint(-3, 3))) for n in (choose.randint(1, 30) for _ in range(211))]
     pairs = [([i % 20 + 3] * s, [i % 20 + 3] * t) for i, (s, t) in enumerate(lengths)]
     train, held_out = (tuple(zip(*part, strict=True)) for part in (pairs, pairs[:31]))
-    feed = TargetFeed(train, held_out, batch_tokens=256, seed=1)
+    batch_source = TargetBatches(train, held_out, batch_tokens=256, seed=1)
     position, seen, padded = Position(), 0, 0
     while position.epoch == 0:
-        batch, position = feed.next(position)
+        batch, position = batch_source.next(position)
         assert isinstance(batch, TargetBatch)
         padded += batch.ids.numel() + batch.targets.numel()
         assert batch.ids.numel() + batch.targets.numel() <= 256
@@ -134,8 +134,8 @@ def test_every_pair_comes_once_in_an_epoch_and_similar_ones_together():
             assert set(ids[mask].tolist()) == set(target[target != IGNORED].tolist())
     assert seen == len(pairs)
     assert padded < 1.25 * sum(s + t for s, t in lengths)
-    assert sum(len(batch.ids) for batch in feed.validation()) == 31
-    assert feed.validation_batches() == len(list(feed.validation()))
+    assert sum(len(batch.ids) for batch in batch_source.validation()) == 31
+    assert batch_source.validation_batches() == len(list(batch_source.validation()))
 
 
 def test_batches_without_second_sequences_are_what_they_were():

@@ -1,4 +1,4 @@
-"""Batches that workers make ready are those that the feed gives, in its order; a worker that is lost is a message."""
+"""Batches that workers make ready are those of the batch source, in its order; a worker that is lost is a message."""
 
 import os
 import signal
@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.batches.batch_source import Feed, FramedFeed, PairFeed, RowFeed, TargetFeed, TextFeed
+from headway.data.batches.batch_source import (
+    BatchSource,
+    FramedBatches,
+    PairBatches,
+    RowBatches,
+    TargetBatches,
+    TextBatches,
+)
 from headway.data.batches.checksums import file_sums
 from headway.data.batches.tokens import TokenFile
 from headway.data.batches.windows import Position
@@ -28,20 +35,20 @@ def cut(epoch: int) -> tuple[list[list[int]], list[list[int]]]:
     return ROWS, [target[: 1 + (len(target) + epoch) % 5] for target in PAIRS[1]]
 
 
-FEEDS: dict[str, Feed] = {
-    "text": TextFeed(TOKENS, TOKENS[:90], 8, 40, 3),
-    "masked": FramedFeed(TOKENS, TOKENS[:90], 10, 40, 3, ([51], [52])),
-    "rows": RowFeed(ROWS, [n % 2 for n in range(61)], ROWS[:5], [0] * 5, 40, 3),
-    "pairs": PairFeed(PAIRS, np.full(61, 0.5), HELD_OUT, np.full(5, 0.5), 40, 3),
-    "targets": TargetFeed(PAIRS, HELD_OUT, 40, 3, recut=cut),
+FEEDS: dict[str, BatchSource] = {
+    "text": TextBatches(TOKENS, TOKENS[:90], 8, 40, 3),
+    "masked": FramedBatches(TOKENS, TOKENS[:90], 10, 40, 3, ([51], [52])),
+    "rows": RowBatches(ROWS, [n % 2 for n in range(61)], ROWS[:5], [0] * 5, 40, 3),
+    "pairs": PairBatches(PAIRS, np.full(61, 0.5), HELD_OUT, np.full(5, 0.5), 40, 3),
+    "targets": TargetBatches(PAIRS, HELD_OUT, 40, 3, recut=cut),
 }
 
 
-def made(feed: Feed | Prefetch, position: Position, count: int) -> list[tuple[Any, ...]]:
+def made(batch_source: BatchSource | Prefetch, position: Position, count: int) -> list[tuple[Any, ...]]:
     """So many batches from a position on, each with the position after it."""
     found = []
     for _ in range(count):
-        batch, *_, position = feed.next(position)
+        batch, *_, position = batch_source.next(position)
         mask = None if batch.mask is None else batch.mask.tolist()
         found.append((type(batch), batch.ids.tolist(), mask, batch.targets.tolist(), position))
     return found
@@ -49,10 +56,10 @@ def made(feed: Feed | Prefetch, position: Position, count: int) -> list[tuple[An
 
 @pytest.mark.parametrize("kind", FEEDS)
 def test_the_position_after_a_batch_is_known_without_making_it(kind: str):
-    feed, position = FEEDS[kind], Position()
+    batch_source, position = FEEDS[kind], Position()
     for _ in range(60):
-        after = feed.after(position)
-        assert after == feed.next(position)[1]
+        after = batch_source.after(position)
+        assert after == batch_source.next(position)[1]
         position = after
     assert position.epoch >= 1
 
@@ -67,7 +74,7 @@ def test_workers_give_what_the_feed_gives(kind: str, workers: int):
     assert torch.equal(random, torch.get_rng_state()), "none of the run's random numbers is used up"
 
 
-class Broken(TextFeed):
+class Broken(TextBatches):
     """Text of which one window cannot be read."""
 
     def __init__(self, what: Any):
@@ -82,9 +89,9 @@ class Broken(TextFeed):
 
 
 def test_a_worker_that_is_killed_is_a_message_with_the_examples():
-    feed = Broken(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    batch_source = Broken(lambda: os.kill(os.getpid(), signal.SIGKILL))
     with (
-        Prefetch(feed, workers=2) as batches,
+        Prefetch(batch_source, workers=2) as batches,
         pytest.raises(ReadFailed, match=r"--workers 2.*examples .* of pass 1.*(killed|exited)"),
     ):
         made(batches, Position(), 40)
@@ -101,17 +108,19 @@ def test_a_worker_that_is_lost_while_training_computes_is_the_same_message():
 
 def test_a_read_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ahead, "PATIENCE", 1.0)
-    feed = Broken(signal.pause)
-    with Prefetch(feed, workers=1) as batches, pytest.raises(ReadFailed, match=r"timed out after 1\.0 seconds"):
+    batch_source = Broken(signal.pause)
+    with Prefetch(batch_source, workers=1) as batches, pytest.raises(ReadFailed, match=r"timed out after 1\.0 seconds"):
         made(batches, Position(), 40)
 
 
 def test_data_that_change_are_a_message_with_the_file_and_the_examples(tmp_path: Path):
     path = tmp_path / "tokens.bin"
     path.write_bytes(TOKENS.astype(np.uint16).tobytes())
-    feed = TextFeed(TokenFile(path, np.dtype(np.uint16), len(TOKENS), file_sums(path)), TOKENS[:90], 8, 40, 3)
+    batch_source = TextBatches(
+        TokenFile(path, np.dtype(np.uint16), len(TOKENS), file_sums(path)), TOKENS[:90], 8, 40, 3
+    )
     with (
-        Prefetch(feed, workers=2) as batches,
+        Prefetch(batch_source, workers=2) as batches,
         pytest.raises(InputError, match=r"tokens\.bin.*examples \d+, .* of pass 1"),
     ):
         position = made(batches, Position(), 2)[-1][-1]

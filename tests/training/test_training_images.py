@@ -21,7 +21,7 @@ from faults_hooks import AT_STEP
 
 import headway
 from headway.data.batches.windows import Position
-from headway.data.images.batch_source import ImageFeed
+from headway.data.images.batch_source import ImageBatches
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.common.data_profile import data_profile
@@ -165,12 +165,12 @@ def test_killed_in_the_middle_and_taken_up_again(folder: Path, tmp_path: Path, f
 def test_a_worker_makes_the_same_batches(run: Path):
     pictures = np.random.default_rng(0).integers(0, 256, (23, 6, 6, 3), dtype=np.uint8)
     how = headway.load(run).preprocessor
-    feed = ImageFeed(pictures, range(23), pictures, range(23), how, 5, 0, each=10)
+    batch_source = ImageBatches(pictures, range(23), pictures, range(23), how, 5, 0, each=10)
     position = Position()
-    with Prefetch(feed, workers=1) as ahead:
+    with Prefetch(batch_source, workers=1) as ahead:
         for _ in range(7):
             part, tokens, after = ahead.next(position)
-            expected, position = feed.next(position)
+            expected, position = batch_source.next(position)
             assert torch.equal(part.ids, expected.ids) and (tokens, after) == (expected.tokens, position)
 
 
@@ -297,6 +297,6 @@ def test_what_is_known_of_pictures_before_the_first_step():
     pictures = draw.integers(0, 256, (8, 4, 4, 3), dtype=np.uint8)
     how = ImagePreprocessor(size=(4, 4))
     train, targets = pictures[[0, 0, 0, 1, 2]], [0, 0, 0, 1, 1]
-    known = data_profile([], ImageFeed(train, targets, pictures[[1, 5, 6, 7]], [1, 0, 0, 1], how, 5, 0, each=5), how)
+    known = data_profile([], ImageBatches(train, targets, pictures[[1, 5, 6, 7]], [1, 0, 0, 1], how, 5, 0, each=5), how)
     assert (known.examples, known.leaked, known.alike, known.one_target) == (4, 0.25, 0.6, 0.6)
     assert known.chance == pytest.approx(-(np.log(4 / 7) + np.log(3 / 7)) / 2)

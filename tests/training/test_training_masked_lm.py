@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import headway
-from headway.data.batches.batch_source import FramedFeed, PairFeed
+from headway.data.batches.batch_source import FramedBatches, PairBatches
 from headway.data.batches.windows import Position
 from headway.errors import InputError
 from headway.tasks.embedding.pipeline import Embedder
@@ -127,28 +127,28 @@ def test_a_tables_text_column_is_running_text(rows: Path, tmp_path: Path, tiny: 
 
 def test_windows_are_framed_and_every_token_is_in_one():
     tokens = np.arange(10, 71, dtype=np.uint16)
-    feed = FramedFeed(tokens, tokens, 11, 33, 3, ([2], [3]))
-    batch, after = feed.next(Position())
+    batch_source = FramedBatches(tokens, tokens, 11, 33, 3, ([2], [3]))
+    batch, after = batch_source.next(Position())
     assert batch.ids.shape == (3, 11) and (batch.ids[:, 0] == 2).all() and (batch.ids[:, -1] == 3).all()
     assert after == Position(0, 3) and batch.mask is None
-    seen = torch.cat([batch.ids[:, 1:-1].flatten() for batch in feed.validation()])
+    seen = torch.cat([batch.ids[:, 1:-1].flatten() for batch in batch_source.validation()])
     assert seen.tolist() == tokens[:-1].tolist()
-    assert len(list(feed.validation())) == feed.validation_batches()
+    assert len(list(batch_source.validation())) == batch_source.validation_batches()
 
 
 def test_pairs_are_stacked_first_texts_above_second():
     pairs = [([5, 6], [7]), ([8], [9, 10, 11]), ([12], [13])]
     sides, scores = tuple(zip(*pairs, strict=True)), np.array([1.0, 0.5, 0.0])
-    feed = PairFeed(sides, scores, sides, scores, 4, 0)
+    batch_source = PairBatches(sides, scores, sides, scores, 4, 0)
     seen, position = {}, Position()
     while position.epoch == 0:
-        batch, position = feed.next(position)
+        batch, position = batch_source.next(position)
         half = len(batch.ids) // 2
         for row, score in enumerate(batch.targets.tolist()):
             kept = [[int(i) for i in batch.ids[r] if i] for r in (row, half + row)]
             seen[score] = tuple(kept)
     assert seen == {1.0: ([5, 6], [7]), 0.5: ([8], [9, 10, 11]), 0.0: ([12], [13])}
-    assert len(list(feed.validation())) == feed.validation_batches()
+    assert len(list(batch_source.validation())) == batch_source.validation_batches()
 
 
 def test_of_many_pairs_few_are_held_out_but_runs_from_before_keep_theirs(tmp_path: Path, tiny: dict, monkeypatch):

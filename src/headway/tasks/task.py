@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
@@ -111,7 +111,7 @@ class TaskData(ABC):
         """The model at the start of training, its weights drawn by the plan's seed or copied from the base."""
 
     @abstractmethod
-    def feed(self, plan: Plan) -> Feed:
+    def batch_source(self, plan: Plan) -> BatchSource:
         """The batches of the data, by the plan."""
 
     @abstractmethod

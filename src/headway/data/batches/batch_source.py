@@ -18,7 +18,7 @@ Targets = Any
 """What is wanted of each of some sequences: a sequence of it, or an array."""
 
 
-class Feed(Protocol):
+class BatchSource(Protocol):
     """A source of batches.  What it gives depends only on its position, so that a run can be resumed."""
 
     def next(self, position: Position) -> tuple[Batch, Position]:
@@ -73,7 +73,7 @@ class HeldOutText:
         return None
 
 
-class TextFeed(HeldOutText):
+class TextBatches(HeldOutText):
     """Windows of running text: ids (B, T) and the same one token further as targets (B, T)."""
 
     def __init__(self, train: Tokens, validation: Tokens, length: int, batch_tokens: int, seed: int):
@@ -103,7 +103,7 @@ class TextFeed(HeldOutText):
         return self.next(Position())[0], next(self.validation())
 
 
-class RowFeed:
+class RowBatches:
     """Sequences in batches of similar length: ids and mask (B, T), and targets (B,), a class or a number for each.
 
     Or targets (B, T), one for each token: then those of a sequence are a sequence, and `IGNORED` fills them up.
@@ -186,7 +186,7 @@ class RowFeed:
         return self._latest[1]
 
 
-class FramedFeed(TextFeed):
+class FramedBatches(TextBatches):
     """Windows of running text that look like whole texts: ids (B, T) between ``before`` and ``after``, nothing shifted.
 
     ``length`` is T; before and after are [CLS] and [SEP], or nothing.  The targets are the ids themselves.
@@ -215,7 +215,7 @@ class FramedFeed(TextFeed):
         return (framed(batch, self.frame) for batch in super().validation())
 
 
-class PairFeed(RowFeed):
+class PairBatches(RowBatches):
     """Pairs of sequences with a score each: ids and mask (2 P, T), the first texts above the second; targets (P,)."""
 
     def __init__(
@@ -251,7 +251,7 @@ class PairFeed(RowFeed):
         return _paired(index, self.sides, self.train_targets)
 
 
-class TargetFeed(RowFeed):
+class TargetBatches(RowBatches):
     """Sources with a target each: ids and mask (B, S), and targets (B, T); pairs of similar lengths together.
 
     ``recut`` gives the ids of the same pairs as an epoch reads them, where each epoch cuts them differently.

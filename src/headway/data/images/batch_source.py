@@ -16,7 +16,7 @@ from headway.data.images.preprocessing import normalised
 from headway.hub.preprocessor import ImagePreprocessor
 
 
-class ImageFeed:
+class ImageBatches:
     """Pictures (N, H, W, 3) uint8 of one size, with a class each; each epoch reads all of them in a new order."""
 
     def __init__(

@@ -22,7 +22,7 @@ def partition_count(n_groups: int, windows: int, processes: int = 1) -> int:
     return max(1, min(max(MAX_PARTITIONS, processes), n_groups, windows))
 
 
-class StreamFeed(HeldOutText):
+class StreamBatches(HeldOutText):
     """Windows of ``length`` + 1 tokens from all partitions in turn: ids (B, T), and targets (B, T) one token further.
 
     ``sample`` are tokens of the text by which it is judged, and ``tokens_per_row`` how many a row has, about.
@@ -117,7 +117,7 @@ class StreamFeed(HeldOutText):
         return Batch(ids, None, ids), next(self.validation())
 
 
-class FramedStreamFeed(StreamFeed):
+class FramedStreamBatches(StreamBatches):
     """Windows that look like whole texts: ids (B, T) between ``before`` and ``after``, nothing shifted.
 
     ``length`` is T; before and after are [CLS] and [SEP], or nothing.  The targets are the ids themselves.
@@ -130,7 +130,7 @@ class FramedStreamFeed(StreamFeed):
         self.frame, self.batch_tokens = frame, size * length
 
     def part(self, position: Position, rank: int, count: int) -> tuple[Batch | None, StreamPosition]:
-        """As that of a ``StreamFeed``."""
+        """As that of a ``StreamBatches``."""
         batch, after = super().part(position, rank, count)
         return None if batch is None else framed(batch, self.frame), after
 

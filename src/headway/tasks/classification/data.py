@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.label_typing import merging, said
 from headway.data.records.labels import Labelled, check_labels, label_counts, labelled
 from headway.data.records.repeats import shared
@@ -222,8 +222,8 @@ class ClassificationData(TaskData):
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return self._each
 
-    def feed(self, plan: Plan) -> Feed:
-        return RowFeed(
+    def batch_source(self, plan: Plan) -> BatchSource:
+        return RowBatches(
             self.train,
             self.train_targets,
             self.validation,

@@ -1,6 +1,6 @@
 """The profile of a run's data before its first step, by which `training.monitor.health` explains the run.
 
-Everything is found in the ids that a feed gives, whatever the task, in a second or so even for large data.
+Everything is found in the ids that a batch source gives, whatever the task, in a second or so even for large data.
 """
 
 from collections import Counter
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batch_source import Feed, HeldOutText, PairFeed, RowFeed, TargetFeed
+from headway.data.batches.batch_source import BatchSource, HeldOutText, PairBatches, RowBatches, TargetBatches
 from headway.data.batches.encoded import row_hashes
 from headway.data.batches.tokens import Tokens
-from headway.data.images.batch_source import ImageFeed
+from headway.data.images.batch_source import ImageBatches
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.tasks.common.ngram import ngram_baselines
 from headway.text.tokenizer import Tokenizer
@@ -37,13 +37,13 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 def data_profile(
     baselines: Sequence[dict[str, Any]],
-    feed: Feed,
+    batch_source: BatchSource,
     reader: Tokenizer | ImagePreprocessor,
     *,
     learning_rate: float = 0.0,
     pretrained: bool = False,
 ) -> DataProfile:
-    """What the baselines say and what the data of ``feed`` show.
+    """What the baselines say and what the data of ``batch_source`` show.
 
     ``pretrained`` says whether the run begins from a model that already does its task.
     """
@@ -60,17 +60,17 @@ def data_profile(
         "majority_f1": majority.get("macro_f1"),
         "linear": linear.get("accuracy"),
     }
-    if isinstance(feed, ImageFeed):
-        found |= _of_images(feed)
-    elif isinstance(feed, HeldOutText) and isinstance(reader, Tokenizer):
-        found |= _of_text(feed, reader, with_bigrams="bigram" not in losses)
-    elif isinstance(feed, RowFeed) and isinstance(reader, Tokenizer):
-        found |= _of_rows(feed, reader)
+    if isinstance(batch_source, ImageBatches):
+        found |= _of_images(batch_source)
+    elif isinstance(batch_source, HeldOutText) and isinstance(reader, Tokenizer):
+        found |= _of_text(batch_source, reader, with_bigrams="bigram" not in losses)
+    elif isinstance(batch_source, RowBatches) and isinstance(reader, Tokenizer):
+        found |= _of_rows(batch_source, reader)
     return DataProfile(**found)
 
 
-def _of_text(feed: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> dict[str, Any]:
-    train, held_out = feed.sample, feed.held_out
+def _of_text(batch_source: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> dict[str, Any]:
+    train, held_out = batch_source.sample, batch_source.held_out
     found: dict[str, Any] = {"examples": max(0, len(held_out) - 1), "leaked": repeated(train, held_out)}
     if tokenizer.unknown is not None:
         found["unknown"] = float((np.asarray(train[:MOST_COUNTED]) == tokenizer.unknown).mean())
@@ -79,8 +79,8 @@ def _of_text(feed: HeldOutText, tokenizer: Tokenizer, *, with_bigrams: bool) -> 
     return found
 
 
-def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
-    inputs, held_out = feed.train, feed.held_out
+def _of_rows(batch_source: RowBatches, tokenizer: Tokenizer) -> dict[str, Any]:
+    inputs, held_out = batch_source.train, batch_source.held_out
     unknown, rows = tokenizer.unknown, row_hashes(inputs)
     frame = tokenizer.special_ids - {unknown}
     told = np.fromiter(
@@ -94,15 +94,19 @@ def _of_rows(feed: RowFeed, tokenizer: Tokenizer) -> dict[str, Any]:
     if unknown is not None:
         tokens = Counter(token for row in islice(inputs, MOST_ROWS) for token in row if token not in frame)
         found["unknown"] = tokens[unknown] / max(1, tokens.total())
-    if isinstance(feed, TargetFeed):
-        written, wanted = feed.train_targets, feed.held_out_targets
+    if isinstance(batch_source, TargetBatches):
+        written, wanted = batch_source.train_targets, batch_source.held_out_targets
         found["one_target"] = _most_frequent(row_hashes(written)[:MOST_ROWS])
         found["simple"] = _bigrams(_joined(written), _joined(wanted), tokenizer.target.vocab_size)
         found["paired"] = fitting_pairs(
             *(part[:MOST_PAIRS] for part in (inputs, written)), *(part[:MOST_SPANS] for part in (held_out, wanted))
         )
-    elif not isinstance(feed, PairFeed) and len(held_out) and isinstance(feed.train_targets[0], int | np.integer):
-        found |= _of_classes(feed.train_targets, feed.held_out_targets)
+    elif (
+        not isinstance(batch_source, PairBatches)
+        and len(held_out)
+        and isinstance(batch_source.train_targets[0], int | np.integer)
+    ):
+        found |= _of_classes(batch_source.train_targets, batch_source.held_out_targets)
     return found
 
 
@@ -114,12 +118,14 @@ def _of_classes(train: Sequence[int], held_out: Sequence[int]) -> dict[str, Any]
     return {"one_target": _most_frequent(known), "chance": float(-np.log(chances).mean())}
 
 
-def _of_images(feed: ImageFeed) -> dict[str, Any]:
-    rows = np.array([hash(picture.tobytes()) for picture in feed.train])
+def _of_images(batch_source: ImageBatches) -> dict[str, Any]:
+    rows = np.array([hash(picture.tobytes()) for picture in batch_source.train])
     trained = set(rows.tolist())
-    leaked = sum(hash(picture.tobytes()) in trained for picture in feed.held_out) / max(1, len(feed.held_out))
-    found = {"examples": len(feed.held_out), "leaked": leaked, "alike": _most_frequent(rows)}
-    return found | _of_classes(feed.train_targets, feed.held_out_targets)  # type: ignore[arg-type]
+    leaked = sum(hash(picture.tobytes()) in trained for picture in batch_source.held_out) / max(
+        1, len(batch_source.held_out)
+    )
+    found = {"examples": len(batch_source.held_out), "leaked": leaked, "alike": _most_frequent(rows)}
+    return found | _of_classes(batch_source.train_targets, batch_source.held_out_targets)  # type: ignore[arg-type]
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> np.ndarray:

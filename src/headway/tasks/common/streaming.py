@@ -67,7 +67,7 @@ class Streaming(TaskData):
         return plan.but(lanes=partitions, decisions=[*plan.decisions, asdict(decision)])
 
     def what_is_read(self, plan: Plan, separator: int | None) -> dict[str, Any]:
-        """What every feed of a stream is given."""
+        """What every batch source of a stream is given."""
         return {
             "reading": Reading(self.corpus, self.held, self.tokenizer.encode_batch, separator, plan.seed),
             "validation": self.validation,

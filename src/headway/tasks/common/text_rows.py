@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import RowFeed, row_batches
+from headway.data.batches.batch_source import RowBatches, row_batches
 from headway.data.batches.batching import Batch, length_batches, pad
 from headway.data.batches.encoded import cut_row
 from headway.data.open.columns import number
@@ -204,9 +204,9 @@ class TextRowData(TaskData):
             torch.manual_seed(plan.seed)
             return own_model(self.task, plan.config)
 
-    def feed(self, plan: Plan) -> RowFeed:
+    def batch_source(self, plan: Plan) -> RowBatches:
         parts = self.train, self.train_targets, self.validation, self.targets
-        return RowFeed(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        return RowBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> RowLoss:
         return self.task.objective

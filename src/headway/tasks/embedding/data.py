@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, PairFeed, pair_lengths
+from headway.data.batches.batch_source import BatchSource, PairBatches, pair_lengths
 from headway.data.open.detected import Detected
 from headway.data.records.split import HELD_OUT
 from headway.data.records.table import Table
@@ -127,9 +127,9 @@ class EmbeddingData(TaskData):
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return self._each
 
-    def feed(self, plan: Plan) -> Feed:
+    def batch_source(self, plan: Plan) -> BatchSource:
         parts = self.train, self.train_scores, self.validation, self.scores
-        return PairFeed(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        return PairBatches(*parts, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return Embedding(self.kind)  # type: ignore[arg-type]

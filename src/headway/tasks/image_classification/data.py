@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from headway.data.images.augment import Augmentation
-from headway.data.images.batch_source import ImageFeed
+from headway.data.images.batch_source import ImageBatches
 from headway.data.images.decode import decoded
 from headway.data.images.pictures import Pictures
 from headway.data.records.repeats import leaks
@@ -100,13 +100,13 @@ class ImageData(TaskData):
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return self._each
 
-    def feed(self, plan: Plan) -> ImageFeed:
+    def batch_source(self, plan: Plan) -> ImageBatches:
         if plan.cut.image_size != self.how.size:
             raise InputError(
                 f"{self.source.name}: the run has pictures of another size; use another --out to start over."
             )
         size = max(1, plan.batch_tokens // plan.length)
-        return ImageFeed(
+        return ImageBatches(
             self.train,
             self.train_targets,
             self.validation,

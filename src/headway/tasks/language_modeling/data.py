@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, TextFeed
+from headway.data.batches.batch_source import BatchSource, TextBatches
 from headway.data.records.corpus import Corpus
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
@@ -77,10 +77,10 @@ class LanguageModelData(TaskData):
             return prepared_base(self.base.model, plan)
         return built(plan, "decoder")
 
-    def feed(self, plan: Plan) -> Feed:
-        feed = TextFeed(self.train, self.validation, plan.length, plan.batch_tokens, plan.seed)
-        feed.every = plan.evaluating.validation_every
-        return feed
+    def batch_source(self, plan: Plan) -> BatchSource:
+        batch_source = TextBatches(self.train, self.validation, plan.length, plan.batch_tokens, plan.seed)
+        batch_source.every = plan.evaluating.validation_every
+        return batch_source
 
     def objective(self, plan: Plan) -> Objective:
         return LanguageModeling(self.bytes_per_token, plan.objective.label_smoothing)

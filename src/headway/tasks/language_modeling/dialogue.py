@@ -12,7 +12,7 @@ from itertools import chain, islice
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import IGNORED
 from headway.data.batches.cache import cache_directory, cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
@@ -114,11 +114,11 @@ class DialogueData(LanguageModelData):
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return self._each
 
-    def feed(self, plan: Plan) -> Feed:
+    def batch_source(self, plan: Plan) -> BatchSource:
         train, validation = self.train_examples, self.validation_examples
         held_out = validation.ids, validation.targets
         most = plan.max_examples
-        return RowFeed(train.ids, train.targets, *held_out, plan.batch_tokens, plan.seed, max_examples=most)
+        return RowBatches(train.ids, train.targets, *held_out, plan.batch_tokens, plan.seed, max_examples=most)
 
     def objective(self, plan: Plan) -> Objective:
         return self.validation_examples.objective(plan.objective.label_smoothing)

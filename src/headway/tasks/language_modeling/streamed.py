@@ -1,7 +1,7 @@
 """A language model on text that is read while it is trained on."""
 
-from headway.data.batches.batch_source import Feed
-from headway.data.stream.batch_source import StreamFeed
+from headway.data.batches.batch_source import BatchSource
+from headway.data.stream.batch_source import StreamBatches
 from headway.tasks.common.running_text import separator_of
 from headway.tasks.common.streaming import Streaming
 from headway.tasks.language_modeling.data import LanguageModelData
@@ -11,7 +11,7 @@ from headway.training.plan import Plan
 class StreamedLanguageModelData(Streaming, LanguageModelData):
     """A decoder on shards."""
 
-    def feed(self, plan: Plan) -> Feed:
-        feed = StreamFeed(**self.what_is_read(plan, separator_of(self.tokenizer)))
-        feed.every = plan.evaluating.validation_every
-        return feed
+    def batch_source(self, plan: Plan) -> BatchSource:
+        batch_source = StreamBatches(**self.what_is_read(plan, separator_of(self.tokenizer)))
+        batch_source.every = plan.evaluating.validation_every
+        return batch_source

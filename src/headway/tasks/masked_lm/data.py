@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, FramedFeed, framed, text_batches
+from headway.data.batches.batch_source import BatchSource, FramedBatches, framed, text_batches
 from headway.data.batches.batching import Batch
 from headway.data.batches.cache import cache_directory, cache_key, tokenised
 from headway.data.batches.tokens import TokenFile, Tokens
@@ -100,12 +100,12 @@ class MaskedLMData(TaskData):
             return prepared_base(for_masked_tokens(self.base.model, seed=plan.seed), plan)
         return new_model(plan.config, plan.seed)
 
-    def feed(self, plan: Plan) -> Feed:
-        feed = FramedFeed(
+    def batch_source(self, plan: Plan) -> BatchSource:
+        batch_source = FramedBatches(
             self.train, self.validation, plan.length, plan.batch_tokens, plan.seed, frame_of(self.tokenizer)
         )
-        feed.every = plan.evaluating.validation_every
-        return feed
+        batch_source.every = plan.evaluating.validation_every
+        return batch_source
 
     def objective(self, plan: Plan) -> Objective:
         return task_of(self.tokenizer, plan.objective.mask_share, whole_words=plan.objective.whole_words)

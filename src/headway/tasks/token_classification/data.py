@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, RowFeed
+from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.records.corpus import Corpus
 from headway.data.records.repeats import shared
 from headway.data.records.table import Table
@@ -115,9 +115,9 @@ class TokenClassificationData(TaskData):
             for_token_classification(base, classes, dropout=config.dropout, seed=plan.seed)
         return prepared_base(base, plan)
 
-    def feed(self, plan: Plan) -> Feed:
+    def batch_source(self, plan: Plan) -> BatchSource:
         held_out = self.held_out
-        return RowFeed(
+        return RowBatches(
             *(self.train.ids, self.train.targets, held_out.ids, held_out.targets),
             plan.batch_tokens,
             plan.seed,

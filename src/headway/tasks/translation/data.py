@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, Sides, TargetFeed
+from headway.data.batches.batch_source import BatchSource, Sides, TargetBatches
 from headway.data.batches.encoded import unnamed_rows
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
@@ -141,11 +141,11 @@ class TranslationData(TaskData):
     def baseline_units(self, plan: Plan) -> dict[str, np.ndarray]:
         return self._each
 
-    def feed(self, plan: Plan) -> Feed:
+    def batch_source(self, plan: Plan) -> BatchSource:
         recut = self._recut(plan.objective.bpe_dropout, plan.seed) if plan.objective.bpe_dropout else None
         most = plan.max_examples
         train, held_out = self.train.sides, self.validation.sides
-        return TargetFeed(train, held_out, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
+        return TargetBatches(train, held_out, plan.batch_tokens, plan.seed, max_examples=most, recut=recut)
 
     def _recut(self, share: float, seed: int) -> Callable[[int], Sides]:
         """The pairs of an epoch with BPE dropout on both sides; a text that becomes too long keeps its usual tokens."""

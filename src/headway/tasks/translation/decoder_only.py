@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from headway.data.batches.batch_source import Feed, RowFeed, Sides
+from headway.data.batches.batch_source import BatchSource, RowBatches, Sides
 from headway.data.batches.batching import IGNORED
 from headway.data.batches.encoded import Rows, row_lengths
 from headway.errors import InputError
@@ -62,9 +62,9 @@ class DecoderOnlyData(TranslationData):
         first = {**plan.decisions[0], "value": f"{quantities.count(count)} parameters: a decoder, {shape}"}
         return plan.but(model=asdict(config), length=config.max_length, decisions=[first, *plan.decisions[1:]])
 
-    def feed(self, plan: Plan) -> Feed:
+    def batch_source(self, plan: Plan) -> BatchSource:
         rows = *joined(self.train.sides), *joined(self.validation.sides)
-        return RowFeed(*rows, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
+        return RowBatches(*rows, plan.batch_tokens, plan.seed, max_examples=plan.max_examples)
 
     def objective(self, plan: Plan) -> Objective:
         return prefix_task(self.validation.second, self.tokenizer, plan.objective.label_smoothing)

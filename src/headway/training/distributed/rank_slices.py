@@ -2,23 +2,23 @@
 
 from dataclasses import astuple
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.batches.windows import Position
-from headway.data.stream.batch_source import StreamFeed
+from headway.data.stream.batch_source import StreamBatches
 from headway.data.stream.partitions import Cursor, StreamPosition
 from headway.training.distributed.ranks import Ranks
 
 
-def own_part(feed: Feed, position: Position, ranks: Ranks) -> tuple[Batch | None, int, Position]:
+def own_part(batch_source: BatchSource, position: Position, ranks: Ranks) -> tuple[Batch | None, int, Position]:
     """This rank's rows of the batch at a position, or None; the tokens of the whole batch; the position after it.
 
     Each rank reads only its own partitions of a stream, and only knows their positions; see ``together``.
     """
-    if isinstance(feed, StreamFeed):
-        part, moved = feed.part(position, ranks.rank, ranks.count)
-        return part, feed.batch_tokens, moved
-    batch, after = feed.next(position)
+    if isinstance(batch_source, StreamBatches):
+        part, moved = batch_source.part(position, ranks.rank, ranks.count)
+        return part, batch_source.batch_tokens, moved
+    batch, after = batch_source.next(position)
     return ranks.part(batch), batch.tokens, after
 
 

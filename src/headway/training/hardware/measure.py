@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from torch import nn
 
-from headway.data.batches.batch_source import Feed, HeldOutText
+from headway.data.batches.batch_source import BatchSource, HeldOutText
 from headway.data.batches.windows import Position
 from headway.io.quantities import figure
 from headway.training.hardware.precision import faster_precision
@@ -34,7 +34,7 @@ Settle = Callable[[Plan, float], Plan]
 def measured(
     plan: Plan,
     model: nn.Module,
-    feed: Feed,
+    batch_source: BatchSource,
     objective: Objective,
     sample: Callable[[], str] | None,
     limit: float | None,
@@ -48,14 +48,14 @@ def measured(
         why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here: {why}", "--precision")))
     plan = plan.but(decisions=decisions)
-    plan = _timed(plan, model, feed, objective, limit, settle)
+    plan = _timed(plan, model, batch_source, objective, limit, settle)
     decisions = list(plan.decisions)
-    cost = 0.0 if limit is None else evaluation_seconds(model, feed, objective, None)
+    cost = 0.0 if limit is None else evaluation_seconds(model, batch_source, objective, None)
     shown = 0.0 if limit is None else _seconds_of(sample)
-    if limit is not None and isinstance(feed, HeldOutText) and cost > LONGEST_EVALUATION * limit:
+    if limit is not None and isinstance(batch_source, HeldOutText) and cost > LONGEST_EVALUATION * limit:
         every = math.ceil(cost / (LONGEST_EVALUATION * limit))
         plan = plan.but(validation_every=every)
-        feed.every, cost = every, cost / every
+        batch_source.every, cost = every, cost / every
         why = "evaluating all of the held-out text would take too much time"
         value = f"one of every {every} windows of the held-out text"
         decisions.append(asdict(Decision("validation", value, why, "--time, --validation")))
@@ -69,18 +69,23 @@ def measured(
 
 
 def _timed(
-    plan: Plan, model: nn.Module, feed: Feed, objective: Objective, limit: float | None, settle: Settle | None
+    plan: Plan,
+    model: nn.Module,
+    batch_source: BatchSource,
+    objective: Objective,
+    limit: float | None,
+    settle: Settle | None,
 ) -> Plan:
     """The plan with the faster number of shares, and settled.
 
     A run by ``--steps`` is not timed: two runs of one command must be the same.  The decision is recorded, so a
     continued run does not time it again.
     """
-    places = feed.next(Position())[0].places
+    places = batch_source.next(Position())[0].places
     usual, most = share_count(model, objective, places), most_shares(model, objective, places)
     if limit is None or (most == 1 and settle is None):
         return plan.but(shares=usual)
-    times = gradient_seconds(model, objective, feed, plan, sorted({1, most}), PROBE_SHARE * limit)
+    times = gradient_seconds(model, objective, batch_source, plan, sorted({1, most}), PROBE_SHARE * limit)
     if not times:
         return plan.but(shares=usual)
     best = min(times, key=lambda count: times[count][0])
@@ -96,14 +101,16 @@ def _timed(
     return plan if settle is None else settle(plan, places_each / seconds / STEP_OVER_GRADIENT)
 
 
-def evaluation_seconds(model: nn.Module, feed: Feed, objective: Objective, sample: Callable[[], str] | None) -> float:
+def evaluation_seconds(
+    model: nn.Module, batch_source: BatchSource, objective: Objective, sample: Callable[[], str] | None
+) -> float:
     """How long one evaluation will take, estimated from its first batch, with the sample and saving the model."""
     model.eval()
-    batch = next(iter(feed.validation())).to(next(model.parameters()).device)
+    batch = next(iter(batch_source.validation())).to(next(model.parameters()).device)
     objective.evaluate(model, [batch])
     start = time.perf_counter()
     objective.evaluate(model, [batch])
-    cost = (time.perf_counter() - start) * feed.validation_batches()
+    cost = (time.perf_counter() - start) * batch_source.validation_batches()
     cost += _seconds_of(sample)
     model.train()
     return cost + 4 * sum(p.numel() for p in model.parameters()) / SAVED_IN_A_SECOND

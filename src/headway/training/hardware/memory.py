@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.errors import RunFailed
 from headway.io.memory import check_fits
 from headway.io.quantities import size
@@ -93,7 +93,7 @@ def check_room(plan: Plan) -> None:
         check_fits(4 * plan.batch_tokens * width, f"a batch of {plan.batch_tokens:,} tokens (--batch-tokens)")
 
 
-def try_longest(model: nn.Module, objective: Objective, feed: Feed, plan: Plan, ranks: Ranks) -> None:
+def try_longest(model: nn.Module, objective: Objective, batch_source: BatchSource, plan: Plan, ranks: Ranks) -> None:
     """Compute a gradient and an evaluation of the longest batch: raises OutOfMemory where they do not fit.
 
     Weights, random state and mode are restored, and gradients are cleared.  Of several ranks, each tries its own part.
@@ -103,7 +103,7 @@ def try_longest(model: nn.Module, objective: Objective, feed: Feed, plan: Plan, 
     random, training = random_state(device), model.training
     with out_of_memory("at the longest batch, tried before step 1", plan):
         try:
-            longest, held_out = feed.longest()
+            longest, held_out = batch_source.longest()
             later = [torch.empty_like(p) for p in parameters for _ in range(LATER)]
             model.train()
             if (batch := ranks.part(longest)) is not None:

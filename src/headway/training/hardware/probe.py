@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from torch import nn
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.windows import Position
 from headway.models.device import wait_for
 from headway.training.hardware.memory import out_of_memory
@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 def gradient_seconds(
-    model: nn.Module, objective: Objective, feed: Feed, plan: Plan, counts: Sequence[int], most: float
+    model: nn.Module, objective: Objective, batch_source: BatchSource, plan: Plan, counts: Sequence[int], most: float
 ) -> dict[int, tuple[float, float]]:
     """For each number of shares, the median seconds of a batch's gradient, and the places for tokens in a batch.
 
@@ -41,7 +41,7 @@ def gradient_seconds(
             for number in range(1 + ROUNDS):
                 if number and time.monotonic() - began > most:
                     break
-                batch, position = feed.next(position)
+                batch, position = batch_source.next(position)
                 batch = batch.to(device)
                 for count, shares in ways.items():
                     wait_for(device)

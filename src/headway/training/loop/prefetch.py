@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import Batch
 from headway.data.batches.windows import Position
-from headway.data.stream.batch_source import StreamFeed
+from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError, RunFailed
 from headway.training.distributed.rank_slices import own_part
 from headway.training.distributed.ranks import Ranks
@@ -29,14 +29,16 @@ Made = tuple[Batch | None, int, Position]
 
 
 class Prefetch:
-    """The batches of a feed, of which each of several workers makes one in turn; without workers, made when asked for.
+    """The batches of a source: several workers make them in turn; without workers, they are made when asked for.
 
-    What it gives depends on the position alone, as with the feed itself, so their number changes nothing but speed.
+    What it gives depends on the position alone, as with the source itself, so their number changes nothing but speed.
     """
 
-    def __init__(self, feed: Feed, ranks: Ranks | None = None, workers: int = 0):
-        self.feed, self.ranks = feed, ranks or Ranks()
-        self.workers = min(workers, 1) if isinstance(feed, StreamFeed) else workers  # a stream is read in order
+    def __init__(self, batch_source: BatchSource, ranks: Ranks | None = None, workers: int = 0):
+        self.batch_source, self.ranks = batch_source, ranks or Ranks()
+        self.workers = (
+            min(workers, 1) if isinstance(batch_source, StreamBatches) else workers
+        )  # a stream is read in order
         self._made: Iterator[Made | str] | None = None
         self._at: tuple[int, int] | None = None
         self._asked = Position()
@@ -55,7 +57,7 @@ class Prefetch:
         Raises InputError for data that changed in the meantime, and ReadFailed where a worker died or does not answer.
         """
         if not self.workers:
-            return own_part(self.feed, position, self.ranks)
+            return own_part(self.batch_source, position, self.ranks)
         self._asked = position
         if self._made is None or self._at != (position.epoch, position.consumed):
             self._made = self._begin(position)
@@ -77,7 +79,7 @@ class Prefetch:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # more workers than processors are for the user to choose
             loader: DataLoader[Made | str] = DataLoader(
-                _Making(self.feed, position, self.ranks),
+                _Making(self.batch_source, position, self.ranks),
                 batch_size=None,
                 num_workers=self.workers,
                 collate_fn=_as_it_is,
@@ -96,9 +98,10 @@ class Prefetch:
         )
 
     def _examples(self, position: Position) -> str:
-        numbers = self.feed.examples(position)
+        numbers = self.batch_source.examples(position)
         listed = ", ".join(map(str, numbers[:5]))
-        return f"examples {listed}{' ...' if len(numbers) > 5 else ''} of pass {int(self.feed.epochs(position)) + 1}"
+        more, epoch = " ..." if len(numbers) > 5 else "", int(self.batch_source.epochs(position)) + 1
+        return f"examples {listed}{more} of pass {epoch}"
 
 
 class ReadFailed(RunFailed):
@@ -108,8 +111,8 @@ class ReadFailed(RunFailed):
 class _Making(IterableDataset[Made | str]):
     """The batches from a position on, without end, in each worker every n-th; a message, where one cannot be made."""
 
-    def __init__(self, feed: Feed, position: Position, ranks: Ranks):
-        self.feed, self.position, self.ranks = feed, position, ranks
+    def __init__(self, batch_source: BatchSource, position: Position, ranks: Ranks):
+        self.batch_source, self.position, self.ranks = batch_source, position, ranks
 
     def __iter__(self) -> Iterator[Made | str]:
         worker = get_worker_info()
@@ -118,10 +121,10 @@ class _Making(IterableDataset[Made | str]):
         try:
             while True:
                 if turn % count == number:
-                    part, tokens, position = own_part(self.feed, position, self.ranks)
+                    part, tokens, position = own_part(self.batch_source, position, self.ranks)
                     yield part and _plain(part), tokens, position
                 else:
-                    position = self.feed.after(position)
+                    position = self.batch_source.after(position)
                 turn += 1
         except (InputError, OSError) as error:
             yield f"{error}"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.batching import on_device
 from headway.data.batches.windows import Position
 from headway.io.quantities import metric
@@ -56,7 +56,7 @@ class Job:
 
     model: nn.Module
     objective: Objective
-    feed: Feed
+    batch_source: BatchSource
     plan: Plan
     run: RunDirectory
     keep_best: Callable[[], None]
@@ -84,11 +84,11 @@ class Job:
 
 def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> Training:
     """Train until the budget is used up; the best weights are kept.  Raises Interrupted or a RunFailed."""
-    plan, feed, ranks = job.plan, job.feed, job.ranks
+    plan, batch_source, ranks = job.plan, job.batch_source, job.ranks
     now = _started(job, saved)
     state = now.state
     parameters = [p for p in job.model.parameters() if p.requires_grad]
-    watch = LossGuard(state, feed, job.run, progress, skip=plan.on_spike == "skip")
+    watch = LossGuard(state, batch_source, job.run, progress, skip=plan.on_spike == "skip")
     spread = any(isinstance(p, DTensor) for p in parameters)
     saver: Saver | SharedSaver = Saver(job.run.checkpoints, progress.warn, job.on_save_error)
     if spread:
@@ -102,7 +102,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
         saver,
         Stop(ranks) as stop,
         ThreadParallel(plan.shares) as shares,
-        Prefetch(feed, ranks, job.workers) as batches,
+        Prefetch(batch_source, ranks, job.workers) as batches,
     ):
         while True:
             share, save_due, stopping = ranks.all_reduce_max(
@@ -241,7 +241,7 @@ def _share(job: Job, budget: Budget, state: State) -> float:
     share = budget.share(state.step)
     if job.cycle or not job.plan.epochs:
         return share
-    return max(share, min(1.0, job.feed.epochs(state.position) / job.plan.epochs))
+    return max(share, min(1.0, job.batch_source.epochs(state.position) / job.plan.epochs))
 
 
 def _gains_nothing(job: Job, state: State) -> bool:
@@ -249,7 +249,7 @@ def _gains_nothing(job: Job, state: State) -> bool:
     plan = job.plan
     if plan.evaluating.patience and state.stale >= plan.evaluating.patience:
         return True
-    since = job.feed.epochs(state.position) * (1 - state.best_step / max(1, state.step))
+    since = job.batch_source.epochs(state.position) * (1 - state.best_step / max(1, state.step))
     return bool(plan.evaluating.patience_passes) and state.stale >= 2 and since >= plan.evaluating.patience_passes
 
 
@@ -262,12 +262,12 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
     each: list[np.ndarray] = []
     try:
         with out_of_memory(f"at the evaluation after step {state.step}"):
-            held_out = stop.between(on_device(job.feed.validation(), now.device))
+            held_out = stop.between(on_device(job.batch_source.validation(), now.device))
             metrics = job.objective.evaluate(job.model, held_out, each)
             text = job.sample() if job.sample is not None and _shows(job.plan, share) else None
         stop.poll()
         cost = job.objective.cost(metrics)
-        units = torch.from_numpy(in_order(each, job.feed.validation_order()))
+        units = torch.from_numpy(in_order(each, job.batch_source.validation_order()))
         kept = now.note(cost, metrics, units, last=job.keep == "last", careful=len(units) < job.careful_below)
         if kept:
             _saved(job, job.keep_best, progress)
@@ -282,7 +282,7 @@ def _evaluate(job: Job, now: Training, share: float, stop: Stop, progress: Progr
     first, state.measure_first = state.measure_first, False
     health = Health()
     if not first:  # before training there is nothing to judge
-        health = state.examined(metrics, share, job.feed.epochs(state.position), job.known)
+        health = state.examined(metrics, share, job.batch_source.epochs(state.position), job.known)
     judged = {"best": kept, "health": health.word, "cause": health.cause, **numbers}
     job.run.log("evaluation", step=state.step, seconds=round(state.seconds, 3), tokens=state.tokens, **judged)
     progress.say(f"step {state.step:,}: " + ", ".join(f"{key} {metric(value)}" for key, value in numbers.items()))

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.data.batches.windows import Position
 from headway.errors import RunFailed
 from headway.training.loop.state import State
@@ -33,8 +33,10 @@ class Diverged(RunFailed):
 class LossGuard:
     """Judges every step before it changes the weights."""
 
-    def __init__(self, state: State, feed: Feed, run: RunDirectory, progress: Progress, skip: bool = False):
-        self.state, self.feed, self.run, self.progress, self.skip = state, feed, run, progress, skip
+    def __init__(
+        self, state: State, batch_source: BatchSource, run: RunDirectory, progress: Progress, skip: bool = False
+    ):
+        self.state, self.batch_source, self.run, self.progress, self.skip = state, batch_source, run, progress, skip
         self._said = 0
 
     def allows(self, loss: float, norm: float, positions: Sequence[Position]) -> bool:
@@ -72,7 +74,7 @@ class LossGuard:
             )
 
     def _note(self, event: str, loss: float, norm: float, positions: Sequence[Position]) -> None:
-        examples = [number for position in positions for number in self.feed.examples(position)]
+        examples = [number for position in positions for number in self.batch_source.examples(position)]
         self.run.log(event, step=self.state.step + 1, loss=loss, norm=norm, examples=examples[:NAMED])
 
 

@@ -135,9 +135,9 @@ def work_without_data(parameters: float, tokens: float | None, options: TrainOpt
 
 def _tokens_seen(prepared: Prepared, options: TrainOptions, count: int) -> float:
     """Tokens that a run would train on: by its steps or its time on this machine, at most those of its epochs."""
-    plan, feed = prepared.plan, prepared.feed
-    batch, after = feed.next(Position())
-    one_pass = batch.tokens / max(feed.epochs(after), 1e-9)
+    plan, batch_source = prepared.plan, prepared.batch_source
+    batch, after = batch_source.next(Position())
+    one_pass = batch.tokens / max(batch_source.epochs(after), 1e-9)
     most = plan.epochs * one_pass if plan.epochs else math.inf
     if options.run.steps is not None:
         return min(most, options.run.steps * plan.accumulate * (1 + plan.grow_batch) / 2 * batch.tokens)

@@ -29,7 +29,9 @@ def known_signs(prepared: Prepared) -> DataProfile:
     data, plan = prepared.data, prepared.plan
     trained_before = plan.fine_tuning.base is not None and not data.new_head
     rate = plan.learning_rate
-    return data_profile(data.baselines, prepared.feed, data.processor, learning_rate=rate, pretrained=trained_before)
+    return data_profile(
+        data.baselines, prepared.batch_source, data.processor, learning_rate=rate, pretrained=trained_before
+    )
 
 
 def measured(run: RunDirectory, closing: Closing) -> dict[str, Any]:
@@ -44,8 +46,8 @@ def finish_fitted(run: RunDirectory, prepared: Prepared, started: float, progres
     """Evaluate and save a model that was fitted without a loop."""
     device = next(prepared.model.parameters()).device
     each: list[np.ndarray] = []
-    metrics = prepared.objective.evaluate(prepared.model, on_device(prepared.feed.validation(), device), each)
-    units = in_order(each, prepared.feed.validation_order())
+    metrics = prepared.objective.evaluate(prepared.model, on_device(prepared.batch_source.validation(), device), each)
+    units = in_order(each, prepared.batch_source.validation_order())
     numbers = {key: value for key, value in metrics.items() if isinstance(value, float)}
     run.log("start", time=clock())
     health = State().examined(metrics, 1.0, 0.0, known_signs(prepared))

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from headway.data.batches.batch_source import RowFeed
+from headway.data.batches.batch_source import RowBatches
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
-from headway.data.stream.batch_source import StreamFeed
+from headway.data.stream.batch_source import StreamBatches
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
@@ -105,10 +105,10 @@ def run_training(
             if options.runtime.checkpoint_activations:
                 prepared.plan = prepared.plan.but(shares=1)
                 recompute_activations(prepared.model)
-            if isinstance(prepared.feed, StreamFeed):
-                prepared.feed.check(ranks.count)
+            if isinstance(prepared.batch_source, StreamBatches):
+                prepared.batch_source.check(ranks.count)
             if not (prepared.plan.fine_tuning.frozen or options.runtime.shard):  # sharded weights may not fit here
-                try_longest(prepared.model, prepared.objective, prepared.feed, prepared.plan, ranks)
+                try_longest(prepared.model, prepared.objective, prepared.batch_source, prepared.plan, ranks)
             if earlier is None:
                 _record_start(run, prepared, options, found.task, inputs, validation, prints, command)
             if once_more:
@@ -262,7 +262,7 @@ def _train(
     ranks: Ranks,
 ) -> None:
     """The training loop, from the newest checkpoint if there is one, and its records."""
-    plan, model, data, feed = prepared.plan, prepared.model, prepared.data, prepared.feed
+    plan, model, data, batch_source = prepared.plan, prepared.model, prepared.data, prepared.batch_source
     ranks.broadcast(model)
     twin = model  # a complete model if the weights are sharded over ranks
     if options.runtime.shard:
@@ -273,7 +273,7 @@ def _train(
     since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
-    after = evaluation_seconds(model, feed, prepared.objective, sample) * 1.25
+    after = evaluation_seconds(model, batch_source, prepared.objective, sample) * 1.25
     budget = _budget(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
     of_baselines = data.baseline_units(plan)
 
@@ -283,7 +283,7 @@ def _train(
 
     keep_best = partial(save, run.save_model)
     snapshot = partial(save, run.save_snapshot) if options.run.snapshots else None
-    job = Job(model, prepared.objective, feed, plan, run, keep_best, snapshot, sample)
+    job = Job(model, prepared.objective, batch_source, plan, run, keep_best, snapshot, sample)
     job.ranks, job.workers = ranks, options.runtime.workers
     job.save_every, job.on_save_error = parse_seconds(options.run.save_every, "--save-every"), options.run.on_save_error
     job.known, job.keep, job.cycle = known_signs(prepared), options.run.keep, cycle
@@ -296,8 +296,8 @@ def _train(
         raise
     finally:
         progress.close()
-    passes = feed.epochs(now.state.position)
-    if passes < 1 and isinstance(feed, RowFeed) and prepared.limit is not None:
+    passes = batch_source.epochs(now.state.position)
+    if passes < 1 and isinstance(batch_source, RowBatches) and prepared.limit is not None:
         progress.warn(f"the time was enough for {passes:.1f} epochs only; more --time would help")
     for name, p in trained(model).items():
         put_back(p, now.best[name])
@@ -345,7 +345,7 @@ def _checkpoint(
         if changed:
             run.log("changed", step=saved[1]["step"], options={name: options.value(name) for name in changed})
             position = saved[1]["position"]
-            regrouped = isinstance(prepared.feed, RowFeed) and {"batch_tokens", "batch_size"} & set(changed)
+            regrouped = isinstance(prepared.batch_source, RowBatches) and {"batch_tokens", "batch_size"} & set(changed)
             if regrouped and position["consumed"]:
                 saved[1]["position"] = {"epoch": position["epoch"] + 1, "consumed": 0}
                 progress.warn("the batch size changed: the rest of this epoch is skipped")

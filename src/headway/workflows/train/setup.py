@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.batches.batch_source import Feed
+from headway.data.batches.batch_source import BatchSource
 from headway.data.open.detected import Detected
 from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
@@ -52,7 +52,7 @@ class Prepared:
     data: TaskData
     plan: Plan
     model: nn.Module
-    feed: Feed
+    batch_source: BatchSource
     objective: Objective
     limit: float | None
     """seconds for the whole command; None when the run is bounded by steps"""
@@ -105,16 +105,16 @@ def prepare(
     except ValueError as error:
         said = re.sub(rf"\b({'|'.join(FIELDS)})\b", lambda field: f"--{FIELDS[field[0]]}", str(error))
         raise InputError(f"no model can be made with these options: {said}.") from None
-    feed, objective = data.feed(plan), data.objective(plan)
+    batch_source, objective = data.batch_source(plan), data.objective(plan)
     if earlier is None:
         drawn = plan.model
-        plan = measured(plan, model, feed, objective, data.sampler(model), limit, data.settling(left))
+        plan = measured(plan, model, batch_source, objective, data.sampler(model), limit, data.settling(left))
         if plan.model != drawn:
             model = data.build(plan).to(device_of(options.runtime.device))
         plan = plan.but(
             decisions=[{**one, "option": to_change(options, found.task, one["option"])} for one in plan.decisions]
         )
-    return Prepared(data, plan, model, feed, objective, limit, base.fingerprint if base is not None else None)
+    return Prepared(data, plan, model, batch_source, objective, limit, base.fingerprint if base is not None else None)
 
 
 def _opened(given: TaskInputs) -> TaskData:
