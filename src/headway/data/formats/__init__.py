@@ -1,1 +1,1 @@
-"""Formats of files: delimited tables, JSON Lines, Parquet, tagged tokens, and aligned files."""
+"""Formats of files: tables and lines of several kinds, and aligned files."""

@@ -2,7 +2,7 @@
 
 Models that were measured on the same held-out units are compared unit by unit, since hard units are often hard
 for both: accuracies by the paired intervals of ``intervals.of_paired_shares``, losses by the mean difference over the
-units (``intervals.of_mean``), rank correlations, macro F1, F1 of entities and chrF by the paired bootstrap.  Where it
+units (``intervals.of_mean``), rank correlations, macro F1, quotients and chrF by the paired bootstrap.  Where it
 is not known how the examples pair, accuracies are compared as independent shares (``intervals.of_shares``).  A
 difference counts only where zero is outside its interval of 95 %.
 
