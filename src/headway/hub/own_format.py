@@ -42,7 +42,7 @@ def save_own(model: nn.Module, directory: Path, entries: dict[str, Any]) -> None
     Raises ValueError for a model that ``models.wirings`` would not build, and InputError when the directory cannot be
     written.
     """
-    own: Any = model.config
+    own = getattr(model, "config", None)
     if isinstance(own, OwnConfig):
         written = {"model_type": OF_A_TASK, **asdict(own)}
     else:
