@@ -204,5 +204,5 @@ def _without_metrics(record: Record) -> str:
 def _advice(record: Record, found: Mapping[str, Any]) -> str:
     if found.get("against") == BEFORE:
         return "Use that model as it is, or train it on more data or at a lower --learning-rate."
-    spec = known_task(record.task)
-    return spec.behind_from_base if record.info.get("base") else spec.behind
+    from_scratch, from_base = known_task(record.task).behind
+    return from_base if record.info.get("base") else from_scratch

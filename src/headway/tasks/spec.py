@@ -11,6 +11,8 @@ OF_TEXTS = frozenset(
 """Options for texts only."""
 OF_KINDS = frozenset({"model", "match_parameters", "config_overrides"})
 """Options of tasks that support other kinds of model."""
+TRY_ANOTHER = "For these data use that baseline, or try another pretrained model."
+"""What to do where a baseline is better than a run from a pretrained model."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,8 @@ class TaskSpec:
     """suffixes of the classes of ``transformers`` with its head"""
     also: tuple[str, ...] = ()
     """more values of ``--task`` for this task: kinds of its data"""
-    behind: str = "For these data use that baseline, or start from a pretrained model."
-    """what to do where a baseline is better"""
-    behind_from_base: str = "For these data use that baseline, or try another pretrained model."
-    """the same for a run that started from a pretrained model"""
+    behind: tuple[str, str] = ("For these data use that baseline, or start from a pretrained model.", TRY_ANOTHER)
+    """what to do where a baseline is better: for a run from scratch, and for one from a pretrained model"""
     supports: frozenset[str] = frozenset({"ranks"})
     """the features that it supports: ranks (several processes), seeds (--seeds), planning (a plan without data)"""
     pretrain_with: str | None = None

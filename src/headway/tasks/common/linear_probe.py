@@ -10,14 +10,14 @@ reads (``hub.mean_pooling``).
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headway.data.batches.batching import length_batches, pad
-from headway.data.batches.encoded import row_lengths
+from headway.data.batches.encoded import Rows, row_lengths
 from headway.hub.mean_pooling import shift_of
 from headway.models.transformer import Encoder
 from headway.text.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ def with_label_rows(
     return Joined(rows, made), np.concatenate([targets, np.array(classes, dtype=np.int64)])
 
 
-class Joined(Sequence[list[int]]):
+class Joined(Rows):
     """Rows of ids, and after them others."""
 
     def __init__(self, first: Sequence[list[int]], second: Sequence[list[int]]):
@@ -59,15 +59,12 @@ class Joined(Sequence[list[int]]):
     def __len__(self) -> int:
         return len(self.first) + len(self.second)
 
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[int]]: ...
-    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        at = range(len(self))[index] - len(self.first)
-        return self.second[at] if at >= 0 else self.first[at]
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.concatenate([row_lengths(self.first), row_lengths(self.second)])
+
+    def row(self, at: int) -> list[int]:
+        return self.first[at] if at < len(self.first) else self.second[at - len(self.first)]
 
 
 def fit_frozen(

@@ -1,6 +1,6 @@
 """Language modelling of running text and of conversations, in words and names."""
 
-from headway.tasks.spec import OF_KINDS, OF_TEXTS, TaskSpec
+from headway.tasks.spec import OF_KINDS, OF_TEXTS, TRY_ANOTHER, TaskSpec
 from headway.training.evaluation.metric import BITS_PER_BYTE, PERPLEXITY, VAL_LOSS
 
 SPEC = TaskSpec(
@@ -22,6 +22,6 @@ SPEC = TaskSpec(
     options=OF_TEXTS | OF_KINDS | {"stream", "label_smoothing"},
     transformers=("ForCausalLM", "LMHeadModel"),
     also=("dialogue",),
-    behind="For this data use that baseline, train longer, or start from a pretrained model.",
+    behind=("For this data use that baseline, train longer, or start from a pretrained model.", TRY_ANOTHER),
     supports=frozenset({"ranks", "planning"}),
 )

@@ -1,6 +1,6 @@
 """Masked language modelling, in words and names."""
 
-from headway.tasks.spec import OF_TEXTS, TaskSpec
+from headway.tasks.spec import OF_TEXTS, TRY_ANOTHER, TaskSpec
 from headway.training.evaluation.metric import ACCURACY, PERPLEXITY, VAL_LOSS
 
 SPEC = TaskSpec(
@@ -18,5 +18,5 @@ SPEC = TaskSpec(
     answered="texts filled in",
     options=OF_TEXTS | {"mlm_probability", "whole_words", "stream"},
     transformers=("ForMaskedLM",),
-    behind="For this data use that baseline, train longer, or start from a pretrained model.",
+    behind=("For this data use that baseline, train longer, or start from a pretrained model.", TRY_ANOTHER),
 )

@@ -24,6 +24,5 @@ SPEC = TaskSpec(
     searched=frozenset({"label_smoothing"}),
     transformers=("ForConditionalGeneration", "MTModel"),
     also=("summarize",),
-    behind="Train longer, on more pairs, or start from a pretrained model.",
-    behind_from_base="Train longer, on more pairs, or start from a pretrained model.",
+    behind=("Train longer, on more pairs, or start from a pretrained model.",) * 2,
 )
