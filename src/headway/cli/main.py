@@ -1,4 +1,7 @@
-"""The command line: verb -> module, and what all verbs share: messages, exit statuses, the clock."""
+"""The command line: verb -> module, and what all verbs share: messages, exit statuses, the clock.
+
+What ``--help`` does not need is imported where it is used.
+"""
 
 import contextlib
 import errno
@@ -8,15 +11,12 @@ import sys
 import threading
 import time
 import warnings
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import click
 
-from headway.cli.aliases import in_our_words
-from headway.cli.common import check_names_of_files
 from headway.io.standard_streams import OutputLost, guard_standard_streams
 from headway.tasks import registry
 
@@ -79,6 +79,8 @@ class Verbs(click.Group):
             from headway.cli import answer
 
             return answer.predict() if cmd_name == PREDICT else answer.command(cmd_name)
+        from headway.cli.common import check_names_of_files
+
         command: click.Command = import_module(f"headway.cli.{cmd_name}").command
         check_names_of_files(command)
         return command
@@ -86,10 +88,14 @@ class Verbs(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The verb's command; the error for an unknown verb suggests the closest one."""
         if args and args[0] not in VERBS and not args[0].startswith("-") and args[0] not in verbs_of_others():
+            from difflib import get_close_matches
+
             known = self.list_commands(ctx)
             close = get_close_matches(args[0], known, n=1)
             meant = f" Did you mean {close[0]!r}?" if close else f" The commands are {', '.join(known)}."
             ctx.fail(f"there is no command {args[0]!r}.{meant}")
+        from headway.cli.aliases import in_our_words
+
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, rest if command is None else in_our_words(command, rest)
 

@@ -10,14 +10,12 @@ with COMMAND where its command is its own), or one file with these names.  Nothi
 """
 
 import contextlib
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -67,8 +65,10 @@ class Plugin:
 
 def _is_there(module: str) -> bool:
     """Whether there is such a submodule; the package itself is imported."""
+    from importlib.util import find_spec
+
     try:
-        return importlib.util.find_spec(module) is not None
+        return find_spec(module) is not None
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
@@ -100,9 +100,10 @@ def _declared() -> list[Plugin]:
     if not folders:
         return []
     from importlib.metadata import Distribution
+    from pathlib import Path
 
     found: dict[str, list[Plugin]] = {}
-    for folder in folders:
+    for folder in map(Path, folders):
         package = Distribution.at(folder)
         name = package.metadata["Name"] or folder.name
         origin = f"{name} {package.version}" if package.metadata["Version"] else name
@@ -111,16 +112,17 @@ def _declared() -> list[Plugin]:
     return [plugin for those in found.values() for plugin in those]
 
 
-def _folders(place: str) -> list[Path]:
+def _folders(place: str) -> list[str]:
     """The folders of packages in a directory whose entry points name the group."""
     found = []
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        found = sorted(Path(entry.path) for entry in entries if entry.name.endswith(FOLDERS))
+        found = sorted(entry.path for entry in entries if entry.name.endswith(FOLDERS))
     return [folder for folder in found if _names_it(folder)]
 
 
-def _names_it(folder: Path) -> bool:
+def _names_it(folder: str) -> bool:
     try:
-        return GROUP.encode() in (folder / "entry_points.txt").read_bytes()
+        with open(f"{folder}/entry_points.txt", "rb") as file:  # noqa: PTH123  (pathlib would slow --help)
+            return GROUP.encode() in file.read()
     except OSError:
         return False
