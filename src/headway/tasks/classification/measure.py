@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batch_source import row_batches
-from headway.data.batches.batching import length_batches
 from headway.data.records.label_typing import recorded
 from headway.data.records.labels import Labelled, labelled
 from headway.data.records.repeats import shared
@@ -18,9 +16,8 @@ from headway.tasks.classification.data import split_labelled
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.common.classes import Classification
 from headway.tasks.common.linear import classification_baselines
-from headway.tasks.common.rows import encoded_texts
+from headway.tasks.common.rows import encoded_texts, measured_rows
 from headway.tasks.task import EvaluationInputs
-from headway.training.evaluation.comparison import in_order
 from headway.training.options import split_seed
 
 MOST_FITTED = 20_000
@@ -50,12 +47,8 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
         )
     ids = encoded_texts(rows, pipe.tokenizer)
     ids = ids.cut(given.length(pipe.model.config.max_length), pipe.tokenizer.special_ids)
-    targets, most = rows.numbered(pipe.labels), pipe.runtime.tokens
-    each: list[np.ndarray] = []
-    batches = pipe.runtime.batches(row_batches(ids, targets, most))
-    metrics = Classification(pipe.labels).evaluate(pipe.model, batches, each)
-    order = np.concatenate(length_batches(ids.lengths, most, 0, 0))
-    given.each.append(in_order(each, order))
+    targets = rows.numbered(pipe.labels)
+    metrics = measured_rows(pipe, Classification(pipe.labels), ids, targets, given.each)
     if known is not None and len(known) <= MOST_FITTED and set(known.classes) <= set(pipe.labels):
         learnt = known, known.numbered(pipe.labels)
         lines, _ = classification_baselines(*learnt, rows, targets, pipe.labels, given.of_baselines)

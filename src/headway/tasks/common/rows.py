@@ -1,17 +1,21 @@
-"""Rows of texts as ids, in the cache on disk where they are many."""
+"""Rows of texts as ids, in the cache on disk where they are many, and how a model is measured on them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, tee
+from typing import Any
 
 import numpy as np
 
-from headway.data.batches.batch_source import Sides
+from headway.data.batches.batch_source import Sides, row_batches
+from headway.data.batches.batching import length_batches
 from headway.data.batches.cache import cache_directory, cache_key
 from headway.data.batches.encoded import EncodedRows, encoded_rows
 from headway.data.records.labels import Labelled
 from headway.data.records.text_pairs import TextPairs
 from headway.text.tokenizer import Tokenizer
+from headway.training.evaluation.comparison import in_order
+from headway.training.objective import Objective
 
 
 def encoded_texts(rows: Labelled, tokenizer: Tokenizer) -> EncodedRows:
@@ -26,6 +30,17 @@ def _stored(rows: Iterator[list[int]], tokenizer: Tokenizer, key: str) -> Encode
         key=cache_key(key, tokenizer.fingerprint, "rows"),
         directory=cache_directory(),
     )
+
+
+def measured_rows(
+    pipe: Any, objective: Objective, ids: Any, targets: Sequence[Any] | np.ndarray, results: list[np.ndarray]
+) -> dict[str, Any]:
+    """The metrics of a pipeline's model on rows of ids; ``results`` receives the result of each, in their order."""
+    each: list[np.ndarray] = []
+    most = pipe.runtime.tokens
+    metrics = objective.evaluate(pipe.model, pipe.runtime.batches(row_batches(ids, targets, most)), each)
+    results.append(in_order(each, np.concatenate(length_batches(ids.lengths, most, 0, 0))))
+    return metrics
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.batches.batch_source import RowBatches, row_batches
-from headway.data.batches.batching import Batch, length_batches, pad
+from headway.data.batches.batch_source import RowBatches
+from headway.data.batches.batching import Batch, pad
 from headway.data.batches.encoded import cut_row
 from headway.data.open.columns import number
 from headway.data.records.labels import Labelled, labelled
@@ -33,11 +33,10 @@ from headway.runtime.runtime import Runtime
 from headway.tasks.common.lengths import cut_warning, usual_longest
 from headway.tasks.common.material import Material, MaterialInputs, made_up_table
 from headway.tasks.common.row_loss import RowLoss, averages, units
-from headway.tasks.common.rows import encoded_texts
+from headway.tasks.common.rows import encoded_texts, measured_rows
 from headway.tasks.task import EvaluationInputs, Task, TaskData, TaskInputs, own_model
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
-from headway.training.evaluation.comparison import in_order
 from headway.training.option_fields import flag
 from headway.training.options import TrainOptions, split_seed
 from headway.training.plan import Decision, Plan
@@ -88,10 +87,7 @@ class TextRows(Task):
             rows, values = rows.part(held_out), values[held_out]
         longest = given.length(pipe.model.config.max_length)
         ids = encoded_texts(rows, pipe.tokenizer).cut(longest, pipe.tokenizer.special_ids)
-        each: list[np.ndarray] = []
-        batches = pipe.runtime.batches(row_batches(ids, values, pipe.runtime.tokens))
-        metrics = self.objective.evaluate(pipe.model, batches, each)
-        given.each.append(in_order(each, np.concatenate(length_batches(ids.lengths, pipe.runtime.tokens, 0, 0))))
+        metrics = measured_rows(pipe, self.objective, ids, values, given.each)
         return {**metrics, "examples": len(rows)}
 
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[RowLoss, Batch]:

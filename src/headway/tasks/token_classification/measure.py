@@ -4,20 +4,16 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from headway.data.batches.batch_source import row_batches
-from headway.data.batches.batching import length_batches
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
 from headway.errors import InputError
+from headway.tasks.common.rows import measured_rows
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.token_classification.encoding import Rows, WordTags, encoded
 from headway.tasks.token_classification.objective import TokenClassification
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.schemes import OUTSIDE
 from headway.tasks.token_classification.sentences import Tagged, read_tagged
-from headway.training.evaluation.comparison import in_order
 from headway.training.options import split_seed
 
 
@@ -34,12 +30,7 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
     rows = _rows(pipe, held_out, longest)
     if not len(rows.ids):
         raise InputError(f"{given.source.name}: the tokenizer drops all characters of these texts.")
-    most = pipe.runtime.tokens
-    each: list[np.ndarray] = []
-    batches = pipe.runtime.batches(row_batches(rows.ids, rows.targets, most))
-    metrics = TokenClassification(pipe.labels).evaluate(pipe.model, batches, each)
-    order = np.concatenate(length_batches(rows.ids.lengths, most, 0, 0))
-    given.each.append(in_order(each, order))
+    metrics = measured_rows(pipe, TokenClassification(pipe.labels), rows.ids, rows.targets, given.each)
     if not given.same and (learnt := _trained_on(given, scheme)) is not None:
         if both := len(shared(learnt.hashes, held_out.hashes)):
             said = f"{both:,} of {len(held_out):,} sentences also occur in the training data"
