@@ -5,7 +5,7 @@ DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 TESTERS ?= 2
 
-.PHONY: demo test lint bench doors faults memory fuzz clean
+.PHONY: demo test thorough lint bench doors faults memory fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -15,8 +15,11 @@ TESTERS ?= 2
 demo: .venv/installed  ## train small models on text that Python carries
 	$(BIN)/headway demo
 
-test: .venv/installed lint  ## everything that must hold, in TESTERS processes
-	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile
+test: .venv/installed lint  ## every part, in TESTERS processes
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile -m "not thorough"
+
+thorough: .venv/installed  ## every fault, device and family in turn
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile -m thorough
 
 lint: .venv/installed
 	$(BIN)/ruff check .

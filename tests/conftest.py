@@ -18,12 +18,31 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+THOROUGH = (
+    *("faults", "doors", "runtime/test_runtime_device.py", "parity/test_config_fields.py"),
+    *("hostile/test_hostile_fuzz.py", "hostile/test_hostile_runs.py"),
+    *("science/test_science_compare.py", "science/test_science_verify.py"),
+    *(
+        f"training/test_training_{part}.py"
+        for part in ("determinism", "device", "disk", "family_classifier", "health_runs", "table_memory")
+    ),
+)
+"""Tests of every fault, device and family in turn, which take minutes: ``make thorough`` runs them, and so does CI."""
 TINY = {
     **{"d_model": 16, "layers": 2, "heads": 2, "length": 32, "batch_tokens": 256, "steps": 20},
     **{"threads": 1, "precision": "float32"},
 }
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]
 GOOD, BAD = ["great", "good", "lovely", "fine"], ["bad", "awful", "poor", "sad"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the thorough tests."""
+    for item in items:
+        place = item.path.relative_to(Path(__file__).parent).as_posix()
+        if place in THOROUGH or place.split("/")[0] in THOROUGH:
+            item.add_marker("thorough")
 
 
 @pytest.fixture(scope="session", autouse=True)
