@@ -2,8 +2,9 @@
 
     python benchmarks/table_memory.py TASK FOLDER [MEGABYTES ...] [--characters 200] [--only train evaluate]
 
-TASK is classification, embedding or translation.  Tables are made in FOLDER from seeds: rows of 200 characters, of
-pairs half on each side; the words are invented, and as frequent as 1 / rank.  The base has two layers, 64 wide.  The
+TASK is classification, embedding, translation or token_classification.  Tables are made in FOLDER from seeds: rows of
+200 characters, of pairs half on each side, of tagged words in CoNLL; the words are invented, and as frequent as
+1 / rank.  The base has two layers, 64 wide.  The
 peak is the greatest resident size of the process (VmHWM); ``bytes_a_row`` is its growth for each row more.
 """
 
@@ -23,6 +24,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "classification": ("classify", (*SMALL, "--tokenizer", "wordpiece")),
     "embedding": ("embed", (*SMALL, "--tokenizer", "wordpiece", "--task", "embedding")),
     "translation": ("translate", (*SMALL, "--vocab", "4000", "--task", "translation")),
+    "token_classification": ("tag", (*SMALL, "--tokenizer", "wordpiece", "--task", "token_classification")),
 }
 """The verb that answers, and the options that make the base."""
 CHILD = """
@@ -37,17 +39,26 @@ finally:
 
 
 def table(path: Path, task: str, size: int, characters: int) -> int:
-    """Write rows of a text and one of five labels, or of two texts, until there are ``size`` bytes; how many rows."""
+    """Write rows of a text and one of five labels, of two texts, or of tagged words, until there are ``size`` bytes.
+
+    Returns how many rows.
+    """
     draw, rows, written = random.Random(7), 0, 0
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(30_000)]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
-    paired, half = task != "classification", characters // 2
+    tagged, paired, half = task == "token_classification", task in ("embedding", "translation"), characters // 2
     with path.open("w", encoding="utf-8") as file:
-        written += file.write("source,target\n" if paired else "text,label\n")
+        if not tagged:
+            written += file.write("source,target\n" if paired else "text,label\n")
         while written < size:
             text = " ".join(draw.choices(words, weights, k=3_000))
             for at in range(0, len(text) - characters, characters):
                 row = text[at : at + characters]
+                if tagged:
+                    tags = draw.choices(("O", "B-PER", "B-LOC"), (8, 1, 1), k=len(row.split()))
+                    lines = (f"{word} {tag}\n" for word, tag in zip(row.split(), tags, strict=True))
+                    written, rows = written + file.write("".join(lines) + "\n"), rows + 1
+                    continue
                 cells = (row[:half], row[half:]) if paired else (row, f"class{draw.randrange(5)}")
                 written += file.write(",".join(cells) + "\n")
                 rows += 1
@@ -76,13 +87,14 @@ def main() -> None:
     verb, model = TASKS[given.task]
     folder = given.folder / given.task
     folder.mkdir(parents=True, exist_ok=True)
-    base, small = folder / "base", folder / "small.csv"
+    ending = ".conll" if given.task == "token_classification" else ".csv"
+    base, small = folder / "base", folder / f"small{ending}"
     if not (base / "config.json").exists():
         table(small, given.task, 1_000_000, given.characters)
         peak_of("train", small, "--steps", "2", "--quiet", *model, "--out", base)
     results: list[dict[str, Any]] = []
     for size in given.sizes:
-        path = folder / f"{size}mb.csv"
+        path = folder / f"{size}mb{ending}"
         rows = table(path, given.task, size * 1_000_000, given.characters)
         run, answers = path.with_suffix(""), folder / f"{size}mb-answers.csv"
         bounds = ("--steps", "50", "--evaluations", "1", "--task", given.task)
