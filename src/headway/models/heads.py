@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from headway.models.config import TransformerConfig
 from headway.nn.dropout import Dropout
 from headway.nn.feedforward import ACTIVATIONS
+from headway.nn.linear import Linear
 from headway.nn.norm import LayerNorm, RMSNorm
 
 Pooling = Literal["mean", "first", "last"]
@@ -93,7 +94,7 @@ class TokenHead(Head):
 
     def __init__(self, config: TransformerConfig, embedding: nn.Embedding):
         super().__init__()
-        self.matrix = nn.Linear(config.d_model, config.vocab_size, bias="head" in config.bias)
+        self.matrix = Linear(config.d_model, config.vocab_size, bias="head" in config.bias)
         self.tied = config.tied
         if config.tied:
             self.matrix.weight = embedding.weight

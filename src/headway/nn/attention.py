@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headway.nn.kernels.attention import attention_weights
 from headway.nn.kernels.dispatch import attend
+from headway.nn.linear import Linear
 from headway.nn.masks import attention_mask
 from headway.nn.norm import RMSNorm
 from headway.nn.positions.encoding import Rotation
@@ -49,11 +50,11 @@ class Attention(nn.Module):
             raise ValueError(f"{n_heads} heads cannot share {self.n_kv_heads} key-value heads evenly")
         q_width, kv_width = n_heads * self.d_head, 2 * self.n_kv_heads * self.d_head
         if d_source is not None:
-            self.q = nn.Linear(d_model, q_width, bias=bias)
-            self.kv = nn.Linear(d_source, kv_width, bias=bias)
+            self.q = Linear(d_model, q_width, bias=bias)
+            self.kv = Linear(d_source, kv_width, bias=bias)
         else:
-            self.qkv = nn.Linear(d_model, q_width + kv_width, bias=bias)
-        self.out = nn.Linear(q_width, d_model, bias=out_bias)
+            self.qkv = Linear(d_model, q_width + kv_width, bias=bias)
+        self.out = Linear(q_width, d_model, bias=out_bias)
         self.q_norm = qk_norm(self.d_head) if qk_norm else None
         self.k_norm = qk_norm(self.d_head) if qk_norm else None
         self.watch: Callable[[Tensor], None] | None = None  # called with the weights (B, H, T, S) of every call

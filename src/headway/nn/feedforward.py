@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
+from headway.nn.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -31,9 +32,9 @@ class FeedForward(nn.Module):
             raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
         self.activation = ACTIVATIONS[activation]
         self.gated = gated
-        self.up = nn.Linear(d_model, 2 * d_ff if gated else d_ff, bias=bias)
+        self.up = Linear(d_model, 2 * d_ff if gated else d_ff, bias=bias)
         self.dropout = Dropout(dropout)
-        self.out = nn.Linear(d_ff, d_model, bias=bias)
+        self.out = Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""

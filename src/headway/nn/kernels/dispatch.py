@@ -2,7 +2,7 @@
 
 All choices agree in values and gradients up to rounding; they were made by measured speed.
 
-Letters: B batch, T queries, S keys, H heads, K head width, R pairs, N places, V vocabulary.
+Letters: B batch, T queries, S keys, H heads, K head width, R pairs, N places, V vocabulary, I inputs, O outputs.
 """
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from headway.nn.kernels.attention import attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
+from headway.nn.kernels.linear import few_rows, linear_few_rows
 from headway.nn.kernels.rms_norm import Normalise
 from headway.nn.kernels.rotation import Turn
 from headway.nn.kernels.window import attend_window
@@ -55,6 +56,15 @@ def is_plain(cpu: bool, bfloat16: bool, n_scores: int, dropout: float) -> bool:
     together; above ``PLAIN_SCORES`` the fused kernel's lower memory matters more (it has no dropout there).
     """
     return cpu and (dropout > 0 or (bfloat16 and n_scores <= PLAIN_SCORES))
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b: (..., I), (O, I), (O,) -> (..., O).
+
+    On a CPU in float32, without gradients, on several threads: for few rows and a large matrix, oneDNN's product.
+    Otherwise: torch's own.
+    """
+    return linear_few_rows(x, weight, bias) if few_rows(x, weight) else F.linear(x, weight, bias)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
