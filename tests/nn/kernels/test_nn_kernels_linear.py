@@ -5,9 +5,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from headway.generation.sampling import Sampling
+from headway.models.config import TransformerConfig
+from headway.models.transformer import Decoder
 from headway.nn.kernels import linear as kernel
 from headway.nn.kernels.dispatch import linear
 from headway.nn.linear import Linear
+from headway.runtime.runtime import Runtime
 
 WIDE = 1024, 256
 
@@ -93,3 +97,19 @@ def test_the_layer_is_one_of_torch_s():
     theirs.load_state_dict(layer.state_dict())
     assert isinstance(layer, nn.Linear)
     assert torch.equal(layer(torch.ones(2, 6)), theirs(torch.ones(2, 6)))
+
+
+@pytest.mark.skipif(not kernel.is_usable(), reason="this torch has no product of oneDNN")
+@pytest.mark.parametrize("rows", [1, 3])
+def test_greedy_texts_are_the_same_with_either_product(rows, two_threads, calls, monkeypatch):
+    torch.manual_seed(5)
+    runtime = Runtime(Decoder(TransformerConfig(600, d_model=512, n_layers=2, n_heads=4, max_length=64)).eval())
+    prompts = [[1 + row, 2, 3] for row in range(rows)]
+
+    def texts():
+        return list(runtime.write(prompts, Sampling(temperature=0.0), max_tokens=24))
+
+    by_few_rows = texts()
+    assert len(calls) > 24
+    monkeypatch.setattr("headway.nn.kernels.dispatch.few_rows", lambda x, weight: False)
+    assert texts() == by_few_rows
