@@ -114,7 +114,7 @@ def test_empty_classes_one_class_and_parts(folder: Path, tmp_path: Path):
         shutil.copytree(folder, parts / part)
     assert f"train on {parts / 'train'} and name the rest: --validation {parts / 'test'}" in refusal(parts)
     shutil.rmtree(folder / "ants"), shutil.rmtree(folder / "bees")
-    assert "holds one class only, 'cats' (13 images)" in refusal(folder)
+    assert "holds only one class, 'cats' (13 images)" in refusal(folder)
     assert "has images without a class" in refusal(folder / "cats")
     (tmp_path / "notes").mkdir()
     assert "this folder is empty; expected .txt or .parquet files in it, or a folder of images" in refusal(
@@ -223,7 +223,7 @@ WRONG = {
     "labels": ({"images": GOOD, "labels": TWO[:3]}, "labels has shape [3], expected [4]"),
     "float labels": ({"images": GOOD, "labels": TWO / 2}, "labels are of type float64"),
     "empty label": ({"images": GOOD, "labels": np.array(["a", "", "a", "b"])}, "labels[1] is empty"),
-    "one class": ({"images": GOOD, "labels": TWO * 0}, "holds one class only, '0'"),
+    "one class": ({"images": GOOD, "labels": TWO * 0}, "holds only one class, '0'"),
     "objects": ({"images": GOOD, "labels": np.array([0, 1, None, 1], dtype=object)}, "which could run code"),
 }
 
@@ -252,7 +252,9 @@ def test_a_damaged_archive_is_refused(tmp_path: Path):
 
 def test_tasks_and_columns_that_do_not_fit(folder: Path, tmp_path: Path):
     source = read(folder)
-    with pytest.raises(InputError, match="holds images; they train image_classification, not classification"):
+    with pytest.raises(
+        InputError, match="holds images, which are data for image_classification, not for classification"
+    ):
         detect(source, task="classification")
     with pytest.raises(InputError, match="holds images, which have no columns to name"):
         detect(source, label_column="label")

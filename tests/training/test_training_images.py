@@ -208,7 +208,7 @@ def test_lora_and_frozen_blocks(run: Path, folder: Path, tmp_path: Path):
             {"token_dropout": 0.1},
             "--token-dropout is for classification and token_classification, but this is image_classification",
         ),
-        ({"task": "classification"}, "they train image_classification, not classification"),
+        ({"task": "classification"}, "which are data for image_classification, not for classification"),
         ({"seeds": 2}, "--seeds is for classification"),
         ({"augment": "more"}, "--augment is 'more'; it can be none, usual, flip"),
         ({"from_model": "RUN", "image_size": 8}, "--image-size cannot be chosen with --from"),

@@ -76,7 +76,7 @@ def load_base(place: str, *, images: bool = False) -> Base:
     path = locate(place).path
     if not path.is_dir():
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
-        raise InputError(f"--from {place}: {what}.")
+        raise InputError(f"--from {place}: {what}; give the directory of a model, or a hub id (owner/name).")
     check_files(path, read_facts(path))
     model = load_model(path)
     if not images:

@@ -69,7 +69,7 @@ def check_classes(name: str, labels: Sequence[str]) -> None:
     """Raise InputError where there is only one class, or where no image shares its class with another."""
     counts = Counter(labels)
     if len(counts) == 1:
-        raise InputError(f"{name}: holds one class only, {labels[0]!r} ({len(labels):,} images): nothing to learn.")
+        raise InputError(f"{name}: holds only one class, {labels[0]!r} ({len(labels):,} images); add another one.")
     if max(counts.values()) < 2:
         raise InputError(f"{name}: {len(counts):,} classes of one image each; a class needs several.")
 
