@@ -59,7 +59,8 @@ def _check_named(given: Given) -> None:
         named = [name for name in (given.text, given.label) if name is not None]
         if named and given.only_column is None:
             raise InputError(
-                f"{given.name}: this is running text, which has no columns such as {named[0]!r}; leave the column out."
+                f"{given.name}: this is running text and has no column {named[0]!r}; "
+                "leave out that option, or give a table."
             )
     there = given.table.columns if given.shape == TABLE else [given.only_column or ""]
     for name in named:
