@@ -64,7 +64,7 @@ def test_unchanged_and_held_out_pictures_are_what_the_model_reads():
     assert torch.equal(part.ids, longest.ids[[2, 0]]) and part.each == 6
     assert batch_source().epochs(Position(2, 23)) == 3
     assert len(list(image_batches(HELD_OUT, np.arange(11), HOW, 5, 6))) == 3
-    with pytest.raises(ValueError, match="no batch begins at picture 23"):
+    with pytest.raises(ValueError, match="no batch begins at image 23"):
         batch_source().next(Position(0, 23))
 
 

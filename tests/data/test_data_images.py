@@ -125,7 +125,7 @@ def test_a_file_that_is_no_picture_is_refused(tmp_path):
     for name, content in (("cut.png", whole[: len(whole) // 2]), ("text.png", b"hello"), ("empty.png", b"")):
         (tmp_path / name).write_bytes(content)
     for name in ("cut.png", "text.png", "empty.png", "missing.png", "."):
-        with pytest.raises(InputError, match=r"no such file|cannot be read as a picture|found a folder"):
+        with pytest.raises(InputError, match=r"no such file|cannot be read as an image|found a folder"):
             read_image(tmp_path / name)
 
 

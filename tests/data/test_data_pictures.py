@@ -56,7 +56,7 @@ def test_a_folder_of_every_mode(folder: Path):
     assert isinstance(source, Pictures) and len(source) == 39
     found = detect(source)
     assert (found.task, found.text_column, found.label_column) == ("image_classification", None, None)
-    assert "39 pictures in 3 classes, 11 × 17 to 23 × 17 pixels" in found.reasons[0]
+    assert "39 images in 3 classes, 11 × 17 to 23 × 17 pixels" in found.reasons[0]
     assert source.labels == ["ants"] * 13 + ["bees"] * 13 + ["cats"] * 13
     assert source.median_size == (17, 17) and source.inputs == [str(folder)]
     ready = decoded(source, HOW)
@@ -82,18 +82,18 @@ def test_what_is_odd_is_said(folder: Path):
     Image.open(folder / "ants" / "01.png").save(folder / "ants" / "again.bmp")
     ready = decoded(read(folder), HOW)
     assert ready.warnings == [
-        "1 files that are not pictures are left out, such as labels.json",
-        "2 pictures with the same pixels as another; they stay on one side of the split",
-        "1 picture in more than one class, the first in 'ants' and 'bees'",
+        "1 files that are not images are left out, such as labels.json",
+        "2 images with the same pixels as another; they stay on one side of the split",
+        "1 image in more than one class, the first in 'ants' and 'bees'",
     ]
     assert len(set(ready.keys)) == len(ready) - 2
 
 
 LAID_OUT = {
-    "loose": ("5.png", "has pictures without a class, such as 5.png; expected a folder for each class"),
+    "loose": ("5.png", "has images without a class, such as 5.png; expected a folder for each class"),
     "nested": ("ants/deep/5.png", "ants/deep is a folder in a class; classes are the folders directly in"),
-    "texts": ("bees/notes.txt", "holds texts (bees/notes.txt) and pictures (ants/00.png); keep one kind"),
-    "other": ("dogs/notes.doc", "there is no picture in dogs, only others such as dogs/notes.doc"),
+    "texts": ("bees/notes.txt", "holds texts (bees/notes.txt) and images (ants/00.png); keep one kind"),
+    "other": ("dogs/notes.doc", "there is no image in dogs, only others such as dogs/notes.doc"),
 }
 
 
@@ -107,17 +107,17 @@ def test_another_layout_is_refused(name: str, folder: Path):
 
 def test_empty_classes_one_class_and_parts(folder: Path, tmp_path: Path):
     (folder / "none").mkdir()
-    assert "there is no picture in none (" in refusal(folder)
+    assert "there is no image in none (" in refusal(folder)
     shutil.rmtree(folder / "none")
     parts = tmp_path / "parts"
     for part in ("train", "test"):
         shutil.copytree(folder, parts / part)
     assert f"train on {parts / 'train'} and name the rest: --validation {parts / 'test'}" in refusal(parts)
     shutil.rmtree(folder / "ants"), shutil.rmtree(folder / "bees")
-    assert "holds one class only, 'cats' (13 pictures)" in refusal(folder)
-    assert "has pictures without a class" in refusal(folder / "cats")
+    assert "holds only one class, 'cats' (13 images)" in refusal(folder)
+    assert "has images without a class" in refusal(folder / "cats")
     (tmp_path / "notes").mkdir()
-    assert "this folder is empty; expected .txt or .parquet files in it, or a folder of pictures" in refusal(
+    assert "this folder is empty; expected .txt or .parquet files in it, or a folder of images" in refusal(
         tmp_path / "notes"
     )
 
@@ -162,9 +162,9 @@ def whole() -> bytes:
 
 
 BROKEN = {
-    "cut short": (lambda: whole()[:900], "cannot be read as a picture"),
-    "a text": (lambda: b"hello", "cannot be read as a picture (it is not one of PNG, JPEG"),
-    "empty": (lambda: b"", "cannot be read as a picture"),
+    "cut short": (lambda: whole()[:900], "cannot be read as an image"),
+    "a text": (lambda: b"hello", "cannot be read as an image (it is not one of PNG, JPEG"),
+    "empty": (lambda: b"", "cannot be read as an image"),
     "huge": (lambda: png(60_000, 60_000), "too large"),
     "PostScript": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not one of PNG"),
     "16 bits": (sixteen_bits, "has more than 8 bits per channel (I;16)"),
@@ -180,13 +180,13 @@ def test_a_broken_picture_is_named_or_left_out(name: str, folder: Path):
     assert message.startswith(str(path)) and said in message and "--on-bad-row skip" in message
     ready = decoded(read(folder, on_bad_row="skip"), HOW)
     assert len(ready) == 39 and ready.labels.count("bees") == 13
-    assert "1 picture left out, the first: " in ready.warnings[0] and str(path) in ready.warnings[0]
+    assert "1 image left out, the first: " in ready.warnings[0] and str(path) in ready.warnings[0]
 
 
 def test_too_many_broken_ones_are_refused(folder: Path):
     for number in range(6):
         (folder / "bees" / f"x{number}.png").write_bytes(b"hello")
-    assert "6 of 45 pictures cannot be read" in refusal(folder, on_bad_row="skip")
+    assert "6 of 45 images cannot be read" in refusal(folder, on_bad_row="skip")
 
 
 def arrays(path: Path, **given: np.ndarray) -> Path:
@@ -223,7 +223,7 @@ WRONG = {
     "labels": ({"images": GOOD, "labels": TWO[:3]}, "labels has shape [3], expected [4]"),
     "float labels": ({"images": GOOD, "labels": TWO / 2}, "labels are of type float64"),
     "empty label": ({"images": GOOD, "labels": np.array(["a", "", "a", "b"])}, "labels[1] is empty"),
-    "one class": ({"images": GOOD, "labels": TWO * 0}, "holds one class only, '0'"),
+    "one class": ({"images": GOOD, "labels": TWO * 0}, "holds only one class, '0'"),
     "objects": ({"images": GOOD, "labels": np.array([0, 1, None, 1], dtype=object)}, "which could run code"),
 }
 
@@ -252,12 +252,14 @@ def test_a_damaged_archive_is_refused(tmp_path: Path):
 
 def test_tasks_and_columns_that_do_not_fit(folder: Path, tmp_path: Path):
     source = read(folder)
-    with pytest.raises(InputError, match="holds pictures; they train image_classification, not classification"):
+    with pytest.raises(
+        InputError, match="holds images, which are data for image_classification, not for classification"
+    ):
         detect(source, task="classification")
-    with pytest.raises(InputError, match="holds pictures, which have no columns to name"):
+    with pytest.raises(InputError, match="holds images, which have no columns to name"):
         detect(source, label_column="label")
     (tmp_path / "rows.csv").write_text("text,label\na b,x\nc d,y\n")
-    with pytest.raises(InputError, match="holds no pictures; image_classification needs a folder"):
+    with pytest.raises(InputError, match="holds no images; image_classification needs a folder"):
         detect(read(tmp_path / "rows.csv"), task="image_classification")
     assert "give inputs of one kind" in refusal(folder, tmp_path / "rows.csv")
     assert are_pictures([folder]) and not are_pictures([tmp_path / "rows.csv"])
@@ -288,7 +290,7 @@ def test_how_pictures_are_cut(size: tuple, options: dict, image: tuple, patch: i
 
 def test_patches_that_do_not_fit(tmp_path: Path):
     source = read(arrays(tmp_path / "a.npz", images=GOOD, labels=TWO))
-    with pytest.raises(InputError, match="--patch-size is 6, more than a side of the pictures, which are 5 × 7"):
+    with pytest.raises(InputError, match="--patch-size is 6, more than a side of the images, which are 5 × 7"):
         cut_of(source, TrainOptions(patch_size=6))
     with pytest.raises(InputError, match="tokens each, more than 16,384"):
         cut_of(source, TrainOptions(image_size=999, patch_size=1))

@@ -172,7 +172,7 @@ def test_verify_bench_and_attention_are_done_there(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("cuda", "finds no GPU here. Leave it out to use the processor"),
+        ("cuda", "finds no GPU here. Leave it out to use the CPU"),
         ("cuda:1", "finds no GPU here"),
         ("mps", "--device mps: .*finds no GPU here"),
         ("tpu", "--device is 'tpu'; it can be auto, cpu, cuda, cuda:N or mps"),

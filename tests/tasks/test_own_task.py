@@ -355,7 +355,7 @@ def test_broken_ones_are_named_in_a_line_each_and_harm_nothing(broken):
         "task of that name",
         "headway: warning: the task 'stars' of z-second 0.1 (second) is left out: own-task 0.1 has a task of that name",
     ]
-    assert "headway: warning: the task 'trains' asks for the command 'train', which exists" in said
+    assert "headway: warning: the task 'trains' uses the verb 'train', which is another command" in said
     assert len(said) == len(BROKEN) + 3
 
 

@@ -55,7 +55,7 @@ def test_another_task_says_what_is_unclear_as_ours_do(outside):
         detect(reviews("text", "stars"), task="stars", label_column="sters")
     with pytest.raises(InputError, match=r"several columns could be the label: 'sort', 'kind'. Choose one"):
         outside.columns(Given(renamed(reviews("text", "label", "stars"), label="sort", stars="kind"), asked="stars"))
-    with pytest.raises(InputError, match="holds pictures; they train image_classification, not stars"):
+    with pytest.raises(InputError, match="holds images, which are data for image_classification, not for stars"):
         detect(some_pictures(), task="stars")
 
 

@@ -74,7 +74,7 @@ def test_they_are_found_by_themselves(talk: Path):
     found = detect(source)
     assert found.task == "language_modeling" and "replies only" in found.reasons[0]
     for task in ("classification", "masked_lm", "embedding"):
-        with pytest.raises(InputError, match=f"they train a language model, not {task}"):
+        with pytest.raises(InputError, match=f"which are data for a language model, not for {task}"):
             detect(source, task=task)
     with pytest.raises(InputError, match="no columns to name"):
         detect(source, text_column="messages")
@@ -115,7 +115,7 @@ def test_conversations_of_sharegpt_are_read_as_ours(tmp_path: Path):
         ([{"from": "bing", "value": "a"}], "message 1 has the role 'bing'"),
         ([{"from": ["human"], "value": "a"}], "message 1 has the role a list"),
         ([{"from": "human"}], "message 1: its content is null"),
-        ([{"from": "human", "value": "a"}], "the last message is of the role 'user'"),
+        ([{"from": "human", "value": "a"}], "the last message has the role 'user'"),
         ("hello", "no 'messages' here"),
     ],
 )
@@ -158,7 +158,7 @@ BAD = [
     ({"messages": []}, "the conversation is empty"),
     ({"messages": "hello"}, "'messages' is a string, expected a list"),
     ({"text": "hello"}, "no 'messages' here"),
-    (say("a", "b", "c"), "the last message is of the role 'user'; a conversation ends with a reply"),
+    (say("a", "b", "c"), "the last message has the role 'user'; a conversation must end with a reply"),
     ({"messages": [{"role": "assistant", "content": "b"}]}, "the reply has no message before it"),
     (
         {"messages": [{"role": "user", "content": "a"}, {"role": "bot", "content": "b"}]},

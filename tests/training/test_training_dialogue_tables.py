@@ -126,7 +126,7 @@ def test_a_chat_model_learns_from_tables(ending: str, tmp_path: Path, in_process
     status, said, err = in_process(*words)
     assert status == 0, err
     assert "conversations: 'instruction' and 'input' as the prompt, 'output' as the reply" in err
-    assert f"headway generate {out} --chat uses it" in said
+    assert f"to use it: headway generate {out} --chat" in said
     facts = json.loads((out / "headway.json").read_text())
     assert facts["task"] == "language_modeling" and facts["data"]["conversations"] == 61
     status, found, err = in_process("evaluate", out, "--json")

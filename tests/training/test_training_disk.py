@@ -266,7 +266,7 @@ def test_sizes_are_said(rows: Path, tmp_path: Path, tiny_words: list[str], in_pr
     status, out, err = in_process("train", rows, "--out", run, *tiny_words)
     assert status == 0, err
     found = sizes(run)
-    assert "to use it" in out and "to resume it" in out and "headway clean" in out
+    assert "to use the model" in out and "to resume the run" in out and "headway clean" in out
     page = (run / "report.html").read_text()
     assert "On disk" in page and "to resume the run" in page
     assert found.use > (run / "model.safetensors").stat().st_size

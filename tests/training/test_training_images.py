@@ -84,8 +84,8 @@ def files(folder: Path) -> list[Path]:
 def test_what_is_recorded(run: Path, folder: Path):
     facts = json.loads((run / "headway.json").read_text())
     assert facts["labels"] == ["columns", "rows"] and facts["data"]["classes"] == {"columns": 29, "rows": 29}
-    assert facts["data"]["train"] == "52 pictures" and facts["data"]["held_in_memory"].endswith(" kB")
-    assert {"pictures", "patches", "augmentation"} <= {line["what"] for line in facts["decisions"]}
+    assert facts["data"]["train"] == "52 images" and facts["data"]["held_in_memory"].endswith(" kB")
+    assert {"images", "patches", "augmentation"} <= {line["what"] for line in facts["decisions"]}
     assert {"preprocessor_config.json", "report.html"} <= {path.name for path in run.iterdir()}
     assert (
         not list(run.glob("tokenizer*")) and "Image classifier trained on stripes" in (run / "report.html").read_text()
@@ -120,9 +120,9 @@ def test_files_arrays_and_lists(clf: Any, folder: Path):
     assert [answer["scores"]["rows"] for answer in both] == pytest.approx([one["scores"]["rows"]] * 4, abs=1e-5)
     assert len(clf(np.stack([array] * 3))) == 3 and clf([]) == []
     for wrong, said in (
-        (array * 2.0, r"picture 0: float numbers from .*, expected 0 \(black\) to 1"),
-        (array[None][:, :, :, :2], "picture 0: an image is uint8"),
-        ([1], "picture 0 is int; expected the name of a file"),
+        (array * 2.0, r"image 0: float numbers from .*, expected 0 \(black\) to 1"),
+        (array[None][:, :, :, :2], "image 0: an image is uint8"),
+        ([1], "image 0 is int; expected the name of a file"),
         (folder / "none.png", "none.png: no such file"),
     ):
         with pytest.raises(InputError, match=said):
@@ -140,7 +140,7 @@ def test_measured_again(run: Path, folder: Path, tmp_path: Path):
     assert evaluate(run, [other])["examples"] == 14
     shutil.copy(folder / "rows" / "01.png", other / "rows" / "known.png")
     shutil.copy(folder / "rows" / "02.png", other / "rows" / "also.png")
-    with pytest.warns(UserWarning, match=r"of 16 pictures also occur in the training data"):
+    with pytest.warns(UserWarning, match=r"of 16 images also occur in the training data"):
         evaluate(run, [other])
     (other / "rows").rename(other / "lines")
     with pytest.raises(
@@ -208,11 +208,11 @@ def test_lora_and_frozen_blocks(run: Path, folder: Path, tmp_path: Path):
             {"token_dropout": 0.1},
             "--token-dropout is for classification and token_classification, but this is image_classification",
         ),
-        ({"task": "classification"}, "they train image_classification, not classification"),
+        ({"task": "classification"}, "which are data for image_classification, not for classification"),
         ({"seeds": 2}, "--seeds is for classification"),
         ({"augment": "more"}, "--augment is 'more'; it can be none, usual, flip"),
         ({"from_model": "RUN", "image_size": 8}, "--image-size cannot be chosen with --from"),
-        ({"from_model": "TEXT"}, "is a text model and cannot read pictures; name a ViT with --from"),
+        ({"from_model": "TEXT"}, "is a text model and cannot read images; name a ViT with --from"),
     ],
 )
 def test_options_that_mean_nothing_here(
@@ -271,7 +271,7 @@ def test_its_promises(run: Path, tmp_path: Path):
     again = replay(subject, run, tmp_path)
     again.begin(tmp_path / "again")
     found = headway.train(again.material.file, out=tmp_path / "again", quiet=True, **again.options)
-    assert found["steps"] == again.options["steps"] and again.material.origin == "made-up pictures"
+    assert found["steps"] == again.options["steps"] and again.material.origin == "made-up images"
 
 
 def test_arrays_from_python(tmp_path: Path):
@@ -288,7 +288,7 @@ def test_arrays_from_python(tmp_path: Path):
         **{**SMALL, "steps": 1},
     )
     warnings = json.loads((Path(validated["out"]) / "headway.json").read_text())["data"]["warnings"]
-    assert any("41 of 41 validation pictures (100%) also occur in training" in line for line in warnings)
+    assert any("41 of 41 validation images (100%) also occur in training" in line for line in warnings)
 
 
 def test_what_is_known_of_pictures_before_the_first_step():

@@ -56,7 +56,7 @@ def test_from_scratch_it_is_not_judged_and_nothing_is_advised(told: bool, tmp_pa
     assert "beats the Transformer" not in out and "use that baseline" not in out and "Transformer beats" not in out
     assert "accuracy" in out and "(95 % interval 0." in out.splitlines()[0], "the figure itself has its interval"
     assert "-fold cross-validation over all 16 rows, accuracy: majority class 0.50" in out
-    assert ("linear model beats majority class" in out) == told
+    assert ("linear model beats the majority class" in out) == told
     facts = json.loads((tmp_path / "run" / "headway.json").read_text())
     assert facts["verdict"]["result"] == "too few" and facts["cross_validation"]["rows"] == 16
     page = (tmp_path / "run" / "report.html").read_text()

@@ -236,7 +236,7 @@ def _room(
         if (pipe := room.takes(loaded, own)) is not None:
             for name in options.keys() - own.keys():
                 if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                    raise InputError(f"--{name.replace('_', '-')} means nothing for a model of {pipe.task}.")
+                    raise InputError(f"--{name.replace('_', '-')} does not apply to {pipe.task} models; leave it out.")
             return room, pipe, own
     raise InputError(f"{asked.run}: holds a model for {loaded.task}; {asked.verb} needs {rooms[0].needs}.")
 

@@ -173,4 +173,4 @@ def check_not_path(argument: str) -> None:
         raise InputError(f"{argument}: this is a folder; name a file in it.")
     meant = argument.startswith(("./", "../", "/", "~/")) and path.parent.expanduser().is_dir()
     if " " not in argument and (meant or path.suffix in ENDINGS):
-        raise InputError(f"{argument}: there is no such file. (To use this as the text, pipe it to `-`.)")
+        raise InputError(f"{argument}: there is no such file. (If this is the text itself, give `-` and pipe it in.)")

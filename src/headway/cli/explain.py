@@ -11,7 +11,7 @@ from headway.cli.common import emit, output_options
 from headway.io.quantities import size
 
 EXAMPLE = "to be or not to be"
-PICTURE = "a grey picture"
+PICTURE = "a grey image"
 SHOWN_TOKENS = 12
 KINDS = ("attention", "cross", "feedforward")
 """The parts of a block, in forward order."""

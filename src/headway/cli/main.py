@@ -60,7 +60,9 @@ def verbs_of_others() -> dict[str, str]:
     for spec in map(registry.spec, registry.usable()):
         if spec.verb in VERBS or spec.verb in found:
             if spec.verb != PREDICT:
-                warnings.warn(f"the task {spec.name!r} asks for the command {spec.verb!r}, which exists", stacklevel=2)
+                warnings.warn(
+                    f"the task {spec.name!r} uses the verb {spec.verb!r}, which is another command", stacklevel=2
+                )
         else:
             found[spec.verb] = spec.help or f"Use a model for {spec.name.replace('_', ' ')}."
     return found

@@ -154,7 +154,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
         verdict,
         *kept_in_words(info.get("kept")),
         *_disk(Path(result["out"])),
-        f"saved in {result['out']}: report.html shows it; headway {task.verb} {result['out']} {asked} uses it",
+        f"saved in {result['out']}: see report.html; to use it: headway {task.verb} {result['out']} {asked}",
     ]
 
 
@@ -167,8 +167,8 @@ def _disk(run: Path) -> list[str]:
         return [f"on disk: {size(found.total)}"] if found.total else []
     more = f", {size(found.snapshots)} are snapshots" if found.snapshots else ""
     return [
-        f"on disk: {size(found.use)} to use it, {size(found.resume)} to resume it "
-        f"(`headway clean {run} --checkpoints` frees that){more}"
+        f"on disk: {size(found.use)} to use the model, {size(found.resume)} to resume the run "
+        f"(`headway clean {run} --checkpoints` frees this space){more}"
     ]
 
 

@@ -84,7 +84,7 @@ def preprocessor_of(model: Any, directory: str | Path) -> ImagePreprocessor:
     if found.size != patches.image_size or patches.channels != 3:
         height, width = patches.image_size
         raise InputError(
-            f"{Path(directory) / FILE}: makes pictures of {found.size[0]} × {found.size[1]} pixels in 3 channels, "
+            f"{Path(directory) / FILE}: makes images of {found.size[0]} × {found.size[1]} pixels in 3 channels, "
             f"but the model reads {height} × {width} in {patches.channels}."
         )
     return found

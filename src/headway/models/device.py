@@ -53,7 +53,7 @@ def device_of(asked: str) -> torch.device:
 
 def _missing(kind: str) -> str:
     return (
-        f"--device {kind}: PyTorch {torch.__version__} finds no GPU here. Leave it out to use the processor, or "
+        f"--device {kind}: PyTorch {torch.__version__} finds no GPU here. Leave it out to use the CPU, or "
         "install a build of PyTorch for this GPU and its driver."
     )
 

@@ -122,9 +122,9 @@ statistics of all heads are below.</p>
 OF_TEXT = """<h2>The text, token by token</h2>
 <p class="soft">Point at a token, or move with the arrow keys: the others are shaded by how much it attends to them.</p>
 """
-OF_PICTURE = """<h2>The picture, patch by patch</h2>
+OF_PICTURE = """<h2>The image, patch by patch</h2>
 <p class="soft">Point at a patch, or move with the arrow keys: the copy next to it shades all patches by its attention.
-Patches are named by row and column; [CLS] stands for the whole picture, and the class is read from it.</p>
+Patches are named by row and column; [CLS] stands for the whole image, and the class is read from it.</p>
 """
 MOST_PIXELS = 100_000
 """An image with more pixels is shown with every second or every fourth one."""

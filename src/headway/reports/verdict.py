@@ -53,7 +53,7 @@ def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
         few = f"{units or 0:,.0f} held-out {_plural(found.get('unit'), units)} {'is' if units == 1 else 'are'} too few"
         return [
             f"Not judged: {few} to compare the {model} ({figure} {ours}{unit}) with {rival} ({theirs}).",
-            "Measure it on others with `headway evaluate`, or hold out more with --validation.",
+            "Measure it on more data with `headway evaluate`, or hold out more with --validation.",
         ]
     if result == "better":
         said = f"The {model} beats {rival}: {figure} {ours}{unit} against {theirs}"
@@ -148,9 +148,9 @@ def cross_validation_in_words(found: object) -> list[str]:
         between = interval(better.get("interval"), 2)
         if ends[0] > 0 or ends[1] < 0:
             winner, loser = (one, other) if ends[0] > 0 else (other, one)
-            said.append(f"There {winner} beats {loser} ({between} of the difference).")
+            said.append(f"There, the {winner} beats the {loser} ({between} of the difference).")
         else:
-            said.append(f"There {one} and {other} cannot be told apart ({between} of the difference).")
+            said.append(f"There, the {one} and the {other} cannot be distinguished ({between} of the difference).")
     return said
 
 

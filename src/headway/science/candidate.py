@@ -42,8 +42,8 @@ def entrants(names: Sequence[str]) -> list[Candidate]:
             found.append(Candidate(Path(name).resolve().name if Path(name).is_dir() else name, {"from_model": name}))
         else:
             raise InputError(
-                f"--models: there is no model {name!r}; name any of {', '.join(MODELS)}, or the directory or hub id "
-                "of a pretrained one."
+                f"--models: there is no model {name!r}; choose from {', '.join(MODELS)}, or give the directory or "
+                "hub id of a pretrained one."
             )
     folders = [one.folder for one in found]
     if len(found) < 2 or len(set(folders)) < len(folders):

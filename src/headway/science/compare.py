@@ -82,7 +82,7 @@ class Contest:
 
     def __post_init__(self) -> None:
         if (self.vary is None) == (not self.models):
-            raise InputError(f"expected either --models, or --vary with one of {', '.join(VARIED)}.")
+            raise InputError(f"give either --models, or --vary with one of {', '.join(VARIED)}.")
         if not self.recall and not self.inputs:
             raise InputError("expected an input, or --recall, which generates its own text.")
         if self.recall and not self.inputs:

@@ -74,7 +74,7 @@ def check_options(options: TrainOptions, trials: int) -> None:
     """Raise InputError for what no search can be made with."""
     if not 2 <= trials <= MOST_TRIALS:
         raise InputError(
-            f"--trials is {shown(trials)}; it must be 2 or more, at most {MOST_TRIALS:,}: the first is the preset."
+            f"--trials is {shown(trials)}; it must be from 2 to {MOST_TRIALS:,}; the first trial is the preset."
         )
     for name in options.given(list(NOT_SEARCHED)):
         raise InputError(f"--{flag(name)} is not for tune: {NOT_SEARCHED[name]}.")

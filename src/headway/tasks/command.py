@@ -38,7 +38,7 @@ class Inputs:
     run: str
     """the model, as the user named it"""
     values: Sequence[str]
-    """texts, or the names of pictures"""
+    """texts, or the file names of images"""
     several: bool = False
     """whether there are several, or they come from a file or a pipe, which may hold several"""
     what: str = "text"

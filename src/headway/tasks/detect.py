@@ -32,7 +32,7 @@ def detect(
     if chosen is not None and given.shape not in recogniser(chosen).reads:
         able = (name for name in NAMES if given.shape in recogniser(name).reads)
         trained = " or ".join(recogniser(name).trains or name for name in able)
-        raise InputError(f"{given.name}: holds {given.shape}; they train {trained}, not {task}.")
+        raise InputError(f"{given.name}: holds {given.shape}, which are data for {trained}, not for {task}.")
     return recogniser(chosen or _best(given)).columns(given)
 
 
@@ -58,7 +58,10 @@ def _check_named(given: Given) -> None:
     if given.shape == TEXT:
         named = [name for name in (given.text, given.label) if name is not None]
         if named and given.only_column is None:
-            raise InputError(f"{given.name}: this is running text without columns; there is no column {named[0]!r}.")
+            raise InputError(
+                f"{given.name}: this is running text and has no column {named[0]!r}; "
+                "leave out that option, or give a table."
+            )
     there = given.table.columns if given.shape == TABLE else [given.only_column or ""]
     for name in named:
         if name not in there:

@@ -305,7 +305,7 @@ class Task(ABC):
     def trial(self, pipe: Any, inputs: list[Any], targets: list[list[int]]) -> tuple[Objective, Batch] | None:
         """Objective and batch by which ``verify`` checks that gradients of parts add up; None where they cannot.
 
-        ``inputs`` are random ids (or pictures) for the model, ``targets`` as many random ids of its outputs.
+        ``inputs`` are random ids (or images) for the model, ``targets`` as many random ids of its outputs.
         """
         return None
 

@@ -37,13 +37,13 @@ class Base:
     @property
     def tokenizer(self) -> Tokenizer:
         if not isinstance(self.processor, Tokenizer):
-            raise TypeError("a model of pictures has no tokenizer")
+            raise TypeError("a model of images has no tokenizer")
         return self.processor
 
     @property
     def preprocessor(self) -> ImagePreprocessor:
         if not isinstance(self.processor, ImagePreprocessor):
-            raise TypeError("a model of texts reads no pictures")
+            raise TypeError("a model of texts reads no images")
         return self.processor
 
     @property
@@ -76,7 +76,7 @@ def load_base(place: str, *, images: bool = False) -> Base:
     path = locate(place).path
     if not path.is_dir():
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
-        raise InputError(f"--from {place}: {what}.")
+        raise InputError(f"--from {place}: {what}; give the directory of a model, or a hub id (owner/name).")
     check_files(path, read_facts(path))
     model = load_model(path)
     if not images:
@@ -85,7 +85,7 @@ def load_base(place: str, *, images: bool = False) -> Base:
             raise InputError(f"{path}: is {config.described}, only trained from scratch; name a Transformer.")
         return Base(path, model, Tokenizer.load(path, rows=model_config(model).vocab_size), fingerprint(path))
     if getattr(model, "patches", None) is None:
-        raise InputError(f"{path}: is a text model and cannot read pictures; name a ViT with --from.")
+        raise InputError(f"{path}: is a text model and cannot read images; name a ViT with --from.")
     return Base(path, model, preprocessor_of(model, path), fingerprint(path))
 
 

@@ -249,10 +249,10 @@ class TaskOptions:
         None, "BPE dropout: share of merges skipped in each epoch (translation)", allowed=SHARE
     )
     image_size: int | None = option(
-        None, "side in pixels to which pictures are resized (images)", allowed=up_to(2**14), base="excluded"
+        None, "side in pixels to which images are resized", allowed=up_to(2**14), base="excluded"
     )
     patch_size: int | None = option(None, "side of a patch in pixels (images)", allowed=up_to(2**14), base="excluded")
-    augment: str | None = option(None, "augmentation of pictures in training [default: usual]", AUGMENT)
+    augment: str | None = option(None, "image augmentation in training [default: usual]", AUGMENT)
 
 
 @dataclass(frozen=True)

@@ -138,10 +138,10 @@ class Plan(Grouped):
 
     @property
     def cut(self) -> Patches:
-        """The patches of pictures.  Raises ValueError for a plan of a text model."""
+        """The patches of images.  Raises ValueError for a plan of a text model."""
         patches = self.objective.patches
         if patches is None:
-            raise ValueError("this plan is for a model that reads no pictures")
+            raise ValueError("this plan is for a model that reads no images")
         return Patches(tuple(patches["image_size"]), tuple(patches["patch_size"]), patches["channels"])
 
 

@@ -60,7 +60,7 @@ def read_input(
         for name in COLUMNS:
             if options.value(name) is not None:
                 raise InputError(f"{first}: it has lines and no columns; leave out --{flag(name)}.")
-        otherwise = "" if options.data.task else " (--task language_modeling if they are one text after the other)"
+        otherwise = "" if options.data.task else " (use --task language_modeling if they are parts of one text)"
         table = read_aligned(first, second, encoding=options.data.encoding, otherwise=otherwise)
         return table, detect(table, task=options.data.task)
     if options.data.task is None and are_files_of_lines(inputs) and not are_pictures(inputs):
@@ -230,8 +230,8 @@ def _check_one_text(inputs: Sequence[str | Path], encoding: str | None) -> None:
     if fewer > 1 and (share_a_name(inputs) or more - fewer <= NEARLY * more):
         (first, second), (one, other) = inputs, counts
         raise InputError(
-            f"{first} has {one:,} lines, {second} {other:,}. If each line belongs to the same line of the other, use "
-            "--task translation; if they are one text after the other, --task language_modeling."
+            f"{first} has {one:,} lines, {second} {other:,}. If their lines correspond (a text and its translation), "
+            "use --task translation; if they are parts of one text, use --task language_modeling."
         )
 
 

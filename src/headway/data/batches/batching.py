@@ -88,28 +88,28 @@ class TargetBatch(Batch):
 
 @dataclass(frozen=True)
 class ImageBatch(Batch):
-    """Pictures with a class each: ``ids`` are their numbers, float32 (B, C, H, W), no mask, ``targets`` (B,)."""
+    """Images with a class each: ``ids`` are their numbers, float32 (B, C, H, W), no mask, ``targets`` (B,)."""
 
     each: int = 1
-    """How many tokens the model makes of a picture."""
+    """How many tokens the model makes of an image."""
 
     @property
     def lengths(self) -> torch.Tensor:
-        """How many tokens each picture is, int64 (B,)."""
+        """How many tokens each image is, int64 (B,)."""
         return torch.full((len(self.ids),), self.each)
 
     def rows(self, index: torch.Tensor) -> "ImageBatch":
-        """Some pictures, by number int64 (N,)."""
+        """Some images, by number int64 (N,)."""
         return ImageBatch(self.ids[index], None, self.targets[index], self.each)
 
     @property
     def tokens(self) -> int:
-        """How many tokens all pictures are together."""
+        """How many tokens all images are together."""
         return len(self.ids) * self.each
 
     @property
     def places(self) -> int:
-        """The same: pictures have no padding."""
+        """The same: images have no padding."""
         return self.tokens
 
 

@@ -1,8 +1,8 @@
-"""Pictures in one file of NumPy: ``images`` (N, H, W[, C]) and ``labels`` (N,), as ``numpy.savez`` writes them.
+"""Images in one file of NumPy: ``images`` (N, H, W[, C]) and ``labels`` (N,), as ``numpy.savez`` writes them.
 
     np.savez("digits.npz", images=digits.images / 16, labels=digits.target)
 
-Letters: N pictures, H height, W width, C channels.
+Letters: N images, H height, W width, C channels.
 """
 
 import math
@@ -31,7 +31,7 @@ def is_arrays(path: Path) -> bool:
 
 
 def read_arrays(path: Path) -> Pictures:
-    """The pictures of a file, checked strictly; nothing in it is run (no pickle).  Raises InputError."""
+    """The images of a file, checked strictly; nothing in it is run (no pickle).  Raises InputError."""
     with open_regular(path, "expected a .npz file") as file:
         digest = sha256_of(file)
         file.seek(0)
@@ -75,7 +75,7 @@ def _arrays(path: Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _pictures(images: np.ndarray) -> np.ndarray:
-    """Raise ValueError, which says what was found, unless the shape is that of pictures."""
+    """Raise ValueError, which says what was found, unless the shape is that of images."""
     good = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
     if not good or 0 in images.shape:
         raise ValueError(f"shape {list(images.shape)}, expected [N, H, W], [N, H, W, 1] or [N, H, W, 3]")
@@ -85,7 +85,7 @@ def _pictures(images: np.ndarray) -> np.ndarray:
 def _labels(path: Path, labels: np.ndarray, count: int) -> list[str]:
     """The classes as texts."""
     if labels.shape != (count,):
-        raise InputError(f"{path}: {LABELS} has shape {list(labels.shape)}, expected [{count}], one for each picture.")
+        raise InputError(f"{path}: {LABELS} has shape {list(labels.shape)}, expected [{count}], one for each image.")
     if labels.dtype.kind not in "iuUSb":
         raise InputError(f"{path}: {LABELS} are of type {labels.dtype}; expected whole numbers or texts.")
     try:

@@ -1,6 +1,6 @@
-"""Batches of pictures, augmented in each epoch; which pictures and how depends only on the position.
+"""Batches of images, augmented in each epoch; which images and how depends only on the position.
 
-Letters: N pictures, B batch, H height, W width.
+Letters: N images, B batch, H height, W width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from headway.hub.preprocessor import ImagePreprocessor
 
 
 class ImageBatches:
-    """Pictures (N, H, W, 3) uint8 of one size, with a class each; each epoch reads all of them in a new order."""
+    """Images (N, H, W, 3) uint8 of one size, with a class each; each epoch reads all of them in a new order."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ImageBatches:
         each: int,
         augmentation: Augmentation | None = None,
     ):
-        """``size`` is the number of pictures in a batch, ``each`` the number of tokens that the model makes of one."""
+        """``size`` is the number of images in a batch, ``each`` the number of tokens that the model makes of one."""
         if size < 1:
             raise ValueError(f"size is {size}, expected 1 or more")
         self.train, self.train_targets = train, np.asarray(train_targets, dtype=np.int64)
@@ -42,7 +42,7 @@ class ImageBatches:
         self._latest: tuple[int, np.ndarray] | None = None
 
     def next(self, position: Position) -> tuple[ImageBatch, Position]:
-        """The pictures from number ``consumed`` of the epoch on."""
+        """The images from number ``consumed`` of the epoch on."""
         index = self._at(position)
         pictures = self.train[index]
         if self.augmentation is not None:
@@ -55,11 +55,11 @@ class ImageBatches:
         return Position(position.epoch + 1) if consumed >= len(self.train) else Position(position.epoch, consumed)
 
     def examples(self, position: Position) -> list[int]:
-        """The numbers of the pictures in the batch at a position."""
+        """The numbers of the images in the batch at a position."""
         return self._at(position).tolist()
 
     def validation(self) -> Iterator[ImageBatch]:
-        """Every held-out picture once, as it is."""
+        """Every held-out image once, as it is."""
         return image_batches(self.held_out, self.held_out_targets, self.how, 2 * self.size, self.each)
 
     def validation_batches(self) -> int:
@@ -67,11 +67,11 @@ class ImageBatches:
         return -(-len(self.held_out) // (2 * self.size))
 
     def validation_order(self) -> np.ndarray | None:
-        """Pictures come in their own order."""
+        """Images come in their own order."""
         return None
 
     def epochs(self, position: Position) -> float:
-        """How many epochs of the pictures have been read."""
+        """How many epochs of the images have been read."""
         return position.epoch + position.consumed / len(self.train)
 
     def longest(self) -> tuple[ImageBatch, ImageBatch]:
@@ -79,13 +79,13 @@ class ImageBatches:
         return self.next(Position())[0], next(self.validation())
 
     def _at(self, position: Position) -> np.ndarray:
-        """The numbers of the pictures in a batch, in the order of the epoch."""
+        """The numbers of the images in a batch, in the order of the epoch."""
         if self._latest is None or self._latest[0] != position.epoch:
             random = np.random.default_rng([self.seed, position.epoch])
             self._latest = position.epoch, random.permutation(len(self.train))
         index = self._latest[1][position.consumed : position.consumed + self.size]
         if not len(index):
-            raise ValueError(f"no batch begins at picture {position.consumed} of an epoch; did the data change?")
+            raise ValueError(f"no batch begins at image {position.consumed} of an epoch; did the data change?")
         return index
 
     def _batch(self, pictures: np.ndarray, targets: np.ndarray) -> ImageBatch:
@@ -95,7 +95,7 @@ class ImageBatches:
 def image_batches(
     pictures: Pixels | np.ndarray, targets: np.ndarray, how: ImagePreprocessor, size: int, each: int
 ) -> Iterator[ImageBatch]:
-    """Every picture once with its class, ``size`` at a time, in their order."""
+    """Every image once with its class, ``size`` at a time, in their order."""
     for at in range(0, len(pictures), size):
         part = slice(at, at + size)
         yield ImageBatch(normalised(pictures[part], how), None, torch.from_numpy(targets[part]), each)

@@ -1,6 +1,6 @@
-"""Pictures decoded once, into bytes of the size that a model reads, which need not fit in memory.
+"""Images decoded once, into bytes of the size that a model reads, which need not fit in memory.
 
-Letters: N pictures, H height, W width.
+Letters: N images, H height, W width.
 """
 
 import hashlib
@@ -23,19 +23,19 @@ from headway.hub.preprocessor import ImagePreprocessor
 from headway.io.quantities import counted
 
 AT_ONCE = 256
-"""Pictures that are decoded before the next ones are begun."""
+"""Images that are decoded before the next ones are begun."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Pictures as a model's batches are made of them."""
+    """Images as a model's batches are made of them."""
 
     pixels: Pixels
     """(N, H, W, 3) uint8"""
     labels: list[str]
     """the class of each"""
     keys: list[str]
-    """a digest of each one's pixels: two pictures with one key are the same picture"""
+    """a digest of each one's pixels: two images with one key are the same image"""
     warnings: list[str]
     """messages"""
 
@@ -59,7 +59,7 @@ class Decoded:
 
 
 def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
-    """Every picture in the size that ``how`` says, as bytes.
+    """Every image in the size that ``how`` says, as bytes.
 
     Raises InputError for one that cannot be decoded (with ``on_bad_row`` "skip" it is left out, up to 1 % of all).
     """
@@ -93,12 +93,12 @@ def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
         raise InputError(f"{broken[0]}{advice(len(broken))}")
     broken = [*source.broken, *broken]
     check_broken(source.name, broken, len(labels))
-    left_out = [f"{counted(len(broken), 'picture')} left out, the first: {broken[0]}"] if broken else []
+    left_out = [f"{counted(len(broken), 'image')} left out, the first: {broken[0]}"] if broken else []
     return Decoded(pixels, labels, keys, [*source.notes, *left_out, *_warnings(labels, keys, largest)])
 
 
 def _one(source: Pictures, number: int, how: ImagePreprocessor) -> np.ndarray:
-    """A picture in the model's size."""
+    """An image in the model's size."""
     name = source.rows[number][PICTURE]
     picture = read_image(name) if source.arrays is None else source.arrays[number]
     found = fitted(picture, how)
@@ -112,18 +112,18 @@ def _warnings(labels: Sequence[str], keys: Sequence[str], largest: int) -> list[
     rare = sorted((n, label) for label, n in Counter(labels).items() if n < RARE)
     if rare:
         shown = ", ".join(f"{label!r} ({n})" for n, label in rare[:5]) + ", ..." * (len(rare) > 5)
-        found.append(f"{len(rare)} of {len(set(labels))} classes have fewer than {RARE} pictures: {shown}")
+        found.append(f"{len(rare)} of {len(set(labels))} classes have fewer than {RARE} images: {shown}")
     groups: dict[str, set[str]] = {}
     for key, label in zip(keys, labels, strict=True):
         groups.setdefault(key, set()).add(label)
     if extra := len(keys) - len(groups):
-        found.append(f"{counted(extra, 'picture')} with the same pixels as another; they stay on one side of the split")
+        found.append(f"{counted(extra, 'image')} with the same pixels as another; they stay on one side of the split")
     several = [classes for classes in groups.values() if len(classes) > 1]
     if several:
         example = " and ".join(repr(label) for label in sorted(several[0])[:2])
-        found.append(f"{counted(len(several), 'picture')} in more than one class, the first in {example}")
+        found.append(f"{counted(len(several), 'image')} in more than one class, the first in {example}")
     if labels and largest < 64:
-        found.append(f"the largest value in all pictures is {largest} of 255; are they scaled as intended?")
+        found.append(f"the largest value in all images is {largest} of 255; are they scaled as intended?")
     return found
 
 

@@ -1,4 +1,4 @@
-"""A folder of pictures, one folder for each class: FOLDER/CLASS/picture.png."""
+"""A folder of images, one folder for each class: FOLDER/CLASS/picture.png."""
 
 import hashlib
 import warnings
@@ -21,12 +21,12 @@ TEXTS = (".txt", ".txt.gz", ".parquet")
 
 
 def are_pictures(inputs: Sequence[str | Path]) -> bool:
-    """Whether any input is a folder with pictures in it, at any depth, or arrays of pictures."""
+    """Whether any input is a folder with images in it, at any depth, or arrays of images."""
     return any(is_arrays(Path(given)) or holds_pictures(Path(given)) for given in inputs)
 
 
 def holds_pictures(folder: Path) -> bool:
-    """Whether there is a picture, by its name, in a folder or in a folder of it, at any depth."""
+    """Whether there is an image, by its name, in a folder or in a folder of it, at any depth."""
     try:
         return folder.is_dir() and any(is_picture(path) for path in folder.rglob("*") if not _is_left_out(path, folder))
     except OSError:
@@ -34,14 +34,14 @@ def holds_pictures(folder: Path) -> bool:
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a file is a picture by its name."""
+    """Whether a file is an image by its name."""
     return path.name.lower().endswith(ENDINGS)
 
 
 def read_pictures(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Pictures:
-    """Folders of pictures by class, and ``.npz`` files, as one table; the headers of all pictures are read.
+    """Folders of images by class, and ``.npz`` files, as one table; the headers of all images are read.
 
-    Raises InputError for anything that is not as it should be; a picture that cannot be read is left out where
+    Raises InputError for anything that is not as it should be; an image that cannot be read is left out where
     ``on_bad_row`` is "skip", and they are at most 1 %.
     """
     parts = []
@@ -52,7 +52,7 @@ def read_pictures(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Pi
         elif path.is_dir():
             parts.append(_read_folder(path, on_bad_row))
         else:
-            raise InputError(f"{path}: is neither a folder of pictures nor .npz; give inputs of one kind.")
+            raise InputError(f"{path}: is neither a folder of images nor .npz; give inputs of one kind.")
     if len({part.arrays is None for part in parts}) > 1:
         raise InputError(f"{inputs[0]} and others are folders and .npz; give inputs of one kind.")
     found = joined(parts, on_bad_row)
@@ -61,13 +61,13 @@ def read_pictures(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Pi
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """The pictures in a folder, at any depth, in the order of their paths; hidden ones are left out.
+    """The images in a folder, at any depth, in the order of their paths; hidden ones are left out.
 
     Raises InputError for a folder without any, and for a link that leaves it.
     """
     found = sorted(path for path in folder.rglob("*") if is_picture(path) and not _is_left_out(path, folder))
     if not found:
-        raise InputError(f"{folder}: there is no picture in this folder ({', '.join(ENDINGS)}).")
+        raise InputError(f"{folder}: there is no image in this folder ({', '.join(ENDINGS)}).")
     return [inside(folder, str(path.relative_to(folder))) for path in found]
 
 
@@ -83,7 +83,7 @@ def _read_folder(folder: Path, on_bad_row: str) -> Pictures:
         for name in names:
             path = inside(folder, f"{label}/{name}")
             try:
-                with warnings.catch_warnings(action="ignore"), open_regular(path, "expected a picture") as file:
+                with warnings.catch_warnings(action="ignore"), open_regular(path, "expected an image") as file:
                     digest = sha256_of(file)
                     whole.update(f"{len(label)} {label}/{name} {digest}\n".encode("utf-8", "surrogateescape"))
                     file.seek(0)
@@ -96,12 +96,12 @@ def _read_folder(folder: Path, on_bad_row: str) -> Pictures:
             rows.append((str(path), label))
             sizes.append(size)
     check_broken(str(folder), broken, len(rows))
-    notes = [f"{len(others):,} files that are not pictures are left out, such as {others[0]}"] if others else []
+    notes = [f"{len(others):,} files that are not images are left out, such as {others[0]}"] if others else []
     return pictures(folder, rows, sizes, whole.hexdigest(), broken=broken, notes=notes)
 
 
 def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
-    """The names of the pictures of each class, both in alphabetical order, and those of other files.
+    """The names of the images of each class, both in alphabetical order, and those of other files.
 
     Raises InputError, which names what was found, where the folder is laid out otherwise.
     """
@@ -110,7 +110,7 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
     others = [path.name for path in entries if not path.is_dir()]
     if loose := [name for name in others if is_picture(Path(name))]:
         raise InputError(
-            f"{folder}: has pictures without a class, such as {loose[0]}; expected a folder for each class, such as "
+            f"{folder}: has images without a class, such as {loose[0]}; expected a folder for each class, such as "
             f"{folder.name}/cats/1.png."
         )
     found: dict[str, list[str]] = {}
@@ -124,7 +124,7 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
         if not names:
             only = f", only others such as {rest[0]}" if rest else ""
             raise InputError(
-                f"{folder}: there is no picture in {place.name}{only} ({', '.join(ENDINGS)} are read); remove that "
+                f"{folder}: there is no image in {place.name}{only} ({', '.join(ENDINGS)} are read); remove that "
                 "folder or fill it."
             )
         found[place.name] = names
@@ -139,7 +139,7 @@ def _check_one_kind(folder: Path) -> None:
     if text is not None:
         picture = next(path for path in seen if is_picture(path))
         raise InputError(
-            f"{folder}: holds texts ({text}) and pictures ({picture}); keep one kind in a folder, or name the files."
+            f"{folder}: holds texts ({text}) and images ({picture}); keep one kind in a folder, or name the files."
         )
 
 
@@ -150,7 +150,7 @@ def _nested(folders: Sequence[Path]) -> str:
     if train is not None:
         other = next((path for path in parts if path != train), None)
         return f"train on {train}" + (f" and name the rest: --validation {other}" if other else "")
-    return "classes are the folders directly in the one that is named, with pictures and no folders in them"
+    return "classes are the folders directly in the one that is named, with images and no folders in them"
 
 
 def _entries(folder: Path) -> list[Path]:

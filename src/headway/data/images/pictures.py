@@ -1,4 +1,4 @@
-"""A table of pictures with a class each; only their headers are read.
+"""A table of images with a class each; only their headers are read.
 
 Letters: H height, W width.
 """
@@ -17,15 +17,15 @@ from headway.data.records.table import Table
 from headway.errors import InputError
 
 PICTURE, LABEL = "picture", "label"
-"""The columns of a table of pictures."""
+"""The columns of a table of images."""
 AUGMENT = ("none", "usual", "flip")
-"""How pictures are augmented: not at all; shifted, rotated, scaled and relit differently in each epoch; and half of
+"""How images are augmented: not at all; shifted, rotated, scaled and relit differently in each epoch; and half of
 them mirrored as well (``data.images.augment``)."""
 
 
 @dataclass
 class Pictures(Table):
-    """A table with a row for each picture: where it is, and its class.  Of ``.npz`` files, the pictures are held."""
+    """A table with a row for each image: where it is, and its class.  Of ``.npz`` files, the images are held."""
 
     sizes: list[tuple[int, int]] = field(default_factory=list)
     """height and width of each"""
@@ -33,7 +33,7 @@ class Pictures(Table):
     """of each its bytes, an array (H, W) or (H, W, 1 or 3) uint8, where they are in memory already"""
     on_bad_row: str = "error"
     broken: list[str] = field(default_factory=list)
-    """a line for each picture that was left out"""
+    """a line for each image that was left out"""
     notes: list[str] = field(default_factory=list)
     """other messages"""
 
@@ -50,28 +50,28 @@ class Pictures(Table):
 
 
 def advice(n_broken: int) -> str:
-    """What to do about pictures that cannot be read, after the message of the first."""
+    """What to do about images that cannot be read, after the message of the first."""
     more = f" {n_broken - 1:,} more cannot be read either." if n_broken > 1 else ""
     return f"{more} Replace or remove such files, or pass --on-bad-row skip (for at most {SKIP_SHARE:.0%})."
 
 
 def check_broken(name: str, broken: Sequence[str], kept: int) -> None:
-    """Raise InputError when too many pictures were left out, or none is left."""
+    """Raise InputError when too many images were left out, or none is left."""
     total = len(broken) + kept
     if broken and (not kept or (len(broken) > SKIP_ROWS and len(broken) > SKIP_SHARE * total)):
         raise InputError(
-            f"{name}: {len(broken):,} of {total:,} pictures cannot be read (first: {broken[0].rstrip('.')}); at most "
+            f"{name}: {len(broken):,} of {total:,} images cannot be read (first: {broken[0].rstrip('.')}); at most "
             f"{SKIP_SHARE:.0%} may be left out. Replace or remove them."
         )
 
 
 def check_classes(name: str, labels: Sequence[str]) -> None:
-    """Raise InputError where there is only one class, or where no picture shares its class with another."""
+    """Raise InputError where there is only one class, or where no image shares its class with another."""
     counts = Counter(labels)
     if len(counts) == 1:
-        raise InputError(f"{name}: holds one class only, {labels[0]!r} ({len(labels):,} pictures): nothing to learn.")
+        raise InputError(f"{name}: holds only one class, {labels[0]!r} ({len(labels):,} images); add another one.")
     if max(counts.values()) < 2:
-        raise InputError(f"{name}: {len(counts):,} classes of one picture each; a class needs several.")
+        raise InputError(f"{name}: {len(counts):,} classes of one image each; a class needs several.")
 
 
 def joined(parts: Sequence[Pictures], on_bad_row: str) -> Pictures:
@@ -102,7 +102,7 @@ def pictures(
     fingerprint: str,
     **more: Any,
 ) -> Pictures:
-    """A table of (where a picture is, its class)."""
+    """A table of (where an image is, its class)."""
     table = [{PICTURE: where, LABEL: label} for where, label in rows]
     numbers = list(range(1, len(table) + 1))
     return Pictures((path,), [PICTURE, LABEL], table, numbers, fingerprint, sizes=sizes, **more)

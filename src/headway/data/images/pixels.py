@@ -1,6 +1,6 @@
-"""Pictures of one size as bytes, in a file where they are many.
+"""Images of one size as bytes, in a file where they are many.
 
-Letters: N pictures, H height, W width.
+Letters: N images, H height, W width.
 """
 
 import tempfile
@@ -15,19 +15,19 @@ from headway.data.batches.checksums import BlockSums
 from headway.data.batches.tokens import TokenFile, Tokens
 
 IN_MEMORY = 1 << 26
-"""Bytes up to which pictures are kept in memory, without a file."""
+"""Bytes up to which images are kept in memory, without a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """Pictures (N, H, W, 3) uint8; those that are asked for come as an array."""
+    """Images (N, H, W, 3) uint8; those that are asked for come as an array."""
 
     values: Tokens
-    """all bytes, uint8, picture after picture"""
+    """all bytes, uint8, image after image"""
     size: tuple[int, int]
     """height and width"""
     index: np.ndarray
-    """the numbers of the pictures among those in ``values``, int64 (N,)"""
+    """the numbers of the images among those in ``values``, int64 (N,)"""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -36,7 +36,7 @@ class Pixels:
 
     @property
     def held(self) -> int:
-        """The bytes of all pictures in ``values``, if they are in memory; else 0."""
+        """The bytes of all images in ``values``, if they are in memory; else 0."""
         return self.values.nbytes if isinstance(self.values, np.ndarray) else 0
 
     def part(self, rows: np.ndarray) -> "Pixels":
@@ -47,7 +47,7 @@ class Pixels:
         return len(self.index)
 
     def __getitem__(self, rows: int | slice | np.ndarray) -> np.ndarray:
-        """One picture (H, W, 3), or some (B, H, W, 3)."""
+        """One image (H, W, 3), or some (B, H, W, 3)."""
         if isinstance(rows, int | np.integer):
             return self[np.array([rows])][0]
         each = self.size[0] * self.size[1] * 3
@@ -66,7 +66,7 @@ class Pixels:
 
 
 def stored(pictures: Iterable[np.ndarray], size: tuple[int, int]) -> Pixels:
-    """Pictures (H, W, 3) uint8 of one size; what does not stay in memory is in a file that ends with the process."""
+    """Images (H, W, 3) uint8 of one size; what does not stay in memory is in a file that ends with the process."""
     rest, held = iter(pictures), bytearray()
     for picture in rest:
         held += picture.tobytes()

@@ -1,4 +1,4 @@
-"""Preprocessing: pictures become the inputs of a model.
+"""Preprocessing: images become the inputs of a model.
 
 Letters: B batch, H height, W width.
 """
@@ -18,18 +18,18 @@ from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.io.regular_file import open_regular
 
-PILLOW = "Opening and resizing pictures needs Pillow: pip install 'headway[data]'."
+PILLOW = "Opening and resizing images needs Pillow: pip install 'headway[data]'."
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-"""What files of pictures are called, in lower case."""
+"""What files of images are called, in lower case."""
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 """The formats that are read, whatever a file is called: Pillow has others, some of which run other programs."""
 
 
 def preprocess(images: Sequence[np.ndarray], how: ImagePreprocessor) -> Tensor:
-    """Pictures as ``read_image`` gives them, each of its own size -> (B, 3, H, W) float32.
+    """Images as ``read_image`` gives them, each of its own size -> (B, 3, H, W) float32.
 
-    A picture is uint8, (H, W, 3) or grey: (H, W) or (H, W, 1), which counts as three equal channels.  The arithmetic is
-    that of ViTImageProcessor in ``transformers``.  Raises ValueError for an array of another kind, and where pictures
+    An image is uint8, (H, W, 3) or grey: (H, W) or (H, W, 1), which counts as three equal channels.  The arithmetic is
+    that of ViTImageProcessor in ``transformers``.  Raises ValueError for an array of another kind, and where images
     that are not resized differ in size.
     """
     if not images:
@@ -43,7 +43,7 @@ def preprocess(images: Sequence[np.ndarray], how: ImagePreprocessor) -> Tensor:
 
 
 def fitted(image: np.ndarray, how: ImagePreprocessor) -> np.ndarray:
-    """A picture as ``preprocess`` takes it, in the size that the model reads: (H, W, 3) uint8."""
+    """An image as ``preprocess`` takes it, in the size that the model reads: (H, W, 3) uint8."""
     image = _three_channels(image)
     if not how.do_resize or image.shape[:2] == how.size:
         return image
@@ -69,7 +69,7 @@ def normalised(images: np.ndarray, how: ImagePreprocessor) -> Tensor:
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
-    """Pictures as bytes: uint8 as they are, numbers from 0 (black) to 1 (white) times 255.
+    """Images as bytes: uint8 as they are, numbers from 0 (black) to 1 (white) times 255.
 
     Raises ValueError, which says what was found, for anything else.
     """
@@ -84,7 +84,7 @@ def as_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def read_image(path: str | Path) -> np.ndarray:
-    """A picture from a file: (H, W, 3) uint8, turned as its EXIF data say, without transparency; of several the first.
+    """An image from a file: (H, W, 3) uint8, turned as its EXIF data say, without transparency; of several the first.
 
     Raises InputError for a file that Pillow cannot read, that is cut short, that unpacks to more than Pillow's limit,
     or whose numbers have more than 8 bits (which Pillow would cut off).
@@ -96,7 +96,7 @@ def read_image(path: str | Path) -> np.ndarray:
 
 
 def image_size(file: BinaryIO, path: str | Path) -> tuple[int, int]:
-    """Height and width of a picture in an open file, by its first bytes; turned as its EXIF data say.
+    """Height and width of an image in an open file, by its first bytes; turned as its EXIF data say.
 
     Raises InputError as ``read_image`` does, except for what only unpacking shows.
     """
@@ -108,19 +108,19 @@ def image_size(file: BinaryIO, path: str | Path) -> tuple[int, int]:
 
 
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
-"""The entry of EXIF data that says how a picture was held, and its values for an upright one that was taken lying."""
+"""The entry of EXIF data that says how an image was held, and its values for an upright one that was taken lying."""
 
 
 def _opened(path: str | Path) -> BinaryIO:
     """A regular file, so that nothing waits for a pipe."""
-    return open_regular(Path(path), "expected a picture")
+    return open_regular(Path(path), "expected an image")
 
 
 def _check_kind(path: str | Path, picture: Any, most: int | None) -> None:
-    """Raise InputError for a picture that must not be unpacked."""
+    """Raise InputError for an image that must not be unpacked."""
     width, height = picture.size
     if most is not None and width * height > most:
-        raise InputError(f"{path}: this picture is too large: {width:,} × {height:,} pixels, the limit is {most:,}.")
+        raise InputError(f"{path}: this image is too large: {width:,} × {height:,} pixels, the limit is {most:,}.")
     if picture.mode.startswith(("I", "F")):
         raise InputError(f"{path}: has more than 8 bits per channel ({picture.mode}); save it with 8.")
 
@@ -134,12 +134,12 @@ def _as_input_error(path: str | Path) -> Iterator[None]:
     except InputError:
         raise
     except pillow.DecompressionBombError as error:
-        raise InputError(f"{path}: this picture is too large ({error}).") from None
+        raise InputError(f"{path}: this image is too large ({error}).") from None
     except (OSError, ValueError, SyntaxError, EOFError, MemoryError, OverflowError, struct.error, zlib.error) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if "cannot identify" in reason:
             reason = f"it is not one of {', '.join(FORMATS)}"
-        raise InputError(f"{path}: cannot be read as a picture ({reason}).") from None
+        raise InputError(f"{path}: cannot be read as an image ({reason}).") from None
 
 
 def _three_channels(image: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headway.errors import InputError
 
-PICTURES = "expected text, or a folder with a folder of pictures for each class"
+PICTURES = "expected text, or a folder with a folder of images for each class"
 MAGIC: list[tuple[int, bytes, str]] = [  # offset, bytes, what the file is and what to do about it
     (0, b"PAR1", "a Parquet file; give it the ending .parquet, and unpack it if it is compressed"),
     (0, b"ARROW1", "an Arrow file; save it as CSV or JSON Lines"),

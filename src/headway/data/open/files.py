@@ -120,7 +120,7 @@ def folder_files(folder: Path) -> list[Path]:
         return files or shards
     if not seen:
         raise InputError(
-            f"{folder}: this folder is empty; expected .txt or .parquet files in it, or a folder of pictures for each "
+            f"{folder}: this folder is empty; expected .txt or .parquet files in it, or a folder of images for each "
             "class."
         )
     example = seen[0].relative_to(folder)

@@ -1,7 +1,7 @@
 """One reader for every command: files in, a `Corpus` of running text or a `Table` out.
 
 .txt (and any other extension that is text), .csv, .tsv, .jsonl, each also as .gz, .parquet, and folders of .txt or
-.parquet; folders of pictures by class, and .npz.  A table with one column is running text: every row is a document.  A
+.parquet; folders of images by class, and .npz.  A table with one column is running text: every row is a document.  A
 .jsonl whose objects have a list of "messages" is conversations, and so is ShareGPT's with a list of "conversations".
 """
 

@@ -5,9 +5,9 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.dialogues import Dialogues
 from headway.data.records.table import Table
 
-TEXT, TABLE, ALIGNED, CONVERSATIONS, PICTURES = "text", "table", "aligned lines", "conversations", "pictures"
-"""Running text (of a table with one column too), rows with several columns, two files whose lines belong together,
-lists of messages, pictures with a class each."""
+TEXT, TABLE, ALIGNED, CONVERSATIONS, PICTURES = "text", "table", "aligned lines", "conversations", "images"
+"""Running text (of a table with one column too), rows with several columns, two files with aligned lines,
+lists of messages, images with a class each."""
 WITHOUT_COLUMNS = (ALIGNED, CONVERSATIONS, PICTURES)
 """Data whose parts are known, so that no column can be named."""
 

@@ -140,8 +140,8 @@ def checked(found: dict[str, Any]) -> list[Message]:
     kept = [_message(message, number) for number, message in enumerate(messages, start=1)]
     if kept[-1]["role"] != REPLY:
         raise Malformed(
-            f"the last message is of the role {kept[-1]['role']!r}; a conversation ends with a reply, of the role "
-            f"{REPLY!r}."
+            f"the last message has the role {kept[-1]['role']!r}; a conversation must end with a reply (role "
+            f"{REPLY!r})."
         )
     if len(kept) == 1:
         raise Malformed("the reply has no message before it that it answers.")

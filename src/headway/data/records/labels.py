@@ -244,7 +244,10 @@ def _check_classes(name: str, column: str, counts: Counter[str], n_rows: int, to
     if len(counts) == 1 and to_learn:
         label = next(iter(counts))
         rows = counted(n_rows, "row")
-        raise InputError(f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to learn.")
+        raise InputError(
+            f"{name}: only one label in column {column!r} ({label!r}, {rows}): nothing to "
+            "learn. Add rows with other labels, or name another column with --label-column."
+        )
     if not counts:
         raise InputError(f"{name}: no row has both a text and a label.")
     if len(counts) > max(2, n_rows / 2) and to_learn:

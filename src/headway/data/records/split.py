@@ -8,6 +8,7 @@ import numpy as np
 from headway.data.records.corpus import Corpus
 from headway.data.records.repeats import group_numbers, text_hashes
 from headway.errors import InputError
+from headway.io.quantities import counted
 
 HELD_OUT = 0.1
 """The share of the data that is held out when no validation file is given."""
@@ -50,7 +51,7 @@ def split_rows(hashes: np.ndarray, targets: np.ndarray, fraction: float, seed: i
         held[members[_hold_out(sizes[members], fraction, random)]] = True
     if not held.any():
         raise InputError(
-            f"{len(hashes):,} rows with {n_groups:,} distinct texts are too few to hold out a validation set; "
+            f"{len(hashes):,} rows with {counted(n_groups, 'distinct text')} are too few to hold out a validation set; "
             "add rows, or name a file with --validation."
         )
     chosen = held[numbers]

@@ -199,8 +199,8 @@ def plan_grid(
 def _too_little(text: Text, seconds: float, before: float, speed: Callable[[Shape], float], smallest: Shape) -> str:
     if smallest.parameters * LEAST_WANTED > PASSES * text.tokens / 2:
         return (
-            f"the text has {text.tokens:,} tokens for training, too few for a scaling law even of small models: "
-            f"in {PASSES:g} epochs they are fewer than {LEAST_WANTED:g} for each parameter. Add text."
+            f"the text has {text.tokens:,} tokens for training, too few for a scaling law, even of small models: "
+            f"{PASSES:g} epochs give fewer than {LEAST_WANTED:g} tokens for each parameter. Add text."
         )
     needed = 8 * LEAST_WANTED * smallest.parameters / speed(smallest) + OVERHEAD * SIZES * LENGTHS
     enough = 10 * math.ceil((needed / USED + before) / 10)

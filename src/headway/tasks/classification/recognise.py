@@ -35,7 +35,7 @@ class LabelledTexts(Recogniser):
             names = ", ".join(column.name for column in given.columns if column.name != text) or "none"
             raise InputError(
                 f"{given.name}: no column looks like a label (a few values that repeat); besides the text {text!r}, "
-                f"there is: {names}. Name one with --label-column."
+                f"the columns are: {names}. Name one with --label-column."
             )
         unread = [
             repr(column.name) for column in given.columns if column.text_like and column.name not in (text, label)

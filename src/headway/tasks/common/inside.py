@@ -22,7 +22,7 @@ class Kind:
     """float32 (L, H, T, S); each row sums to one"""
     statistics: dict[str, np.ndarray]
     """float32 (L, H) by name, as ``models.head_statistics`` has them; "induction" of a decoder alone,
-    and "patch_distance" of a picture instead of what is about a row of tokens"""
+    and "patch_distance" of an image instead of what is about a row of tokens"""
 
 
 @dataclass(frozen=True)
@@ -44,4 +44,4 @@ class Inside:
     target: str | None
     """the target of a translator: the one that was given, or the model's own"""
     patches: np.ndarray | None = None
-    """uint8 (rows, columns, height, width, 3): a picture as it is read, which all tokens but the first stand for"""
+    """uint8 (rows, columns, height, width, 3): an image as it is read, which all tokens but the first stand for"""

@@ -54,7 +54,7 @@ def check_no_target(pipe: Pipeline, target: str | None) -> None:
 def check_text(pipe: Pipeline, text: Any) -> None:
     """Raise InputError for what is no text, and for a model without attention."""
     if not isinstance(text, str):
-        raise InputError(f"expected a text; this model is for {pipe.task.replace('_', ' ')}, not for pictures.")
+        raise InputError(f"expected a text; this model is for {pipe.task.replace('_', ' ')}, not for images.")
     if isinstance(pipe.model.config, BaselineConfig):
         raise InputError(f"this is {pipe.model.config.described}: it has no attention heads.")
 

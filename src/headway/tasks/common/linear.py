@@ -23,9 +23,9 @@ ENTRIES = 4.4
 LEAST_EACH = 5
 """Rows for each class: a sample with fewer says little, so the linear model is left out."""
 MOST_PICTURES, SIDE, LINEAR_C = 5_000, 32, 0.1
-"""Pictures that the linear model is fitted on at most, the longest side that it reads, and what weighs its errors."""
+"""Images that the linear model is fitted on at most, the longest side that it reads, and what weighs its errors."""
 AT_ONCE = 256
-"""Pictures that the fitted model reads at a time."""
+"""Images that the fitted model reads at a time."""
 ROWS_AT_ONCE = 2_000
 """Rows whose n-grams are held when the fitted model reads."""
 
@@ -86,7 +86,7 @@ def picture_baselines(
 ) -> list[dict[str, Any]]:
     """accuracy and macro_f1 of both on ``pictures`` (N, H, W, C); the linear model reads pixels, shrunk where many.
 
-    ``each`` is given (predicted, true) class of every picture by the name of the baseline, (N, 2).
+    ``each`` is given (predicted, true) class of every image by the name of the baseline, (N, 2).
     """
     majority = Counter(map(int, train_targets)).most_common(1)[0][0]
     guesses = {
@@ -119,7 +119,7 @@ def _on_pixels(
 
 
 def _flat(pictures: np.ndarray) -> np.ndarray:
-    """(N, H, W, C) -> (N, F) float32, shrunk; of grey pictures a single channel."""
+    """(N, H, W, C) -> (N, F) float32, shrunk; of grey images a single channel."""
     part = _shrunk(pictures)
     if part.shape[3] == 3 and bool((part == part[..., :1]).all()):
         part = part[..., :1]
@@ -127,7 +127,7 @@ def _flat(pictures: np.ndarray) -> np.ndarray:
 
 
 def _shrunk(pictures: np.ndarray) -> np.ndarray:
-    """Pictures as float32: every n-th row and column the mean of n, so that sides have at most SIDE."""
+    """Images as float32: every n-th row and column the mean of n, so that sides have at most SIDE."""
     _, height, width, channels = pictures.shape
     step = -(-max(height, width) // SIDE)
     rows, columns = max(1, height // step), max(1, width // step)

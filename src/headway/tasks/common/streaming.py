@@ -37,7 +37,7 @@ class Streaming(TaskData):
         self.held: Sequence[int] = corpus.set_aside if held_out is None else [0] * len(corpus.groups)
         rows = corpus.n_rows - sum(self.held)
         if rows < 1:
-            raise InputError(f"{corpus.name}: too few rows to set some aside; name others with --validation.")
+            raise InputError(f"{corpus.name}: too few rows to hold some out; name validation files with --validation.")
         sample, n_sampled = corpus.sample(MOST_CHARACTERS, self.held)
         options = _with_vocabulary(given.options, corpus)
         made = replace(given, source=sample, held_out=held_out or corpus.held_out, options=options)

@@ -54,7 +54,7 @@ class Numbers(Command):
 class Embed(Numbers):
     """The vectors of texts, or what is made of them."""
 
-    needs = "an encoder without classes"
+    needs = "an encoder without a classifier"
     does = "Turn TEXT into vectors with the model in RUN; a row of numbers for each, in order."
     options = (
         Option("similarity", "Print the cosine of every text with every other instead.", bool),

@@ -1,1 +1,1 @@
-"""Name the class of a picture."""
+"""Name the class of an image."""

@@ -1,4 +1,4 @@
-"""``headway classify`` for pictures."""
+"""``headway classify`` for images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from headway.tasks.image_classification.spec import SPEC
 
 
 class ClassifyPictures(LabelCommand):
-    """The labels of pictures, by the names of their files."""
+    """The labels of images, by the names of their files."""
 
     spec = SPEC
 

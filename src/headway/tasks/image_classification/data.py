@@ -1,4 +1,4 @@
-"""Predict the class of a picture."""
+"""Predict the class of an image."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,15 +35,15 @@ step on: compared with them, the usual 0.02 carries no information on the positi
 
 
 class ImageData(TaskData):
-    """A ViT, from scratch or from a base, on pictures with a class each."""
+    """A ViT, from scratch or from a base, on images with a class each."""
 
-    unit = "pictures"
+    unit = "images"
     new_head = True
 
     def __init__(self, given: TaskInputs):
         source, held_out = given.source, given.held_out
         if not isinstance(source, Pictures):
-            raise TypeError("a classifier of pictures needs pictures")
+            raise TypeError("an image classifier needs images")
         self.options, self.base, self.source = given.options, given.base, source
         self.patches: Patches
         if self.base is None:
@@ -71,8 +71,8 @@ class ImageData(TaskData):
             "inputs": source.inputs,
             "fingerprint": source.fingerprint,
             "classes": {label: counts[label] for label in self.labels},
-            "train": f"{len(self.train):,} pictures",
-            "validation": f"{len(self.validation):,} pictures{origin}",
+            "train": f"{len(self.train):,} images",
+            "validation": f"{len(self.validation):,} images{origin}",
             "held_in_memory": size(found.pixels.held + (other is not found) * other.pixels.held),
             "warnings": warnings,
         }
@@ -103,7 +103,7 @@ class ImageData(TaskData):
     def batch_source(self, plan: Plan) -> ImageBatches:
         if plan.cut.image_size != self.how.size:
             raise InputError(
-                f"{self.source.name}: the run has pictures of another size; use another --out to start over."
+                f"{self.source.name}: the run has images of another size; use another --out to start over."
             )
         size = max(1, plan.batch_tokens // plan.length)
         return ImageBatches(
@@ -135,5 +135,5 @@ def _leak_warning(train: Sequence[str], held_out: Sequence[str]) -> list[str]:
     both = leaks(train, held_out)
     if not both:
         return []
-    share = f"{len(both):,} of {len(held_out):,} validation pictures ({len(both) / len(held_out):.0%})"
+    share = f"{len(both):,} of {len(held_out):,} validation images ({len(both) / len(held_out):.0%})"
     return [f"{share} also occur in training: scores on them will be too high"]

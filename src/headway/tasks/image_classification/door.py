@@ -1,4 +1,4 @@
-"""Another program that classifies pictures gives the same labels with the same probabilities."""
+"""Another program that classifies images gives the same labels with the same probabilities."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from headway.tasks.common.doors import pipeline_door
 
 
 def pictures(asked: Asked, theirs: Any) -> Found:
-    """The label of each picture and the probability of every label.
+    """The label of each image and the probability of every label.
 
-    Pictures are random here, in the size that the model reads and in others.
+    Images are random here, in the size that the model reads and in others.
     """
     from PIL import Image
 
@@ -20,7 +20,7 @@ def pictures(asked: Asked, theirs: Any) -> Found:
     sizes = [(height, width)] + ([(height + 7, 2 * width + 3)] if asked.pipe.preprocessor.do_resize else [])
     made = [draw.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes for _ in range(8)]
     found = theirs([Image.fromarray(array) for array in made], top_k=len(asked.pipe.labels))
-    names = [f"picture {number}" for number in range(len(made))]
+    names = [f"image {number}" for number in range(len(made))]
     return labels_differ(asked, asked.pipe.probabilities(made), found, names)
 
 

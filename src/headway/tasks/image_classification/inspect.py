@@ -1,4 +1,4 @@
-"""What a model of pictures attends to: its tokens are patches, named by row and column, behind one for all."""
+"""What a model of images attends to: its tokens are patches, named by row and column, behind one for all."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from headway.tasks.image_classification.pipeline import ImageClassifier, Picture
 
 
 def inspect(pipe: ImageClassifier, picture: Picture, target: str | None) -> Inside:
-    """The attention on a picture.  Raises InputError for what is no picture, and for a target."""
+    """The attention on an image.  Raises InputError for what is no image, and for a target."""
     check_no_target(pipe, target)
     pixels = pipe.pixels(picture)  # (H, W, 3)
     embedding: Any = pipe.model.stack.embedding

@@ -1,4 +1,4 @@
-"""A classifier of pictures is measured as its training measured it."""
+"""An image classifier is measured as its training measured it."""
 
 import warnings
 from typing import Any
@@ -16,9 +16,9 @@ from headway.training.options import split_seed
 
 
 def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
-    """Metrics with ``examples``, the pictures that were counted: as they are, in the model's size."""
+    """Metrics with ``examples``, the images that were counted: as they are, in the model's size."""
     if not isinstance(given.source, Pictures):
-        raise InputError(f"{given.source.name}: a classifier of pictures is measured on pictures.")
+        raise InputError(f"{given.source.name}: an image classifier is measured on images.")
     found = decoded(given.source, pipe.preprocessor)
     check_known(found.labels, pipe.labels, given.source.name)
     if given.same:
@@ -33,7 +33,7 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
-    """Warn when pictures to be measured were trained on, as far as those are still there."""
+    """Warn when images to be measured were trained on, as far as those are still there."""
     trained = given.trained_on()
     if not isinstance(trained, Pictures):
         return
@@ -43,5 +43,5 @@ def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationIn
         return
     learnt = known if given.facts.get("validation") else known.split(split_seed(given.before))[0]
     if both := len(leaks(learnt.keys, found.keys)):
-        said = f"{both:,} of {len(found):,} pictures also occur in the training data: their scores are too high"
+        said = f"{both:,} of {len(found):,} images also occur in the training data: their scores are too high"
         warnings.warn(said, stacklevel=4)

@@ -1,4 +1,4 @@
-"""Name the class of a picture."""
+"""Name the class of an image."""
 
 import warnings
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Picture = str | Path | np.ndarray
 
 
 class ImageClassifier:
-    """A ViT with a classification head, what is done to pictures before it reads them, and the names of its classes."""
+    """A ViT with a classification head, what is done to images before it reads them, and the names of its classes."""
 
     task = "image_classification"
     tokenizer = None
@@ -31,18 +31,18 @@ class ImageClassifier:
         self.runtime = Runtime(model)
 
     def __call__(self, picture: Picture | Sequence[Picture]) -> Any:
-        """{"label", "score", "scores"} of a picture, or a list of them, in order.
+        """{"label", "score", "scores"} of an image, or a list of them, in order.
 
-        A picture is the name of a file, or an array (H, W) or (H, W, 1 or 3) of bytes, or of numbers from 0 to 1; an
+        An image is the name of a file, or an array (H, W) or (H, W, 1 or 3) of bytes, or of numbers from 0 to 1; an
         array (N, H, W, 1 or 3) counts as a list.  ``scores`` has the probability of every class; they sum to one.
-        Raises InputError for a file that is no picture, and for an array of another kind.
+        Raises InputError for a file that is no image, and for an array of another kind.
         """
         one = isinstance(picture, str | Path) or (isinstance(picture, np.ndarray) and picture.ndim < 4)
         results = label_answers(self.labels, self.probabilities([picture] if one else list(picture)))  # type: ignore[list-item, arg-type]
         return results[0] if one else results
 
     def probabilities(self, pictures: Sequence[Picture]) -> Tensor:
-        """(N, C) float32, rows in the order of the pictures."""
+        """(N, C) float32, rows in the order of the images."""
 
         def make(numbers: range) -> Tensor:
             pixels = [self.pixels(pictures[number], number) for number in numbers]
@@ -55,18 +55,18 @@ class ImageClassifier:
         return torch.stack(found) if found else torch.zeros(0, len(self.labels))
 
     def pixels(self, picture: Picture, number: int = 0) -> np.ndarray:
-        """A picture in the model's size, (H, W, 3) uint8; ``number`` is what an array is called in messages.
+        """An image in the model's size, (H, W, 3) uint8; ``number`` is what an array is called in messages.
 
-        Raises InputError for a file that is no picture, and for an array of another kind or size.
+        Raises InputError for a file that is no image, and for an array of another kind or size.
         """
         if isinstance(picture, str | Path):
             name = str(picture)
             with warnings.catch_warnings(action="ignore"):
                 array = read_image(picture)
         elif isinstance(picture, np.ndarray):
-            name, array = f"picture {number}", picture
+            name, array = f"image {number}", picture
         else:
-            raise InputError(f"picture {number} is {type(picture).__name__}; expected the name of a file, or an array.")
+            raise InputError(f"image {number} is {type(picture).__name__}; expected the name of a file, or an array.")
         try:
             found = fitted(as_bytes(array), self.preprocessor)
         except ValueError as error:

@@ -1,7 +1,7 @@
-"""What a classifier of pictures will be, by rules that are written here.
+"""What a classifier of images will be, by rules that are written here.
 
-A ViT with small patches, small and regularised: labelled pictures are few, and a Transformer knows nothing of what is
-near what until it has learnt it.  Pictures are brought to the median of their sizes, at most LARGEST pixels a side, and
+A ViT with small patches, small and regularised: labelled images are few, and a Transformer knows nothing of what is
+near what until it has learnt it.  Images are brought to the median of their sizes, at most LARGEST pixels a side, and
 cut into MOST_PATCHES patches at most, about; sides are made multiples of the patch, so that nothing at the edges is
 left unread.  A size that was asked for stays as it is: then the patch is one that divides it, if there is one of about
 that size.
@@ -24,13 +24,13 @@ from headway.training.sizing.presets import PRESETS, fine_tune_rows_plan
 LARGEST = 64
 """Pixels of a side, unless ``--image-size`` says so."""
 MOST_PATCHES = 64
-"""Of a picture, unless ``--patch-size`` says so."""
+"""Of an image, unless ``--patch-size`` says so."""
 SMALL = 12
 """Pixels of a side up to which patches are of 2 × 2: of 1 × 1, a step would take four times as long."""
 MANY, FEW, LARGER = 5_000, (64, 4), (128, 6)
-"""Pictures from which the larger of two widths and depths is taken."""
+"""Images from which the larger of two widths and depths is taken."""
 PASSES = 200
-"""A classifier trained for a time ends after so many passes over its pictures."""
+"""A classifier trained for a time ends after so many passes over its images."""
 FINE_TUNE_PASSES = 10
 """And one that begins from a pretrained model."""
 BATCH = 64
@@ -40,26 +40,26 @@ MOST_PATCHES_OF_A_PICTURE = 16_384
 
 
 def cut_of(source: Pictures, options: TrainOptions) -> Patches:
-    """The size to which pictures are brought, and that of their patches.  Raises InputError for what does not fit."""
+    """The size to which images are brought, and that of their patches.  Raises InputError for what does not fit."""
     height, width = (min(LARGEST, side) for side in source.median_size)
     if options.for_tasks.image_size is not None:
         height = width = options.for_tasks.image_size
     patch = options.for_tasks.patch_size or _patch(height, width, exact=options.for_tasks.image_size is not None)
     if patch > min(height, width):
-        raise InputError(f"--patch-size is {patch}, more than a side of the pictures, which are {height} × {width}.")
+        raise InputError(f"--patch-size is {patch}, more than a side of the images, which are {height} × {width}.")
     if options.for_tasks.image_size is None:
         height, width = (patch * max(1, round(side / patch)) for side in (height, width))
     found = Patches((height, width), (patch, patch))
     if found.tokens > MOST_PATCHES_OF_A_PICTURE:
         raise InputError(
-            f"pictures of {height} × {width} in patches of {patch} are {found.tokens:,} tokens each, more than "
+            f"images of {height} × {width} in patches of {patch} are {found.tokens:,} tokens each, more than "
             f"{MOST_PATCHES_OF_A_PICTURE:,}; choose a larger --patch-size or a smaller --image-size."
         )
     return found
 
 
 def _patch(height: int, width: int, *, exact: bool) -> int:
-    """The side of the patches of pictures of that size, by the rules above; ``exact``: it stays as it is."""
+    """The side of the patches of images of that size, by the rules above; ``exact``: it stays as it is."""
     if max(height, width) <= SMALL:
         least = 2 if min(height, width) >= 4 else 1
     else:
@@ -90,7 +90,7 @@ def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: f
 
 
 def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: int, n_classes: int) -> Plan:
-    """The plan of a classifier from scratch, on ``count`` pictures."""
+    """The plan of a classifier from scratch, on ``count`` images."""
     width, layers = (
         PRESETS[options.architecture.preset] if options.architecture.preset else FEW if count < MANY else LARGER
     )
@@ -105,8 +105,8 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
     unread = height % side or across % side
     rest = f"; {height % side} rows and {across % side} columns at the edges are not read" if unread else ""
     decisions = [
-        Decision("model", f"ViT of {size}", f"{count:,} pictures; dropout {dropout:g}", SIZES),
-        Decision("pictures", f"read at {height} × {across} pixels", f"{median} is the median size", "--image-size"),
+        Decision("model", f"ViT of {size}", f"{count:,} images; dropout {dropout:g}", SIZES),
+        Decision("images", f"read at {height} × {across} pixels", f"{median} is the median size", "--image-size"),
         Decision("patches", f"{patches.tokens - 1} of {side} × {side} pixels{rest}", "one token each", "--patch-size"),
         *_augmented(options),
     ]
@@ -135,7 +135,7 @@ def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: i
 
 
 def fine_tune_vit_plan(options: TrainOptions, config: TransformerConfig, patches: Patches, count: int) -> Plan:
-    """The plan of a classifier that begins from a pretrained ViT, on ``count`` pictures."""
+    """The plan of a classifier that begins from a pretrained ViT, on ``count`` images."""
     bounded = options if options.run.epochs or options.run.steps is not None else options.but(epochs=FINE_TUNE_PASSES)
     plan = fine_tune_rows_plan(bounded, config, [patches.tokens] * count, patches.tokens)
     decisions = _augmented(options)
@@ -156,10 +156,10 @@ SIZES = "--preset, --d-model, --layers, --heads, --dropout"
 def _augmented(options: TrainOptions) -> list[Decision]:
     if options.for_tasks.augment is not None:
         return []
-    value = "each picture is randomly shifted, rotated, scaled and brightened in each epoch; none is mirrored"
-    return [Decision("augmentation", value, "there are few labelled pictures; a mirrored b is a d", "--augment")]
+    value = "each image is randomly shifted, rotated, scaled and brightened in each epoch; none is mirrored"
+    return [Decision("augmentation", value, "there are few labelled images; a mirrored b is a d", "--augment")]
 
 
 def _batch_tokens(options: TrainOptions, each: int, usual: int) -> int:
-    """Tokens of a batch, which decide how many pictures it has."""
+    """Tokens of a batch, which decide how many images it has."""
     return options.optimisation.batch_tokens or each * (options.optimisation.batch_size or usual)

@@ -1,4 +1,4 @@
-"""Classification of pictures: a ViT with a head for classes.
+"""Classification of images: a ViT with a head for classes.
 
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
@@ -51,7 +51,7 @@ class ImageClassificationTask(Task):
         labels = labels_of(directory, head.out.out_features)
         if not (directory / PREPROCESSOR).exists():
             raise InputError(
-                f"{directory}: is an image model without {PREPROCESSOR}, which says how to prepare pictures that it "
+                f"{directory}: is an image model without {PREPROCESSOR}, which says how to prepare images that it "
                 "reads. From Python, `headway.load_model` gives the model."
             )
         return ImageClassifier(model, preprocessor_of(model, directory), labels)
@@ -90,7 +90,7 @@ class ImageClassificationTask(Task):
         return pipe.preprocessor
 
     def beginning(self, source: Any, found: Detected, options: TrainOptions, given: MaterialInputs) -> None:
-        return None  # what is learnt from pictures in a few steps does not matter
+        return None  # what is learnt from images in a few steps does not matter
 
     def made_up(self, pipe: Any, given: MaterialInputs) -> Material:
         from headway.tasks.image_classification.material import made_up

@@ -22,7 +22,7 @@ class TextOrConversations(RunningText):
         if given.asked == DIALOGUE and given.shape not in (CONVERSATIONS, PICTURES):
             raise InputError(
                 f'{given.name}: holds no conversations; --task dialogue needs a .jsonl whose lines have "messages", or '
-                "a table with the columns instruction and output or prompt and completion; name others with "
+                "a table with the columns instruction and output or prompt and completion; for other columns, use "
                 "--text-column (the prompt) and --second-column (the reply)."
             )
 

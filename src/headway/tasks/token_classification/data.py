@@ -54,7 +54,7 @@ class TokenClassificationData(TaskData):
         if len(tagged.tags) < 2:
             only = next(iter(tagged.tags))
             raise InputError(
-                f"{tagged.name}: every tag is {only!r}, so there is nothing to learn; expected two or more."
+                f"{tagged.name}: every tag is {only!r}, so there is nothing to learn; expected two tags or more."
             )
         self.labels = known_labels(self.base, labels_for(tagged.tags))
         self.new_head = self.base is None or self.labels != labels_of(self.base.model)

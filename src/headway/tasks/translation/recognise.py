@@ -1,4 +1,4 @@
-"""A text and its target: two files whose lines belong together, or two columns of a table."""
+"""A text and its target: two files with aligned lines, or two columns of a table."""
 
 from headway.data.formats.aligned import SOURCE, TARGET, are_sides, is_language, is_target_of
 from headway.data.open.column_names import SURE_LABEL_NAMES
@@ -32,7 +32,7 @@ class TextPairs(Recogniser):
             why = asked if given.asked else f"{self.task} (--task language_modeling to read one after the other)"
             return Detected(self.task, SOURCE, None, [f"{given.name}: paired line by line: {why}"], TARGET)
         if given.shape == TEXT:
-            raise no_columns(given, "two columns of texts, or two files whose lines belong together")
+            raise no_columns(given, "two columns of texts, or two files with aligned lines")
         if given.label is not None:
             raise InputError("translation has no label: name the two texts with --text-column and --second-column.")
         sides = called_like_sides(given.columns) if given.text is None and given.second is None else None

@@ -56,7 +56,7 @@ def _knobs(plan: Plan | None) -> list[str]:
         batch = f"{half} (now {size} and {plan.accumulate}; the same tokens per step)"
     length = f"--length below {plan.length} (less of each text)"
     if plan.objective.patches:
-        length = f"a larger --patch-size or a smaller --image-size (now {plan.length} tokens of a picture)"
+        length = f"a larger --patch-size or a smaller --image-size (now {plan.length} tokens of an image)"
     now = f"a smaller --preset, --d-model (now {plan.config.d_model}) or --layers (now {plan.config.n_layers})"
     return [batch, length, *([] if plan.precision == "bfloat16" else [precision]), f"{now} (another model)"]
 

@@ -34,7 +34,7 @@ def check_batch(subject: Subject) -> Check:
             alone = read(subject, subject.model, [text])[0]
             value, largest = worst(value, difference(answer, alone)), max(largest, float(alone.abs().max()))
     asked = f"texts of {min(lengths)} to {max(lengths)} tokens"
-    asked = "pictures" if subject.pipe.tokenizer is None else asked
+    asked = "images" if subject.pipe.tokenizer is None else asked
     answers = spec(subject.pipe.task).outputs + (", and greedy generation" if subject.writes else "")
     what = f"{answers}: {len(texts)} {asked} together"
     problem, more = None, {}
