@@ -1,1 +1,1 @@
-"""Name the label of a text."""
+"""Predict the label of a text."""

@@ -191,7 +191,7 @@ class ClassificationData(TaskData):
         return True
 
     def _class_weights(self) -> Tensor | None:
-        """What a row of each class counts, with --balance."""
+        """The weight of a row of each class, with --balance."""
         return balanced_weights(self.train_targets, len(self.labels)) if self.options.for_tasks.balance else None
 
     def closing(self, model: nn.Module, limit: float | None) -> Closing:
@@ -265,7 +265,7 @@ def checked_length(options: TrainOptions, base: Base) -> int:
 
 
 def _check_base(base: Base, options: TrainOptions) -> None:
-    """Raise InputError unless a classifier can begin from this model, in the way that is asked for."""
+    """Raise InputError unless a classifier can start from this model with these options."""
     if not isinstance(base.model, Encoder | Decoder):
         raise InputError(f"{base.path}: is an encoder-decoder; a classifier starts from an encoder or a decoder.")
     for way in ("frozen", "contrastive"):

@@ -1,4 +1,4 @@
-"""The held-out rows of a classifier that tell a person most: the surest mistakes, and those nearest to the boundary."""
+"""The most informative held-out rows of a classifier: the most confident mistakes, and rows near the boundary."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ BATCH_TOKENS = 2048
 def telling_rows(
     model: nn.Module, rows: Sequence[list[int]], targets: np.ndarray, texts: Sequence[str], labels: Sequence[str]
 ) -> dict[str, Any]:
-    """``worst``: the mistakes of which the model is surest; ``boundary``: rows whose two likeliest labels are close."""
+    """``worst``: the most confident mistakes; ``boundary``: rows whose two likeliest labels are close."""
     best, order = _likeliest(model, rows, min(2, len(labels)))  # (N, 2) each
     first, second, sure, next_best = order[:, 0], order[:, -1], best[:, 0], best[:, -1]
     wrong = [i for i in np.argsort(-sure, kind="stable") if first[i] != targets[i]]

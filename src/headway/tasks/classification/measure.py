@@ -57,14 +57,14 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
 
 
 def _with_nearest(label: str, labels: Sequence[str]) -> str:
-    """A label that is not known, with the known one that is written nearly so."""
+    """An unknown label, with the known label of the most similar spelling."""
     written = {known.casefold(): known for known in labels}
     near = difflib.get_close_matches(label.casefold(), list(written), n=1, cutoff=0.75)
     return f"{label!r} (did you mean {written[near[0]]!r}?)" if near else repr(label)
 
 
 def _trained_rows(given: EvaluationInputs) -> Labelled | None:
-    """What a classifier was trained on, as far as it is still there."""
+    """The training rows of a classifier, if the files still exist."""
     trained = given.trained_on()
     if not isinstance(trained, Table):
         return None

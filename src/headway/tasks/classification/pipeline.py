@@ -1,4 +1,4 @@
-"""Name the label of a text."""
+"""Predict the label of a text."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Few labelled rows bring an encoder's vectors into order: those of one label together, those of others apart.
+"""Contrastive tuning with few labelled rows: vectors of one label move together, those of different labels apart.
 
 Contrastive tuning before a linear classifier is SetFit (Tunstall et al. 2022); the loss is that of Khosla et al. 2020,
 which looks at all pairs of a batch at once.  A batch holds as many rows of each label.
@@ -34,7 +34,7 @@ def tune_vectors(
 ) -> int:
     """Train the blocks of an encoder on labelled rows of ids, in place; embeddings stay.  Returns the number of steps.
 
-    ``show`` is told the share that is done and the loss.  STEPS are taken, or fewer where ``seconds`` end before.
+    ``show`` receives the progress (0 to 1) and the loss.  STEPS are taken, or fewer where ``seconds`` end before.
     """
     began = time.monotonic()
     dropout = model.config.dropout

@@ -1,4 +1,4 @@
-"""Answers of a model here and of its copy behind a door, compared: what the rooms' comparisons share.
+"""Compare the answers of a model with those of its export in another library: what all tasks share.
 
 A comparison takes what is asked and what the door opened, and gives (the largest difference of scores, other
 differences).  Letters: B batch, T length, V vocabulary, C classes.
@@ -70,12 +70,12 @@ def continuations(asked: Asked, theirs: Any) -> Found:
 
 
 def behind(logits: Tensor, chosen: Tensor) -> Tensor:
-    """How far the tokens that were chosen (T,) are behind the likeliest of ``logits`` (T, V)."""
+    """How much lower the logits of the chosen tokens (T,) are than the highest of ``logits`` (T, V)."""
     return logits.max(dim=-1).values - logits.gather(1, chosen[:, None])[:, 0]
 
 
 def ending(text: str, written: Iterable[int], ends: frozenset[int]) -> str | None:
-    """What is wrong where a text goes on behind a token that ends it here."""
+    """The problem if the other library continues a text after a token that ends it here."""
     if passed := [token for token in list(written)[:-1] if token in ends]:
         return f"goes on behind the token {passed[0]}, which ends a text here, after {text[:60]!r}"
     return None

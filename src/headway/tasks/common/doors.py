@@ -1,4 +1,4 @@
-"""How a user opens a saved model elsewhere.
+"""How a user opens a saved model in another library (a "door").
 
 door = room.door(pipe, model, architecture)
 opened = door.open(transformers, directory)
@@ -17,7 +17,7 @@ REPORTED = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
 
 
 class Unread(Exception):
-    """The door opens another model, or not all of it is in the files; what is wrong."""
+    """The other library loads another model or only a part of it; the message says what is wrong."""
 
 
 @dataclass(frozen=True)

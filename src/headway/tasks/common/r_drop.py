@@ -1,4 +1,4 @@
-"""R-Drop (Wu et al. 2021): two readings of one batch with different dropout may not say different things.
+"""R-Drop (Wu et al. 2021): a penalty on how much two passes over a batch, with different dropout, disagree.
 
 Letters: N answers, V classes or vocabulary.
 """

@@ -117,7 +117,7 @@ def embedding_baselines(
 ) -> list[dict[str, Any]]:
     """The metrics of cosines of TF-IDF vectors (words, and 2-4 characters within them) on held-out pairs.
 
-    The inverse document frequencies are those of the first training texts.  ``each`` is given what every pair came to,
+    The inverse document frequencies are those of the first training texts.  ``each`` receives the result of every pair,
     as ``Embedding.evaluate`` gives it.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer

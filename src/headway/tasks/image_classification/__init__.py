@@ -1,1 +1,1 @@
-"""Name the class of an image."""
+"""Predict the class of an image."""

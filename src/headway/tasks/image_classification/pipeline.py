@@ -1,4 +1,4 @@
-"""Name the class of an image."""
+"""Predict the class of an image."""
 
 import warnings
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Conversations with a language model: what it reads of them, and where its replies end."""
+"""Conversations with a language model: which messages it reads, and where its replies end."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any

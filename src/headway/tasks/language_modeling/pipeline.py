@@ -45,7 +45,7 @@ class Generator:
     def chat(self, messages: list[Message], **options: Any) -> str:
         """The reply to a conversation: dicts with "role" (system, user, assistant) and "content", the user's last.
 
-        It is told to the model by the template that came with it, and ends where the template ends a turn.  Options as
+        The model's chat template formats the conversation; the reply ends where the template ends a turn.  Options as
         for ``stream``.  Of a conversation that is too long, the oldest turns are left out, with a warning; never the
         system message.  Raises InputError for a model without a template, and for what is no conversation.
         """

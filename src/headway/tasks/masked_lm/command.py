@@ -1,4 +1,4 @@
-"""``headway fill``: the words that fit an open place."""
+"""``headway fill``: the words that fit a mask."""
 
 import functools
 import itertools

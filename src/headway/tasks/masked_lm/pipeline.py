@@ -1,4 +1,4 @@
-"""Fill in what a text leaves open."""
+"""Predict the masked words of a text."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from headway.runtime.windows import frame, framed, framed_around
 from headway.text.tokenizer import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")
-"""What stands for an open place, whatever the model's own token is called."""
+"""How a mask is written in a text, whatever the model's own token is called."""
 NOTHING_OPEN = "the text has no [MASK]; write [MASK] where a word is missing."
 SPACES = ("Ġ", "▁")
 """How tokens that carry the space before a word begin."""
@@ -43,12 +43,12 @@ class MaskFiller:
         self._offered[sorted(tokenizer.special_ids)] = False
 
     def __call__(self, text: str | Sequence[str], *, k: int = 5) -> Any:
-        """The ``k`` likeliest tokens for the open place: [{"token", "score"}, ...], best first.
+        """The ``k`` likeliest tokens for the mask: [{"token", "score"}, ...], best first.
 
-        The place is written [MASK] or <mask>.  A text with several gives such a list for each, in order; a list of
+        The mask is written [MASK] or <mask>.  A text with several gives such a list for each, in order; a list of
         texts gives a list of results.  ``score`` is the token's probability among all; special tokens are not offered.
-        A token that goes on a word is written as the vocabulary has it (##s).  Of a text longer than the model reads,
-        what stands nearest to each place is read.  Raises InputError for a text without an open place.
+        A token that continues a word is written as the vocabulary has it (##s).  Of a text longer than the model reads,
+        the part nearest to each mask is read.  Raises InputError for a text without a mask.
         """
         most = int(self._offered.sum())
         check_number("k", k, 1, 1 << 31, "a whole number, 1 or more", whole=True)

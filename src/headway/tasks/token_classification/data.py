@@ -147,7 +147,7 @@ def labels_of(model: nn.Module) -> list[str] | None:
 
 
 def known_labels(base: Base | None, labels: list[str]) -> list[str]:
-    """The labels in the order of a base that has all of them, and goes on with its head; else as they are."""
+    """The labels in the order of a base that has all of them, whose head is then trained further; else unchanged."""
     known = labels_of(base.model) if base is not None else None
     return known if known is not None and set(labels) <= set(known) else labels
 
@@ -157,7 +157,7 @@ def _texts(tagged: Tagged) -> Iterator[str]:
 
 
 def _tokenizer(tagged: Tagged, options: TrainOptions, characters: int) -> Tokenizer:
-    """Pieces of words, capitals kept: names are new words, and are told by how they are written."""
+    """Subwords, with capitals kept: names are often new words, recognised by their spelling."""
     kind, vocab = options.data.tokenizer or "wordpiece", options.data.vocab
     return train_tokenizer(_texts(tagged), kind, vocab, role="encoder", lowercase=False, out_of=characters)
 
@@ -177,7 +177,7 @@ def _columns(given: TaskInputs) -> dict[str, str | None]:
 
 
 def _counts(tagged: Tagged) -> dict[str, int]:
-    """How many entities there are of each type (of tags of words, how many words), the most frequent first."""
+    """The number of entities of each type (or of words, if tags are of single words), the most frequent first."""
     counts: Counter[str] = Counter()
     for tag, count in tagged.tags.items():
         begins, kind = parts(tag, whole=tagged.whole)

@@ -62,7 +62,7 @@ class Rows:
     def cut(self, longest: int, tokenizer: Tokenizer, labels: Sequence[str]) -> "Rows":
         """The same in rows of at most ``longest`` tokens, without those that have no target.
 
-        A long sentence is cut between words, where it can be not in an entity; so every word is in one row.
+        A long sentence is split between words, outside entities if possible; so every word is in one row.
         """
         if bool((self.words > 0).all()) and not self.too_long(longest).any():
             return self
@@ -154,7 +154,7 @@ class WordTags:
         self.usual = _first(usual)
 
     def measured(self, rows: Rows, labels: Sequence[str]) -> tuple[dict[str, Any], np.ndarray]:
-        """(its line among the baselines, what each row came to, as ``TokenClassification.evaluate`` gives it)."""
+        """(its line among the baselines, the result of each row as ``TokenClassification.evaluate`` gives it)."""
         counts = Counts(labels)
         each = (
             counts.add([tag - 1 for tag in targets if tag], [self.tags.get(word, self.usual) for word in words])

@@ -46,7 +46,7 @@ def _rows(pipe: Tagger, tagged: Tagged, longest: int) -> Rows:
 
 
 def _trained_on(given: EvaluationInputs, scheme: dict[str, Any]) -> Tagged | None:
-    """What the model was trained on, as far as it is still there."""
+    """The training data of the model, if the files still exist."""
     trained = given.trained_on()
     if trained is None:
         return None

@@ -20,8 +20,8 @@ from headway.tasks.token_classification.schemes import OUTSIDE, entities
 class TokenClassification:
     """The tag of each word, at its first token.
 
-    ``token_dropout`` is the share of tokens that training replaces by ``hidden_token``, ``protected`` ones left out: a
-    small model then reads names by what stands around them too.
+    ``token_dropout`` is the share of tokens that training replaces by ``hidden_token``, except ``protected`` ones: a
+    small model then also learns names from their context.
     """
 
     name = "token_classification"
@@ -57,7 +57,7 @@ class TokenClassification:
     ) -> dict[str, Any]:
         """val_loss (nats per word) and what ``Counts`` counts, over all batches.
 
-        Of each row it is told how many entities were found rightly, twice, and how many were found and wanted.
+        ``each`` receives, for each row, (2 × correct entities, predicted + true entities).
         """
         counts, total = Counts(self.labels), 0.0
         for batch in batches:
@@ -81,7 +81,7 @@ def _summed(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
 
 
 class Counts:
-    """Words and entities that are right, found and wanted; ``labels`` are the names of the tags, by number."""
+    """Correct, predicted and true words and entities; ``labels`` are the names of the tags, by number."""
 
     def __init__(self, labels: Sequence[str]):
         self.labels = list(labels)
@@ -92,7 +92,7 @@ class Counts:
         self.wanted: Counter[str] = Counter()
 
     def add(self, targets: Sequence[int] | np.ndarray, guesses: Sequence[int] | np.ndarray) -> tuple[int, int]:
-        """Count a sentence by the numbers of its tags (N,): (2 × entities found rightly, found + wanted)."""
+        """Count a sentence by the numbers of its tags (N,): (2 × correct entities, predicted + true)."""
         self.words += len(targets)
         self.right_words += int(np.sum(np.asarray(targets) == np.asarray(guesses)))
         wanted, found = (
@@ -104,9 +104,9 @@ class Counts:
         return 2 * len(right), len(found) + len(wanted)
 
     def metrics(self) -> dict[str, Any]:
-        """accuracy by word; of entities precision, recall and F1 over all (micro), and per_class for each type.
+        """accuracy by word; precision, recall and F1 of entities, over all (micro) and for each type (per_class).
 
-        They are those of ``seqeval`` in its default mode.
+        They equal those of ``seqeval`` in its default mode.
         """
         kinds = sorted(set(self.found) | set(self.wanted))
         right, found, wanted = (counter.total() for counter in (self.right, self.found, self.wanted))

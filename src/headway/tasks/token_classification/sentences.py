@@ -101,8 +101,8 @@ def read_tagged(
 ) -> Tagged:
     """The sentences of what was read, in IOB2, or with the tags that a model of some ``labels`` has for them.
 
-    ``whole`` says whether tags are those of words; None finds it out.  Raises InputError, naming file and line, for
-    what cannot be used as it is.
+    ``whole`` says whether tags are those of single words; None detects it.  Raises InputError, naming file and line,
+    for what cannot be used as it is.
     """
     stream = sentences(source, found, on_bad_row)
     written: Counter[str] = Counter()

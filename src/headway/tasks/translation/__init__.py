@@ -1,1 +1,1 @@
-"""Write a text for a text: translation, summaries, answers."""
+"""Text to text: translation, summaries, answers."""

@@ -1,4 +1,4 @@
-"""Which words of a source each word of its translation was written from, by the decoder's attention.
+"""The alignment of a translation's words with those of its source, by the decoder's cross-attention.
 
 Letters: T target tokens, S source tokens, H heads.
 """

@@ -1,4 +1,4 @@
-"""BLEU and chrF of what was written against what was wanted, by sacrebleu."""
+"""BLEU and chrF of translations against references, by sacrebleu."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Write a text for a text: translation, summaries, answers."""
+"""Text to text: translation, summaries, answers."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +62,7 @@ class TranslationData(TaskData):
     """An encoder-decoder, from scratch or from a base, on pairs of texts.
 
     From scratch both sides share one tokenizer and one table of token vectors.  Pairs with a text that is longer than
-    the model reads are left out: cut, they would teach it to leave out ends.
+    the model reads are left out: truncated, they would teach it to leave out the end of a text.
     """
 
     wiring: Wiring = "encoder-decoder"
