@@ -94,6 +94,10 @@ class Positions:
         return self.base if window is None or self.window_base is None else self.window_base
 
 
+LINEAR_BIASES = ("qkv", "out", "ff", "head")
+"""The linear layers that may have a bias."""
+
+
 @dataclass(frozen=True)
 class TransformerConfig:
     """The architecture of a Transformer.  Checked on construction: an impossible combination raises ValueError."""
@@ -149,8 +153,6 @@ class TransformerConfig:
     dropout: float = 0.0
     """probability of dropping an entry of a residual branch, an embedding or the attention weights in training"""
 
-    BIASES: ClassVar[tuple[str, ...]] = ("qkv", "out", "ff", "head")
-
     def __post_init__(self) -> None:
         check = partial(check_field, self)
         if isinstance(self.positions, str):
@@ -173,8 +175,8 @@ class TransformerConfig:
         check(is_whole(self.segments, 0), "segments", "a whole number ≥ 0")
         softcap = 1.0 if self.logit_softcap is None else self.logit_softcap
         check(is_number(softcap) and softcap > 0, "logit_softcap", "a number above 0, or None")
-        known = isinstance(self.bias, tuple) and set(self.bias) <= set(self.BIASES)
-        check(known, "bias", "a tuple of any of " + ", ".join(self.BIASES))
+        known = isinstance(self.bias, tuple) and set(self.bias) <= set(LINEAR_BIASES)
+        check(known, "bias", "a tuple of any of " + ", ".join(LINEAR_BIASES))
         check(self.n_heads % self.kv_heads == 0, "n_kv_heads", f"a divisor of n_heads = {self.n_heads}")
         if self.d_head is None:
             check(self.d_model % self.n_heads == 0, "n_heads", f"a divisor of d_model = {self.d_model}")

@@ -15,7 +15,7 @@ TRY_ANOTHER = "For these data use that baseline, or try another pretrained model
 """What to do where a baseline is better than a run from a pretrained model."""
 
 
-@dataclass(frozen=True, eq=False)  # there is one spec of each task; without == it is made twice as fast
+@dataclass(frozen=True, eq=False)  # a task has one spec; without == the class is made sooner, which --help waits for
 class TaskSpec:
     """One task in words and names."""
 

@@ -70,6 +70,9 @@ def test_elsewhere_it_is_torch_s_own_to_the_last_bit(two_threads, calls):
     with torch.no_grad():
         for x, matrix in cases:
             assert torch.equal(linear(x, matrix), F.linear(x, matrix))
+        assert linear(torch.empty(0, 256), weight).shape == (0, WIDE[0])
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert linear(torch.randn(1, 256), weight).dtype == torch.bfloat16
         assert linear(torch.empty(1, 256, device="meta"), weight.to("meta")).device.type == "meta"
     x = torch.randn(1, 256, requires_grad=True)
     linear(x, weight).sum().backward()
@@ -92,6 +95,11 @@ def test_a_torch_whose_operation_has_changed_gets_its_own_product(monkeypatch):
         assert not kernel.is_usable.__wrapped__()
 
 
+def test_the_check_is_made_on_the_cpu_whatever_the_default_device():
+    with torch.device("meta"):
+        assert kernel.is_usable.__wrapped__() == kernel.is_usable()
+
+
 def test_the_layer_is_one_of_torch_s():
     layer, theirs = Linear(6, 4), nn.Linear(6, 4)
     theirs.load_state_dict(layer.state_dict())
@@ -111,5 +119,5 @@ def test_greedy_texts_are_the_same_with_either_product(rows, two_threads, calls,
 
     by_few_rows = texts()
     assert len(calls) > 24
-    monkeypatch.setattr("headway.nn.kernels.dispatch.few_rows", lambda x, weight: False)
+    monkeypatch.setattr("headway.nn.kernels.dispatch.is_few_rows", lambda x, weight: False)
     assert texts() == by_few_rows

@@ -24,7 +24,7 @@ from headway.hub.families.family import (
     word,
 )
 from headway.hub.name_table import Row, layers
-from headway.models.config import Positions, TransformerConfig
+from headway.models.config import LINEAR_BIASES, Positions, TransformerConfig
 from headway.models.heads import ClassificationHead, MaskedTokenHead, TokenClassificationHead, make_norm
 from headway.models.transformer import Encoder
 
@@ -78,7 +78,7 @@ class ModernBert(Family):
         return {
             "positions": _positions(theirs, kinds),
             "norm_parameters": "both" if pick(theirs, "norm_bias", bool, False) else "weight",
-            "bias": tuple(name for name in TransformerConfig.BIASES if name in bias),
+            "bias": tuple(name for name in LINEAR_BIASES if name in bias),
             "window": windows if any(windows) else None,
         }
 

@@ -12,13 +12,17 @@ from torch import Tensor
 from headway.nn.kernels.attention import attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
-from headway.nn.kernels.linear import few_rows, linear_few_rows
+from headway.nn.kernels.linear import is_usable, linear_few_rows
 from headway.nn.kernels.rms_norm import Normalise
 from headway.nn.kernels.rotation import Turn
 from headway.nn.kernels.window import attend_window
 
 PLAIN_SCORES = 1 << 26
 """How many scores plain attention may compute in bfloat16 on a CPU: 128 MiB of them."""
+FEW_ROWS = 32
+"""How many rows oneDNN may multiply in float32 on a CPU: from some 64 on, torch's own product is as fast."""
+LARGE_MATRIX = 1 << 18
+"""The fewest numbers of a matrix for which that pays: smaller ones are read before other threads are awake."""
 
 
 def attend(
@@ -64,7 +68,21 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     On a CPU in float32, without gradients, on several threads: for few rows and a large matrix, oneDNN's product.
     Otherwise: torch's own.
     """
-    return linear_few_rows(x, weight, bias) if few_rows(x, weight) else F.linear(x, weight, bias)
+    return linear_few_rows(x, weight, bias) if is_few_rows(x, weight) else F.linear(x, weight, bias)
+
+
+def is_few_rows(x: Tensor, weight: Tensor) -> bool:
+    """Whether ``linear`` multiplies x (..., I) and the matrix (O, I) by oneDNN."""
+    return (
+        weight.numel() >= LARGE_MATRIX
+        and 0 < x.numel() <= FEW_ROWS * x.shape[-1]
+        and x.dtype == weight.dtype == torch.float32
+        and x.device.type == weight.device.type == "cpu"
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and torch.get_num_threads() > 1
+        and is_usable()
+    )
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
