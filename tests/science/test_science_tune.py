@@ -221,7 +221,7 @@ def test_more_trials_go_on_and_other_searches_are_refused(rows: Path, tmp_path: 
     other.write_text(rows.read_text() + "great,pos\n")
     with pytest.raises(InputError, match="other data"):
         searched(other, out, trials=5)
-    with pytest.raises(InputError, match="2 or more"):
+    with pytest.raises(InputError, match="--trials is 1; it must be from 2 to 10,000"):
         searched(rows, out, trials=1)
     (out / "tune.db").write_bytes(b"no database" * 1000)
     with pytest.raises(InputError, match=r"tune\.db: cannot be used"):

@@ -151,7 +151,7 @@ def test_two_files_of_as_many_lines_are_asked_for(tmp_path: Path):
 def test_sides_are_refused_without_advice_where_pairs_were_asked_for(tmp_path: Path):
     first, second = sides(tmp_path, 31)
     second.write_text("one line\nand another\n")
-    with pytest.raises(InputError, match=r"has 31 lines.*must correspond .--task language_modeling"):
+    with pytest.raises(InputError, match=r"has 31 lines.*must correspond .use --task language_modeling"):
         headway.train([first, second], out=tmp_path / "run", steps=2, **TINY)
     with pytest.raises(InputError, match=r"has 31 lines.*must correspond\. Judging by"):
         headway.train([first, second], task="translation", out=tmp_path / "run", steps=2, **TINY)
