@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.config import TransformerConfig
+from headway.nn.activations import ACTIVATIONS
 from headway.nn.dropout import Dropout
-from headway.nn.feedforward import ACTIVATIONS
 from headway.nn.linear import Linear
 from headway.nn.norm import LayerNorm, RMSNorm
 

@@ -6,6 +6,7 @@ Letters: I input width of a layer, O its output width, R rank, P matrices stacke
 import torch
 from torch import Tensor, nn
 
+from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.dispatch import linear
 
 SCALE = 2.0
@@ -38,12 +39,13 @@ class LowRankLinear(nn.Linear):
         self.down = nn.Parameter(down.to(self.weight.device, self.weight.dtype))
         self.up = nn.Parameter(self.weight.new_zeros(layer.out_features, rank))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., I) -> (..., O)."""
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """(..., I) -> (..., O), with an activation by its name if one is given."""
         low = linear(x, self.down).split(self.rank, dim=-1)  # P of (..., R)
         updates = [linear(part, up) for part, up in zip(low, self.up.split(self.sizes), strict=True)]
         update = updates[0] if len(updates) == 1 else torch.cat(updates, dim=-1)  # (..., O)
-        return linear(x, self.weight, self.bias) + SCALE * update
+        y = linear(x, self.weight, self.bias) + SCALE * update
+        return y if activation is None else ACTIVATIONS[activation](y)
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:

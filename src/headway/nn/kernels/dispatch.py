@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.attention import attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
-from headway.nn.kernels.linear import OneDnnLinear, is_usable, onednn_linear
+from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
 from headway.nn.kernels.products import onednn_everywhere
 from headway.nn.kernels.rms_norm import Normalise
 from headway.nn.kernels.rotation import Turn
@@ -24,7 +25,7 @@ FEW_ROWS = 32
 """How many rows oneDNN may multiply in float32 where torch's own product is as fast for many."""
 LARGE_MATRIX = 1 << 18
 """The fewest numbers of a matrix for which that pays: smaller ones are read before other threads are awake."""
-LARGE_PRODUCT = 1 << 22
+LARGE_PRODUCT = 1 << 21
 """The fewest multiplications for which oneDNN pays where it is the faster: a call of it takes 10 µs more."""
 
 
@@ -65,16 +66,21 @@ def is_plain(cpu: bool, bfloat16: bool, n_scores: int, dropout: float) -> bool:
     return cpu and (dropout > 0 or (bfloat16 and n_scores <= PLAIN_SCORES))
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b: (..., I), (O, I), (O,) -> (..., O).
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
+    """x Wᵀ + b, and the activation of it where one is named: (..., I), (O, I), (O,) -> (..., O).
 
-    On a CPU in float32: oneDNN's product where it is faster (``is_onednn``).  Otherwise: torch's own.
+    On a CPU in float32: oneDNN's product where it is faster (``is_onednn``), without gradients with the activation in
+    the same pass.  Otherwise: torch's own.
     """
     if not is_onednn(x, weight):
-        return F.linear(x, weight, bias)
-    if torch.is_grad_enabled():
-        return OneDnnLinear.apply(x, weight, bias)
-    return onednn_linear(x, weight, bias)
+        y = F.linear(x, weight, bias)
+    elif torch.is_grad_enabled():
+        y = OneDnnLinear.apply(x, weight, bias)
+    elif activation in FUSED:
+        return onednn_linear(x, weight, bias, activation)
+    else:
+        y = onednn_linear(x, weight, bias)
+    return y if activation is None else ACTIVATIONS[activation](y)
 
 
 def is_onednn(x: Tensor, weight: Tensor) -> bool:
