@@ -238,7 +238,16 @@ def _room(
                 if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                     raise InputError(f"--{name.replace('_', '-')} does not apply to {pipe.task} models; leave it out.")
             return room, pipe, own
-    raise InputError(f"{asked.run}: holds a model for {loaded.task}; {asked.verb} needs {rooms[0].needs}.")
+    raise InputError(
+        f"{asked.run}: holds a model for {loaded.task}; {asked.verb} needs {rooms[0].needs}."
+        f"{_verb_that_fits(asked, loaded.task)}"
+    )
+
+
+def _verb_that_fits(asked: Asked, task: str) -> str:
+    """The command line for a model of a task, as a sentence; none where it was that command."""
+    spec = registry.known(task)
+    return "" if spec.verb == asked.verb else f" Use `headway {spec.verb} {asked.run} {spec.argument}`."
 
 
 def _streamed(use: Command) -> bool:
