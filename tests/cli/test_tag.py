@@ -84,3 +84,17 @@ def test_lists_of_several_labels_are_no_tags(in_process: Callable, tmp_path: Pat
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     _, _, err = in_process("train", path, "--out", tmp_path / "run", "--plan")
     assert "token_classification" not in err and "tokens in column" not in err
+
+
+def test_texts_of_which_the_tokenizer_keeps_nothing(in_process: Callable, run: Path, tmp_path: Path):
+    """Format characters: WordPiece drops them; the message names a tokenizer that does not."""
+    path, tiny = tmp_path / "a.jsonl", ["--d-model", "16", "--layers", "1", "--steps", "1", "--threads", "1"]
+    rows = [{"tokens": ["\u200b" * (i + 1), "\u200d"], "tags": ["B-PER", "O"]} for i in range(20)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "drops all characters of these texts. Train a new model with --tokenizer bpe"
+    status, _, err = in_process("train", path, "--from", run, "--out", tmp_path / "run", "--threads", "1")
+    assert status == 2 and said in err
+    status, _, err = in_process("evaluate", run, path)
+    assert status == 2 and said in err
+    status, _, err = in_process("train", path, "--out", tmp_path / "run", "--tokenizer", "bpe", *tiny)
+    assert status == 0, err
