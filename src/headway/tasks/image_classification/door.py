@@ -8,7 +8,7 @@ from headway.tasks.common.door_answers import Asked, Found, labels_differ
 from headway.tasks.common.doors import pipeline_door
 
 
-def pictures(asked: Asked, theirs: Any) -> Found:
+def images(asked: Asked, theirs: Any) -> Found:
     """The label of each image and the probability of every label.
 
     Images are random here, in the size that the model reads and in others.
@@ -24,4 +24,4 @@ def pictures(asked: Asked, theirs: Any) -> Found:
     return labels_differ(asked, asked.pipe.probabilities(made), found, names)
 
 
-DOOR = pipeline_door("image-classification", pictures)
+DOOR = pipeline_door("image-classification", images)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from headway.data.batches.batching import Batch, ImageBatch
-from headway.data.images.pictures import PICTURE
+from headway.data.images.image_table import IMAGE
 from headway.data.open.detected import Detected
 from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
@@ -62,7 +62,7 @@ class ImageClassificationTask(Task):
         return measure(pipe, given)
 
     def some_inputs(self, source: Any, found: Detected, count: int) -> list[Any]:
-        return source.column(PICTURE)[:count] if source.arrays is None else source.arrays[:count]
+        return source.column(IMAGE)[:count] if source.arrays is None else source.arrays[:count]
 
     def claims(self, model: nn.Module) -> bool:
         return getattr(model, "patches", None) is not None and isinstance(
