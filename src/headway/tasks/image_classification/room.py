@@ -17,7 +17,7 @@ from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
@@ -69,10 +69,10 @@ class ImageClassificationTask(Task):
             getattr(model, "head", None), ClassificationHead
         )
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
-        from headway.tasks.image_classification.door import DOOR
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
+        from headway.tasks.image_classification.export_check import LOADER
 
-        return DOOR
+        return LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.image_classification.inspect import inspect
