@@ -52,6 +52,7 @@ class Measure(Command):
 
 class Pipe:
     task, model, tokenizer = "length", SimpleNamespace(), None
+    runtime = SimpleNamespace(precision="float32")
 
     def __call__(self, text):
         return len(text)
@@ -65,7 +66,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         vars(module).update(values)
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(registry, "NAMES", (*registry.NAMES, "length"))
-    monkeypatch.setattr("headway.workflows.load.load", lambda path, device="auto": Pipe())
+    monkeypatch.setattr("headway.workflows.load.load", lambda path, **settings: Pipe())
     (tmp_path / "config.json").write_text("{}")
     return tmp_path
 

@@ -18,6 +18,7 @@ from headway.cli.common import (
     device_option,
     emit,
     output_options,
+    precision_option,
     show,
     text_options,
     threads_option,
@@ -59,6 +60,7 @@ class SharedOptions:
     text_column: str | None = None
     encoding: str | None = None
     device: str = "auto"
+    precision: str | None = None
 
 
 def command(verb: str) -> click.Command:
@@ -82,7 +84,8 @@ class _Predict(click.Command):
             from headway.workflows.load import load
 
             ctx.meta[STARTED] = time.monotonic()
-            ctx.obj = load(check_name(run, "RUN"), device=_device(args))
+            device, precision = _option_given(args, "--device"), _option_given(args, "--precision")
+            ctx.obj = load(check_name(run, "RUN"), device=device or "auto", precision=precision)
             known = _built(PREDICT, [registry.command(ctx.obj.task)])
             self.params, self.callback, self.help = known.params, known.callback, known.help
             args = in_our_words(self, args)
@@ -106,14 +109,14 @@ def _first_word(command: click.Command, args: Sequence[str]) -> str | None:
     return None
 
 
-def _device(args: Sequence[str]) -> str:
-    """The value of --device among the arguments, before they are parsed."""
-    found = "auto"
+def _option_given(args: Sequence[str], option: str) -> str | None:
+    """The value of an option among the arguments, before they are parsed; None where it is not given."""
+    found = None
     for word, following in zip(args, [*args[1:], ""], strict=True):
-        if word == "--device" and following:
+        if word == option and following:
             found = following
-        elif word.startswith("--device="):
-            found = word.removeprefix("--device=")
+        elif word.startswith(f"{option}="):
+            found = word.removeprefix(f"{option}=")
     return found
 
 
@@ -142,7 +145,7 @@ def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Comma
     if not one:
         ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(rooms)}.")]
     function: Callable[..., Any] = callback
-    for way in reversed([*ways, device_option, threads_option, output_options]):
+    for way in reversed([*ways, device_option, precision_option, threads_option, output_options]):
         function = way(function)
     short = rooms[0].spec.help if rooms else "Use a saved model, whatever its task."
     found = click.command(verb, cls=kind, help=_help(rooms, one), short_help=short)(function)
@@ -230,7 +233,9 @@ def _room(
     """The model's task, its pipeline and its options.  Raises InputError for an option of another task."""
     from headway.workflows.load import load
 
-    loaded = context.obj if context.obj is not None else load(shared.run, device=shared.device)
+    loaded = (
+        context.obj if context.obj is not None else load(shared.run, device=shared.device, precision=shared.precision)
+    )
     for room in rooms:
         own = {option.name: options[option.name] for option in room.options}
         if (pipe := room.takes(loaded, own)) is not None:

@@ -78,5 +78,6 @@ def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
 
     model = full_fingerprint(locate(use.inputs.run).path)
     options = sorted({**use.depends_on, **more}.items())
-    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), options)
+    precision = use.pipe.runtime.precision
+    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), precision, options)
     return key_of(chain(kind, use.inputs.known_by or use.inputs.values))

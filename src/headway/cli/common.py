@@ -68,6 +68,15 @@ def device_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--device", default="auto", show_default=True, help=words)(function)
 
 
+def precision_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--precision: how exactly a model answers."""
+    words = (
+        "float32, bfloat16, float16, int8, int4 or auto, the fastest that `headway bench RUN` found to lose next to "
+        "nothing.  [default: what the run stores, else float32]"
+    )
+    return click.option("--precision", help=words)(function)
+
+
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--threads: the number of CPU threads; it takes effect by itself."""
 

@@ -2,11 +2,13 @@
 
 The model is first built on torch's device "meta", where tensors have shapes but no data, and is given weights without
 data.  So a configuration that asks for a thousand times the stored weights costs nothing, whatever the family does with
-names, and the actual weights are read once, directly into place.
+names.  The actual weights are then read once, one layer after the other, directly into place; where a lower precision
+is wanted, each layer is brought to it before the next is read, so that the model is never there in float32.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,21 @@ from headway.hub.families.family import Family
 from headway.hub.name_table import expand, read_weights
 from headway.hub.safe.weights import Weights
 from headway.io.memory import check_fits
+from headway.nn.low_precision import BYTES, KINDS, Lowering
 
 UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 """What building a model from a hostile ``config.json`` may raise; torch raises RuntimeError for impossible sizes."""
 
+Read = Callable[[], Tensor]
+"""Reads a tensor."""
 DRAWS = (Tensor.normal_, Tensor.uniform_)
 FACTORS = (Tensor.mul, Tensor.__mul__, Tensor.div, Tensor.__truediv__)
 
 
-def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: Path) -> nn.Module:
-    """The model that ``config.json`` describes, with the stored weights in float32.
+def build(
+    family: Family, theirs: dict[str, Any], stored: Weights, config_file: Path, precision: str | None = None
+) -> nn.Module:
+    """The model that ``config.json`` describes, with the stored weights in float32, or in one of ``nn.low_precision``.
 
     Raises InputError naming ``config_file``, or the file of weights, when they do not fit each other, when a weight is
     not finite, and when the model takes more memory than is free.
@@ -37,21 +44,22 @@ def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: 
         names = _names(stored.names, family, theirs)
         with torch.device("meta"), _ShapesAlone():
             model = family.build(theirs, names.keys())
-            shapes = {name: torch.empty(stored.shape(key), dtype=stored.dtype(key)) for name, key in names.items()}
+            shapes = {name: partial(torch.empty, stored.shape(key), device="meta") for name, key in names.items()}
     except UNBUILDABLE as error:
         raise InputError(f"{config_file}: {_too_large(error) or _in_their_words(one_line(error), family)}") from None
     try:
         with _ShapesAlone():
-            _our_weights(shapes, family, theirs, model)
+            list(_our_weights(shapes, family, theirs, model, torch.device("meta")))
         for key in names.values():
             stored.check_weight(key)
-        check_fits(4 * sum(weight.numel() for weight in model.parameters()), f"{config_file.parent}: the model")
-        weights = _our_weights({name: stored.weight(key) for name, key in names.items()}, family, theirs, model)
+        count = sum(weight.numel() for weight in model.parameters())
+        check_fits(int(BYTES.get(precision, 4) * count), f"{config_file.parent}: the model")
+        tensors = {name: partial(stored.weight, key) for name, key in names.items()}
+        _put(_our_weights(tensors, family, theirs, model, torch.device("cpu")), model, precision)
     except InputError:
         raise
     except ValueError as error:
         raise InputError(f"{stored.source}: {one_line(error)}") from None
-    _put(weights, model)
     family.settle(model)
     return model
 
@@ -131,34 +139,35 @@ def _names(stored: Iterable[str], family: Family, theirs: dict[str, Any]) -> dic
     return named
 
 
-def _our_weights(stored: Mapping[str, Tensor], family: Family, theirs: dict[str, Any], model: Any) -> dict[str, Tensor]:
-    """The model's weights by our names, in float32.  Raises ValueError for a missing, additional or misshapen weight.
+def _our_weights(
+    stored: Mapping[str, Read], family: Family, theirs: dict[str, Any], model: Any, device: torch.device
+) -> Iterator[tuple[str, Tensor]]:
+    """The model's weights with our names, in float32, layer by layer; each is read when its turn comes.
 
-    Also works with tensors without data, as a check.
+    Raises ValueError for a missing, additional or misshapen weight.  Also works with tensors without data, as a check.
     """
     weights = dict(stored)
-    device = next((tensor.device for tensor in stored.values()), None)
     for name, shape in family.zeros(theirs).items():
         if name not in weights:
-            weights[name] = torch.zeros(shape, device=device)
+            weights[name] = partial(torch.zeros, shape, device=device)
     for copy, name in family.copies(theirs).items():
         weights = _without_copy(weights, copy, name)
     weights = _without_copies(weights, family, theirs, model)
     return read_weights(family.rows(theirs), weights, own_weights(model), model.config)
 
 
-def _without_copy(weights: dict[str, Tensor], copy: str, name: str) -> dict[str, Tensor]:
+def _without_copy(weights: dict[str, Read], copy: str, name: str) -> dict[str, Read]:
     """Drop a stored copy of a tensor after comparing it; a copy without its original takes its place."""
     if copy not in weights:
         return weights
-    if name in weights and not _equal(weights[copy], weights[name]):
+    if name in weights and not _equal(weights[copy](), weights[name]()):
         raise ValueError(f"{copy} differs from {name}, though both are one table in this family")
     return {name: weights[copy], **{key: tensor for key, tensor in weights.items() if key != copy}}
 
 
 def _without_copies(
-    weights: dict[str, Tensor], family: Family, theirs: dict[str, Any], model: nn.Module
-) -> dict[str, Tensor]:
+    weights: dict[str, Read], family: Family, theirs: dict[str, Any], model: nn.Module
+) -> dict[str, Read]:
     """Drop stored copies of a tied weight after comparing each with the original."""
     own = own_weights(model)
     everything = dict(model.named_parameters(remove_duplicate=False))
@@ -168,7 +177,7 @@ def _without_copies(
     owners = {part.name for entry in rows for part in entry.theirs if entry.ours.endswith("embedding.tokens.weight")}
     originals = [weights[name] for name in owners - copies if name in weights]
     for name in sorted(copies & set(weights)):
-        if not any(_equal(weights[name], original) for original in originals):
+        if not any(_equal(weights[name](), original()) for original in originals):
             raise ValueError(f"{name} differs from the embedding that config.json says it is tied to")
     return {name: tensor for name, tensor in weights.items() if name not in copies}
 
@@ -178,9 +187,17 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and (one.is_meta or other.is_meta or torch.equal(one, other))
 
 
-def _put(weights: dict[str, Tensor], model: nn.Module) -> None:
+def _put(weights: Iterable[tuple[str, Tensor]], model: nn.Module, precision: str | None) -> None:
     """Replace the parameters of a model without data by weights, in every module that shares one."""
-    new = {id(old): nn.Parameter(weights[name]) for name, old in own_weights(model).items()}
+    names = {id(old): name for name, old in own_weights(model).items()}
+    places: dict[str, list[tuple[nn.Module, str]]] = {name: [] for name in names.values()}
     for module in model.modules():
-        for name, old in list(module.named_parameters(recurse=False)):
-            setattr(module, name, new[id(old)])
+        for attribute, old in module.named_parameters(recurse=False):
+            places[names[id(old)]].append((module, attribute))
+    lowering = Lowering(model, precision) if precision in KINDS else None
+    for name, weight in weights:
+        parameter, there = nn.Parameter(weight), places.pop(name)  # a module that was replaced is not kept
+        for module, attribute in there:
+            setattr(module, attribute, parameter)
+        if lowering is not None:
+            lowering.lower([module for module, _ in there])

@@ -27,8 +27,12 @@ from headway.models.config import TransformerConfig
 from headway.models.own import OwnConfig
 
 
-def load_model(path: str | Path, *, allow_pickle: bool = False, build_own: Build | None = None) -> nn.Module:
+def load_model(
+    path: str | Path, *, allow_pickle: bool = False, build_own: Build | None = None, precision: str | None = None
+) -> nn.Module:
     """The model of a Hugging Face directory or hub id: a bare module in eval mode, in float32.
+
+    With ``precision`` of a family's model, matrices are in one of ``nn.low_precision`` instead.
 
     If ``modules.json`` lists modules after the Transformer (``hub.sentence_transformers``), they become its head.
     ``allow_pickle`` reads weights of ``torch.save`` if there are no safetensors (``hub.safe.pickle_import``).
@@ -44,7 +48,7 @@ def load_model(path: str | Path, *, allow_pickle: bool = False, build_own: Build
         return load_of_a_task(directory, theirs, build_own)
     family = _family(theirs, directory)
     with open_weights(directory, allow_pickle=allow_pickle) as stored:
-        model: Any = build(family, theirs, stored, directory / "config.json")
+        model: Any = build(family, theirs, stored, directory / "config.json", precision)
     model.family = family.model_type  # type: ignore[assignment]  # to save it as the same family, of several possible
     model.kept = kept_entries(directory, theirs, family)  # type: ignore[assignment]
     add_modules(model, directory, theirs)

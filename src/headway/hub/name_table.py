@@ -76,16 +76,17 @@ def expand(rows: list[Row], expected: Iterable[str]) -> Iterator[Row]:
 
 
 def read_weights(
-    rows: list[Row], theirs: Mapping[str, Tensor], expected: dict[str, Tensor], config: TransformerConfig
-) -> dict[str, Tensor]:
-    """Foreign weights by our names, in float32.
+    rows: list[Row], theirs: Mapping[str, Callable[[], Tensor]], expected: dict[str, Tensor], config: TransformerConfig
+) -> Iterator[tuple[str, Tensor]]:
+    """Foreign weights with our names, in float32, one layer after the other; each is read when its turn comes.
 
-    Raises ValueError when a name or shape is missing, unknown or wrong: all weights must be used, and none is guessed.
+    Raises ValueError, at the end, when a name or shape is missing, unknown or wrong: all weights must be used, and none
+    is guessed.
     """
     used: set[str] = set()
-    ours: dict[str, Tensor] = {}
+    ours: set[str] = set()
     problems: list[str] = []
-    for entry in expand(rows, expected):
+    for entry in _by_layer(expand(rows, expected)):
         missing = [part.name for part in entry.theirs if part.name not in theirs]
         used.update(part.name for part in entry.theirs)
         if missing:
@@ -94,7 +95,7 @@ def read_weights(
         total, *rest = expected[entry.ours].shape
         parts = []
         for part, size in zip(entry.theirs, _sizes(entry, total, config), strict=True):
-            tensor = theirs[part.name]
+            tensor = theirs[part.name]()
             try:
                 piece = tensor.float() if part.read is None else part.read(tensor.float(), config)
             except (RuntimeError, IndexError):  # the layout does not allow the change
@@ -105,13 +106,21 @@ def read_weights(
                 wanted = _stored_shape(part, [size, *rest], config)
                 problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {wanted}")
         if len(parts) == len(entry.theirs):
-            ours[entry.ours] = parts[0] if len(parts) == 1 else torch.cat(parts)
+            ours.add(entry.ours)
+            yield entry.ours, parts[0] if len(parts) == 1 else torch.cat(parts)
     problems += [f"unknown {name}" for name in theirs if name not in used]
     problems += [f"nothing for {name}" for name in expected if name not in ours and not problems]
     if problems:
         more = f" and {len(problems) - 10} more" if len(problems) > 10 else ""
         raise ValueError("weights do not fit the configuration: " + "; ".join(problems[:10]) + more)
-    return ours
+
+
+def _by_layer(entries: Iterable[Row]) -> list[Row]:
+    """The rows with those of one layer, such as its matrix and its bias, next to each other."""
+    found: dict[str, list[Row]] = {}
+    for entry in entries:
+        found.setdefault(entry.ours.rpartition(".")[0], []).append(entry)
+    return [entry for layer in found.values() for entry in layer]
 
 
 def write_weights(rows: list[Row], ours: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:

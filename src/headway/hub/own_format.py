@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from headway.errors import InputError
 from headway.hub.build_model import UNBUILDABLE, own_weights
@@ -95,8 +95,8 @@ def load_own(directory: Path, theirs: dict[str, Any]) -> nn.Module:
         except UNBUILDABLE as error:
             problem = f"{error} is missing or unknown" if isinstance(error, KeyError) else str(error).split("\n")[0]
             raise InputError(f"{path}: {problem}.") from None
-        weights = _checked(stored, expected, directory)
-    return _filled(wired(config, theirs["wiring"], classes), weights)
+        _check(stored, expected, directory)
+        return _filled(wired(config, theirs["wiring"], classes), stored)
 
 
 def load_of_a_task(directory: Path, theirs: dict[str, Any], build: Build | None) -> nn.Module:
@@ -114,11 +114,12 @@ def load_of_a_task(directory: Path, theirs: dict[str, Any], build: Build | None)
     with open_weights(directory) as stored:
         check_fits(8 * config.vocab_size * config.d_model, f"{directory}: the model")
         model = build(config)
-        return _filled(model, _checked(stored, _shapes(model), directory))
+        _check(stored, _shapes(model), directory)
+        return _filled(model, stored)
 
 
-def _checked(stored: Weights, expected: dict[str, list[int]], directory: Path) -> dict[str, Tensor]:
-    """The weights, whose names and shapes are the expected ones.  Raises InputError for any other."""
+def _check(stored: Weights, expected: dict[str, list[int]], directory: Path) -> None:
+    """Raise InputError for weights of other names or shapes than the expected ones, or too large for the memory."""
     found = {name: list(stored.shape(name)) for name in stored.names}
     if found != expected:
         wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
@@ -128,15 +129,14 @@ def _checked(stored: Weights, expected: dict[str, list[int]], directory: Path) -
         )
     for name in stored.names:
         stored.check_weight(name)
-    check_fits(8 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")
-    return {name: stored.weight(name) for name in stored.names}
+    check_fits(4 * sum(math.prod(shape) for shape in expected.values()), f"{directory}: the model")
 
 
-def _filled(model: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
-    """A model with these weights, in eval mode."""
+def _filled(model: nn.Module, stored: Weights) -> nn.Module:
+    """A model with the stored weights, in eval mode; they are read one after the other."""
     with torch.no_grad():
         for name, weight in own_weights(model).items():
-            weight.copy_(weights[name])
+            weight.copy_(stored.weight(name))
     return model.eval()
 
 

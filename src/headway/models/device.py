@@ -60,7 +60,8 @@ def _missing(kind: str) -> str:
 
 def model_device(model: nn.Module) -> torch.device:
     """Where the weights of a model are."""
-    return next(weight for weights in (model.parameters(), model.buffers()) for weight in weights).device
+    weight = next(model.parameters(), None)
+    return weight.device if weight is not None else next(model.buffers()).device
 
 
 def wait_for(device: torch.device) -> None:

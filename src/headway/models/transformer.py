@@ -254,14 +254,10 @@ class Stack(nn.Module):
     def _positions(self, ids: Tensor, mask: Tensor | None, state: State | None):
         """Positions of the queries (B or 1, T) and keys (B or 1, S), and which keys are real (B, S) or None."""
         batch, length = self.embedding.size(ids)
-        start = 0
         if state is not None:
-            start = state.length
-            state.extend_mask(mask, batch, length, ids.device)
-            mask = state.mask
-        everything = torch.arange(start + length, device=ids.device)[None]  # (1, S)
-        keys = everything if mask is None else token_positions(mask)  # (B or 1, S)
-        return keys[:, start:], keys, mask
+            return state.place(mask, batch, length, ids.device)
+        keys = torch.arange(length, device=ids.device)[None] if mask is None else token_positions(mask)
+        return keys, keys, mask
 
     def attention_mask(
         self, queries: Tensor, keys: Tensor, key_mask: Tensor | None, window: int | None

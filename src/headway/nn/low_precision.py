@@ -10,6 +10,7 @@ have the lower precision.  None has a gradient.
 Letters: N rows, I inputs, O outputs, V vocabulary, D width.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from torch import Tensor, nn
 from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.linear import FUSED, onednn_linear
 
+KINDS = ("bfloat16", "int8", "int4")
+BYTES: dict[str | None, float] = {"bfloat16": 2, "int8": 1, "int4": 0.75}
+"""Bytes of a number, scales included."""
 GROUP = 32
 """int4: how many inputs share a scale."""
 FEW_ROWS = 16
@@ -27,6 +31,8 @@ FEWEST_OUTPUTS = 16
 """A layer with fewer outputs, such as a classifier's last, stays in float32."""
 SMALLEST_TABLE = 1 << 20
 """So does a table of fewer numbers, such as that of positions."""
+ROWS_AT_ONCE = 1024
+"""int8: so many rows of a matrix are rounded at a time, since what lies between takes twice their memory."""
 INT4_OUTPUTS = 64
 """torch's product in int4 needs a multiple of so many outputs."""
 
@@ -119,7 +125,11 @@ def int8_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     """A matrix (O, I) as int8 (O, I) and the scale of each row (O,): the row's greatest number is 127 of its scale."""
     scale = weight.detach().float().abs().amax(dim=1).clamp(min=1e-12) / 127
     scale = scale.to(torch.bfloat16).float()  # as it is kept, so that the numbers are rounded for that
-    return (weight.detach() / scale[:, None]).round().clamp(-127, 127).to(torch.int8).contiguous(), scale
+    numbers = torch.empty(weight.shape, dtype=torch.int8)
+    for at in range(0, len(weight), ROWS_AT_ONCE):
+        part = slice(at, at + ROWS_AT_ONCE)
+        numbers[part] = (weight.detach()[part] / scale[part, None]).round_().clamp_(-127, 127)
+    return numbers, scale
 
 
 def int4_groups(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,35 +151,56 @@ def takes_int4(weight: Tensor) -> bool:
 
 
 def lower(model: nn.Module, precision: str) -> None:
-    """Bring the matrices and tables of a model to "bfloat16", "int8" or "int4", in place, one after the other.
+    """Bring the matrices and tables of a model to one of KINDS, in place, one after the other (``Lowering``)."""
+    Lowering(model, precision).lower(list(model.modules()))
+
+
+class Lowering:
+    """Brings the matrices and tables of a model to a precision, as soon as their weights are there.
 
     Small ones stay as they are.  A matrix that is also a table of vectors is one tensor in int8 as well; in int4 such a
     matrix, and one whose shape torch's product does not take, is in int8.
     """
-    tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
-    made: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def int8_of(weight: Tensor) -> tuple[Tensor, Tensor]:
-        if id(weight) not in made:
-            made[id(weight)] = int8_rows(weight)
-        return made[id(weight)]
+    def __init__(self, model: nn.Module, precision: str):
+        if precision not in KINDS:
+            raise ValueError(f"precision {precision!r} is not one of {', '.join(KINDS)}")
+        self.precision = precision
+        self.parents: dict[int, list[tuple[nn.Module, str]]] = {}
+        self.sharing: dict[int, list[nn.Module]] = {}  # those that have the weight of a module, itself among them
+        owners: dict[int, list[nn.Module]] = {}
+        for parent in model.modules():
+            for name, part in parent.named_children():
+                self.parents.setdefault(id(part), []).append((parent, name))
+            if isinstance(parent, nn.Linear | nn.Embedding):
+                owners.setdefault(id(parent.weight), []).append(parent)
+        for group in owners.values():
+            self.sharing |= {id(part): group for part in group}
 
-    def linear(layer: Any) -> nn.Module:
-        if precision == "bfloat16":
-            return BFloat16Linear(layer.weight, layer.bias)
-        if precision == "int4" and id(layer.weight) not in tables and takes_int4(layer.weight):
-            return Int4Linear(layer.weight, layer.bias)
-        return Int8Linear(*int8_of(layer.weight), layer.bias)
+    def lower(self, parts: Iterable[nn.Module]) -> None:
+        """Replace those of the given modules that are large, have all their weights, and share none that is missing."""
+        for part in parts:
+            group = self.sharing.pop(id(part), [])
+            if any(weight.is_meta for one in group for weight in one.parameters()):
+                self.sharing[id(part)] = group
+                continue
+            made: list[tuple[Tensor, Tensor]] = []  # the int8 numbers and scales of the weight that they share
+            for one in group:
+                self.sharing.pop(id(one), None)
+                if (new := self._made(one, group, made)) is not None:
+                    for parent, name in self.parents[id(one)]:
+                        setattr(parent, name, new)
 
-    def table(part: Any) -> nn.Module:
-        if precision == "bfloat16":
-            return LowPrecisionEmbedding(part.weight.detach().to(torch.bfloat16))
-        return LowPrecisionEmbedding(*int8_of(part.weight))
-
-    for kind, least, make in ((nn.Linear, FEWEST_OUTPUTS, linear), (nn.Embedding, SMALLEST_TABLE, table)):
-        done: dict[int, nn.Module] = {}  # a module in several places stays one
-        for parent in list(model.modules()):
-            for name, part in list(parent.named_children()):
-                if isinstance(part, kind) and (len(part.weight) if kind is nn.Linear else part.weight.numel()) >= least:
-                    done[id(part)] = done.get(id(part)) or make(part)
-                    setattr(parent, name, done[id(part)])
+    def _made(self, part: Any, group: list[nn.Module], made: list[tuple[Tensor, Tensor]]) -> nn.Module | None:
+        """What takes the place of a layer or a table; None where it stays."""
+        table, weight = isinstance(part, nn.Embedding), part.weight
+        if weight.numel() < SMALLEST_TABLE if table else len(weight) < FEWEST_OUTPUTS:
+            return None
+        if self.precision == "bfloat16":
+            rounded = weight.detach().to(torch.bfloat16)
+            return LowPrecisionEmbedding(rounded) if table else BFloat16Linear(rounded, part.bias)
+        if self.precision == "int4" and takes_int4(weight) and not any(isinstance(one, nn.Embedding) for one in group):
+            return Int4Linear(weight, part.bias)
+        if not made:
+            made.append(int8_rows(weight))
+        return LowPrecisionEmbedding(*made[0]) if table else Int8Linear(*made[0], part.bias)

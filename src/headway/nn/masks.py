@@ -20,7 +20,7 @@ def attention_mask(
 ) -> Tensor | None:
     """Which keys each query may attend to, true = may: (B or 1, 1, T, S), or None when every query may attend to all.
 
-    ``queries`` (B or 1, T) and ``keys`` (B or 1, S) are positions; the queries are the last T of the S keys.
+    ``queries`` (B or 1, T) and ``keys`` (B or 1, S) are positions; several queries are the last T of the S keys.
     ``causal`` forbids keys after the query, ``window`` forbids distances of ``window`` or more on either side, and
     ``key_mask`` (B, S), true where there is a token, forbids padding.  A token may always attend to itself, so no row
     is empty: a padding query attends to itself, and since no token attends to *it*, its output affects no result.
@@ -34,6 +34,8 @@ def attention_mask(
     if key_mask is not None:
         allowed = allowed & key_mask[:, None, :]  # (B, T, S)
     n_queries, n_keys = queries.shape[1], keys.shape[1]
+    if n_queries == 1 < n_keys:  # the next token of texts that have some: it may attend to itself in any case
+        return allowed[:, None]
     itself = torch.ones(n_queries, n_keys, dtype=torch.bool, device=keys.device)
     itself = itself.triu(n_keys - n_queries).tril(n_keys - n_queries)
     return (allowed | itself)[:, None]  # (B, 1, T, S)

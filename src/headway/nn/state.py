@@ -6,6 +6,8 @@ Letters: B batch, G key-value heads, S tokens so far, K head width.
 import torch
 from torch import Tensor
 
+from headway.nn.masks import token_positions
+
 
 class KeyValueCache:
     """The keys and values of one attention layer, for the tokens read so far.
@@ -79,6 +81,20 @@ class State:
     def length(self) -> int:
         """The number of tokens read, padding included."""
         return self.layers[0].length
+
+    def place(
+        self, mask: Tensor | None, batch: int, length: int, device: torch.device
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Make room for the next ``length`` tokens, of which ``mask`` (B, T) are real; None means all.
+
+        Returns the positions of these tokens (B or 1, T) and of all (B or 1, S), and which of all are real: (B, S) or
+        None.
+        """
+        start = self.length
+        self.extend_mask(mask, batch, length, device)
+        everything = torch.arange(start + length, device=device)[None]  # (1, S)
+        keys = everything if self.mask is None else token_positions(self.mask)  # (B or 1, S)
+        return keys[:, start:], keys, self.mask
 
     def extend_mask(self, mask: Tensor | None, batch: int, length: int, device: torch.device) -> None:
         """Record which of the next ``length`` tokens are real; None means all."""

@@ -32,7 +32,9 @@ def check_precision(name: Any, device: torch.device) -> None:
     there = available(device)
     if name not in there:
         where = "this processor" if device.type == "cpu" else f"a GPU ({device.type})"
-        raise InputError(f"--precision {name}: Headway does not compute in it on {where}; use {' or '.join(there)}.")
+        *most, last = there
+        others = f"{', '.join(most)} or {last}" if most else last
+        raise InputError(f"--precision {name}: Headway does not compute in it on {where}; use {others}.")
 
 
 def resolved(asked: str | None, facts: Mapping[str, Any] | None, device: torch.device) -> str:

@@ -5,7 +5,7 @@
     for step in runtime.write(prompts, Sampling(), max_tokens=100, end=end): ...    # new tokens by row, as they come
     runtime.search(sources, rules, beam=5)                          # the best targets of each source
 
-A runtime follows its model: after ``model.to("cuda")`` it computes there.  It computes in the precision of the weights.
+A runtime follows its model: after ``model.to("cuda")`` it computes there.
 
 Letters: B rows read together, T length of the longest of them, S source length.
 """
@@ -26,9 +26,11 @@ from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
 from headway.io.fork_safety import check_threads
 from headway.models.device import model_device
-from headway.models.transformer import EncoderDecoder
+from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
+from headway.runtime.batcher import Batcher
 from headway.runtime.batching import tokens_at_once
+from headway.runtime.precision import FLOAT32, prepare
 
 Answers = Tensor | tuple[Tensor, ...]
 """The result of a batch: the first axis of each tensor is the rows."""
@@ -42,7 +44,12 @@ class Runtime:
     """
 
     def __init__(self, model: Any):
-        self.model = model
+        self.model, self.precision = model, FLOAT32
+
+    def prepare(self, precision: str) -> None:
+        """Bring the model's weights to a precision, once and in place (``runtime.precision``)."""
+        prepare(self.model, precision)
+        self.precision = precision
 
     @property
     def device(self) -> torch.device:
@@ -107,7 +114,12 @@ class Runtime:
         forbidden: Sequence[int] = (),
         seed: int | None = None,
     ) -> Steps:
-        """Continue every prompt token by token, as ``generation.decode`` says."""
+        """Continue every prompt token by token, as ``generation.decode`` says.
+
+        A decoder continues many prompts in turn, as slots become free (``runtime.batcher``).
+        """
+        if isinstance(self.model, Decoder):
+            return self._written(prompts, sampling, max_tokens, end, forbidden, seed)
         return decode(
             self.model,
             prompts,
@@ -119,6 +131,31 @@ class Runtime:
             seed=seed,
             device=self.device,
         )
+
+    def _written(
+        self,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling,
+        max_tokens: int,
+        end: int | Collection[int] | None,
+        forbidden: Sequence[int],
+        seed: int | None,
+    ) -> Steps:
+        check_threads()
+        ends = () if end is None else (end,) if isinstance(end, int) else end
+        if not all(prompts):
+            raise ValueError(f"prompt {[bool(one) for one in prompts].index(False)} has no tokens: give at least one")
+        batcher = Batcher(self.model)
+        requests = [
+            batcher.submit(prompt, sampling, max_tokens=max_tokens, ends=ends, forbidden=forbidden, seed=seed)
+            for prompt in prompts
+        ]
+        rows = {id(request): row for row, request in enumerate(requests)}
+        while batcher.busy:
+            step = {rows[id(request)]: token for request, token in batcher.step() if token is not None}
+            if step:
+                for row in (yield step) or ():
+                    batcher.cancel(requests[row])
 
     def search(
         self,

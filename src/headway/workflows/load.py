@@ -12,7 +12,7 @@ from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.models.device import device_of
 from headway.models.own import OwnConfig
-from headway.runtime.precision import prepare, resolved
+from headway.runtime.precision import FLOAT32, resolved
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.image_classification.pipeline import ImageClassifier
@@ -101,22 +101,26 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto", pre
     facts = read_facts(directory)
     check_files(directory, facts)
     named = resolved(precision, facts, chosen)
-    pipe = pipeline_of(load_model(directory), directory)
+    lower = named if chosen.type == "cpu" and named != FLOAT32 else None
+    pipe = pipeline_of(load_model(directory, lower), directory)
     if task is not None and pipe.task != task:
         raise InputError(f"{path}: this is a model for {pipe.task}, not for {task}.")
     pipe.model.to(chosen)
-    prepare(pipe.model, named)
+    pipe.runtime.prepare(named)
     return pipe
 
 
-def load_model(directory: Path) -> nn.Module:
-    """The model of a directory; one that only its task can build is built by that task.  Raises InputError."""
+def load_model(directory: Path, precision: str | None = None) -> nn.Module:
+    """The model of a directory; one that only its task can build is built by that task.  Raises InputError.
+
+    ``precision`` as in ``hub.directory.load_model``.
+    """
 
     def build(config: OwnConfig) -> nn.Module:
         _check_installed(config.task, directory)
         return own_model(room(config.task), config)
 
-    return hub.load_model(directory, build_own=build)
+    return hub.load_model(directory, build_own=build, precision=precision)
 
 
 def pipeline_of(model: Any, directory: Path, *, alone: bool = False) -> Pipeline:

@@ -1,0 +1,127 @@
+"""What a decoder remembers of texts of different lengths that begin and end at different times.
+
+    state = SlotState(n_layers)
+    state.join(read, row)       # a text that an ordinary state has read takes the next slot
+    model.next_logits(ids, None, state)     # (n, 1) -> (n, V): one more token of each
+    state.leave(slot)           # the last text moves into its slot
+
+Every text has a slot, a row of the cache, in which its tokens begin at the first column.  So nothing of the others is
+copied when one joins, and one row when one leaves.
+
+Letters: N slots, G key-value heads, S tokens of the longest text, K head width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.nn.state import KeyValueCache, State
+
+BLOCK = 64
+"""Room for tokens is a multiple of this; it doubles, so that what is copied grows with the tokens and not faster."""
+
+
+class SlotState(State):
+    """A state whose rows have lengths of their own; each call reads one token of each."""
+
+    def __init__(self, n_layers: int):
+        super().__init__(n_layers)
+        self.lengths: list[int] = []
+        """the number of tokens of each slot's text"""
+        self._now: list[int] = []  # the lengths at the call that is under way
+        self.layers: list[Any] = [SlotCache(self) for _ in range(n_layers)]
+
+    @property
+    def length(self) -> int:
+        """The number of tokens of the longest text."""
+        return max(self.lengths, default=0)
+
+    def place(
+        self, mask: Tensor | None, batch: int, length: int, device: torch.device
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """As of every state; ``length`` is 1, and ``mask`` is None.  Raises ValueError for anything else."""
+        if length != 1 or mask is not None or batch != len(self.lengths):
+            raise ValueError(f"{batch} texts of {length} tokens for {len(self.lengths)} slots: give one token of each")
+        self._now, self.lengths = self.lengths, [one + 1 for one in self.lengths]
+        keys = torch.arange(self.length, device=device)[None]  # (1, S)
+        if len(set(self._now)) == 1:
+            return keys[:, -1:], keys, None
+        queries = torch.tensor(self._now).to(device, non_blocking=True)[:, None]  # (N, 1)
+        return queries, keys, keys <= queries
+
+    def join(self, read: State, row: int) -> None:
+        """Give the text of a row of another state the next slot; padding on its left is left out."""
+        skipped = 0 if read.mask is None else int((~read.mask[row]).sum())
+        self.lengths.append(read.length - skipped)
+        for slots, layer in zip(self.layers, read.layers, strict=True):
+            slots.put(len(self.lengths) - 1, *(part[row, :, skipped:] for part in layer.read()))
+
+    def leave(self, slot: int) -> None:
+        """Forget a text; the last one moves into its slot."""
+        last = len(self.lengths) - 1
+        if slot != last:
+            self.lengths[slot] = self.lengths[last]
+            for layer in self.layers:
+                layer.put(slot, *(part[last, :, : self.lengths[last]] for part in layer.read()))
+        del self.lengths[last]
+
+    def beginning(self, slot: int, length: int) -> State:
+        """An ordinary state that has read the first ``length`` tokens of a slot's text, copied."""
+        found = State(len(self.layers))
+        for slots, layer in zip(self.layers, found.layers, strict=True):
+            layer.append(*(part[slot : slot + 1, :, :length] for part in slots.read()))
+        return found
+
+
+class SlotCache(KeyValueCache):
+    """The keys and values of one attention layer for the slots of a state."""
+
+    def __init__(self, state: SlotState):
+        super().__init__()
+        self._state = state
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add (N, G, 1, K) keys and values, one of each text; return all so far, (N, G, S, K)."""
+        before, n = self._state._now, len(keys)
+        self._make_room(keys[0], n, self._state.length)
+        assert self._keys is not None and self._values is not None
+        if len(set(before)) == 1:
+            self._keys[:n, :, before[0]], self._values[:n, :, before[0]] = keys[:, :, 0], values[:, :, 0]
+        else:
+            rows, columns = torch.arange(n, device=keys.device), torch.tensor(before).to(keys.device, non_blocking=True)
+            self._keys[rows, :, columns], self._values[rows, :, columns] = keys[:, :, 0], values[:, :, 0]
+        return self.read()
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """All keys and values, each (N, G, S, K), where S is the length of the longest text.
+
+        Raises ValueError when there are none.
+        """
+        if self._keys is None or self._values is None:
+            raise ValueError("the cache is empty: let a text join first")
+        n, length = len(self._state.lengths), self._state.length
+        return self._keys[:n, :, :length], self._values[:n, :, :length]
+
+    def put(self, slot: int, keys: Tensor, values: Tensor) -> None:
+        """Set the keys and values of one text, (G, T, K)."""
+        length = keys.shape[1]
+        self._make_room(keys, slot + 1, length)
+        assert self._keys is not None and self._values is not None
+        self._keys[slot, :, :length], self._values[slot, :, :length] = keys, values
+
+    def _make_room(self, like: Tensor, slots: int, length: int) -> None:
+        """Let the buffers hold so many slots and tokens, of the shape (G, ..., K) and type of ``like``."""
+        old = self._keys
+        had = (0, 0) if old is None else (old.shape[0], old.shape[2])
+        if slots <= had[0] and length <= had[1]:
+            return
+        slots = had[0] if slots <= had[0] else max(slots, 2 * had[0])
+        length = had[1] if length <= had[1] else -(-max(length, 2 * had[1]) // BLOCK) * BLOCK
+        made = []
+        for part in (self._keys, self._values):
+            room = like.new_zeros(slots, like.shape[0], length, like.shape[-1])
+            if part is not None:
+                room[: had[0], :, : had[1]] = part
+            made.append(room)
+        self._keys, self._values = made

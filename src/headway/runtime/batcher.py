@@ -1,0 +1,224 @@
+"""Continuous batching: texts that begin and end at different times are continued together, a token of each per step.
+
+    batcher = Batcher(model)
+    request = batcher.submit([1, 2, 3], Sampling(temperature=0.0), max_tokens=50, ends={0})
+    while batcher.busy:
+        for request, token in batcher.step(): ...      # token is None when the request is over
+    batcher.cancel(request)
+
+A request joins between two steps, as soon as a slot is free, and leaves with its last token (Yu et al. 2022, Orca).  A
+long prompt is read in pieces, one per step, so that the others need not wait for it; what a prompt has in common with
+the beginning of a running text is copied and not computed again.  A request gets the tokens that it gets alone, up to
+rounding.
+
+Letters: N running requests, T length, V vocabulary.
+"""
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headway.data.batches.batching import sent
+from headway.generation.decode import left_padded
+from headway.generation.sampling import Sampling, choose
+from headway.models.device import model_device
+from headway.models.transformer import Decoder
+from headway.nn.slots import SlotState
+from headway.nn.state import State
+
+SLOTS = 64
+"""The number of texts that are continued together."""
+PIECE = 512
+"""The number of tokens of prompts that are read in a step, padding included."""
+SHARED = 32
+"""Tokens that a prompt must share with a running text for them to be copied."""
+
+
+class Request:
+    """A text that is being continued."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        max_tokens: int,
+        ends: Collection[int],
+        forbidden: Sequence[int],
+        random: torch.Generator | None,
+    ):
+        self.text, self.sampling, self.left = list(prompt), sampling, max_tokens
+        self.ends, self.forbidden, self.random = frozenset(ends), tuple(forbidden), random
+        self.start = 0
+        """the first token of the text that the model still sees"""
+        self.over = False
+        self.read: State | None = None
+        """what has been read of a long prompt"""
+
+    @property
+    def seen(self) -> list[int]:
+        """The part of the text that the model sees."""
+        return self.text[self.start :]
+
+
+class Batcher:
+    """Continues texts together by one decoder, where its weights are."""
+
+    def __init__(self, model: Decoder, *, slots: int = SLOTS, piece: int = PIECE):
+        self.model, self.slots, self.piece = model, slots, piece
+        self.context: int = model.config.max_length
+        self.state = SlotState(model.config.n_layers)
+        self.running: list[Request] = []  # by slot
+        self.waiting: deque[Request] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is not over."""
+        return bool(self.running or self.waiting)
+
+    def submit(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        max_tokens: int,
+        ends: Collection[int] = (),
+        forbidden: Sequence[int] = (),
+        seed: int | None = None,
+    ) -> Request:
+        """Continue a prompt by at most ``max_tokens`` tokens, until one of ``ends``, without any of ``forbidden``.
+
+        When a text has as many tokens as the model was trained for, the older half is forgotten and the rest is read
+        anew.  Raises ValueError for a prompt without tokens.
+        """
+        if not prompt:
+            raise ValueError("the prompt has no tokens: give at least one")
+        random = None if seed is None else torch.Generator(device=self.device).manual_seed(seed)
+        request = Request(prompt, sampling, max_tokens, ends, forbidden, random)
+        request.start = max(0, len(request.text) - self.context)
+        self.waiting.append(request)
+        return request
+
+    def cancel(self, request: Request) -> None:
+        """End a request now, as its caller has left."""
+        request.over = True
+        if request in self.running:
+            self._leave(request)
+        elif request in self.waiting:
+            self.waiting.remove(request)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is now."""
+        return model_device(self.model)
+
+    @torch.no_grad()
+    def step(self) -> list[tuple[Request, int | None]]:
+        """Read a piece of the waiting prompts and one token of each running text.
+
+        Returns the new token of each text that has one, and None for each that ended without a further one.
+        """
+        found = []
+        if self.running:
+            ids = sent([[request.text[-1]] for request in self.running], self.device)
+            found += self._chosen(list(self.running), self.model.next_logits(ids, None, self.state))
+        if self.waiting and len(self.running) < self.slots:
+            found += self._read_prompts()
+        return found
+
+    def _read_prompts(self) -> list[tuple[Request, int | None]]:
+        """Read the next prompts, as many as fit into a piece, or a piece of one that is longer."""
+        first = self.waiting[0]
+        if first.read is None:
+            first.read = self._shared(first)
+        known = 0 if first.read is None else first.read.length
+        if first.read is not None or len(first.seen) > self.piece:
+            part = first.seen[known : known + self.piece]
+            state = first.read = first.read or self.model.new_state()
+            logits = self.model.next_logits(sent([part], self.device), None, state)
+            if state.length < len(first.seen):
+                return []
+            group = [self.waiting.popleft()]
+        else:
+            group = self._group()
+            state = self.model.new_state()
+            logits = self.model.next_logits(*left_padded([one.seen for one in group], self.device), state)
+        for row, request in enumerate(group):
+            request.read = None
+            self.state.join(state, row)
+            self.running.append(request)
+        return self._chosen(group, logits)
+
+    def _group(self) -> list[Request]:
+        """The waiting requests to read together: those at the front that fit into a piece and into free slots."""
+        group: list[Request] = []
+        longest = 0
+        while self.waiting and len(group) < self.slots - len(self.running):
+            longest = max(longest, len(self.waiting[0].seen))
+            if group and longest * (len(group) + 1) > self.piece:
+                break
+            group.append(self.waiting.popleft())
+        return group
+
+    def _shared(self, request: Request) -> State | None:
+        """What has been read already of a prompt: its beginning in the running text that has the most of it."""
+        most, best = SHARED - 1, None
+        for slot, other in enumerate(self.running):
+            limit = min(len(request.seen) - 1, self.state.lengths[slot])
+            count = 0
+            for one, two in zip(request.seen[:limit], other.seen, strict=False):
+                if one != two:
+                    break
+                count += 1
+            if count > most:
+                most, best = count, slot
+        return None if best is None else self.state.beginning(best, most)
+
+    def _chosen(self, requests: list[Request], logits: Tensor) -> list[tuple[Request, int | None]]:
+        """Choose the next token of each of some running requests, and let those leave that are over."""
+        tokens = self._tokens(requests, logits)
+        found: list[tuple[Request, int | None]] = []
+        for request, token in zip(requests, tokens, strict=True):
+            request.left -= 1
+            ended = token in request.ends
+            if not ended:
+                request.text.append(token)
+            found.append((request, None if ended else token))
+            if ended or request.left == 0:
+                request.over = True
+                self._leave(request)
+            elif len(request.seen) > self.context:
+                request.start = len(request.text) - self.context // 2 - 1
+                self._leave(request)
+                self.waiting.appendleft(request)
+        return found
+
+    def _tokens(self, requests: list[Request], logits: Tensor) -> list[int]:
+        """The chosen tokens; requests with the same settings are chosen together."""
+        groups: dict[tuple[Sampling, tuple[int, ...]], list[int]] = {}
+        for row, request in enumerate(requests):
+            groups.setdefault((request.sampling, request.forbidden), []).append(row)
+        tokens = [0] * len(requests)
+        for (sampling, forbidden), rows in groups.items():
+            part = logits if len(groups) == 1 else logits[sent(rows, logits.device)]
+            if forbidden:
+                part.index_fill_(1, sent(forbidden, logits.device), float("-inf"))
+            occurred = None
+            if sampling.repetition_penalty != 1.0:
+                occurred = torch.zeros(part.shape, dtype=torch.bool)
+                for place, row in enumerate(rows):
+                    occurred[place, requests[row].text] = True
+                occurred = occurred.to(logits.device, non_blocking=True)
+            chosen = choose(part, sampling, occurred, [requests[row].random for row in rows])
+            for row, token in zip(rows, chosen.tolist(), strict=True):
+                tokens[row] = token
+        return tokens
+
+    def _leave(self, request: Request) -> None:
+        slot = self.running.index(request)
+        self.state.leave(slot)
+        last: Any = self.running.pop()
+        if slot < len(self.running):
+            self.running[slot] = last
