@@ -233,9 +233,13 @@ def _room(
     """The model's task, its pipeline and its options.  Raises InputError for an option of another task."""
     from headway.workflows.load import load
 
-    loaded = (
-        context.obj if context.obj is not None else load(shared.run, device=shared.device, precision=shared.precision)
-    )
+    loaded = context.obj
+    if loaded is None:
+        loaded = load(shared.run, device=shared.device, precision=shared.precision)
+    if shared.precision not in (None, "auto", "float32") and not (shared.quiet or shared.as_json):
+        from headway.workflows.precisions import cost_of
+
+        click.echo(f"headway: {cost_of(shared.run, str(shared.precision))}", err=True)
     for room in rooms:
         own = {option.name: options[option.name] for option in room.options}
         if (pipe := room.takes(loaded, own)) is not None:

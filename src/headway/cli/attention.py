@@ -60,7 +60,7 @@ def command(
     from headway.workflows.load import load
 
     progress = shown_to(quiet)
-    pipe = load(run, device=device)
+    pipe = load(run, device=device, precision="float32")
     if source_language is not None or target_language is not None:
         if not hasattr(pipe, "between"):
             raise InputError(

@@ -25,6 +25,13 @@ SAVING = 3.0
     show_default=True,
     help="Kinds of model, with commas: full, windowed, rnn, lstm, gru.",
 )
+@click.option("--full", is_flag=True, help="Measure the metric of every precision, however long it takes.")
+@click.option(
+    "--store",
+    is_flag=False,
+    flag_value="best",
+    help="Store in RUN what was measured, and the precision that it answers in from now on: the best, or one you name.",
+)
 @click.option("--time", "limit", default="2m", show_default=True, help="Time for the whole command, such as 90s or 5m.")
 @click.option("--out", help="Folder for the results and plots of --lengths and --widths.  [default: runs/bench]")
 @device_option
@@ -35,6 +42,8 @@ def command(
     lengths: str | None,
     widths: str | None,
     kinds: str,
+    full: bool,
+    store: str | None,
     limit: str,
     out: str | None,
     device: str,
@@ -43,6 +52,10 @@ def command(
 ) -> None:
     """Measure how fast the model in RUN (a run, a Hugging Face directory or a hub id) reads and writes on this machine.
 
+    For a run whose data are still there, also measure each --precision: its speed, its memory, and its metric on the
+    held-out data. --store keeps that in RUN, with the best of them or the one you name as the precision that RUN
+    answers in.
+
     Measurements are repeated as often as --time allows; sizes that do not fit are skipped.
 
     With --lengths or --widths, plot instead how time and memory of one forward pass grow on the CPU, and fit the
@@ -50,6 +63,7 @@ def command(
     of RUN's model or, without RUN, small decoders.
     """
     from headway.cli.main import STARTED
+    from headway.cli.precisions import measured_precisions
     from headway.io.quantities import parse_seconds
     from headway.training.monitor.progress import shown_to
 
@@ -59,6 +73,8 @@ def command(
         )
     if out and not (lengths or widths):
         raise InputError("--out is for the plots of --lengths and --widths; without them the speed is printed only.")
+    if store is not None and (lengths or widths):
+        raise InputError("--store is for the precisions of a RUN; leave out --lengths and --widths.")
     left = parse_seconds(limit) - (clock.monotonic() - STARTED)
     progress = shown_to(quiet)
     progress.say(f"this takes at most {limit} (--time to change); sizes that do not fit are skipped")
@@ -68,8 +84,13 @@ def command(
             found["out"] = str(_written(found, Path(out or "runs/bench")))
             lines = _curve_lines(found)
         else:
-            found = _speed(str(run), left, device, progress)
+            found = _speed(str(run), left / 2, device, progress)
             lines = _speed_lines(str(run), found)
+            rest = parse_seconds(limit) - (clock.monotonic() - STARTED)
+            more, also = measured_precisions(
+                str(run), limit=rest, device=device, full=full, store=store, progress=progress
+            )
+            found, lines = found | more, lines + also
     finally:
         progress.close()
     emit({"task": found.pop("task"), "seconds": clock.monotonic() - STARTED, **found}, as_json, lines)

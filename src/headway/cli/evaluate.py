@@ -21,6 +21,7 @@ def evaluate(
     data: Any = None,
     *,
     device: str = "auto",
+    precision: str = "float32",
     text_column: str | None = None,
     label_column: str | None = None,
     second_column: str | None = None,
@@ -36,7 +37,8 @@ def evaluate(
     """
     columns = {"text_column": text_column, "label_column": label_column, "second_column": second_column}
     reading = {"delimiter": delimiter, "on_bad_row": on_bad_row, "encoding": encoding}
-    return _printed(_measured(run, () if data is None else data, device=device, **columns, **reading))
+    how = {"device": device, "precision": precision}
+    return _printed(_measured(run, () if data is None else data, **how, **columns, **reading))
 
 
 def _measured(run: str | Path, data: Any, **options: Any) -> dict[str, Any]:
@@ -65,6 +67,7 @@ def _printed(found: dict[str, Any]) -> dict[str, Any]:
 @click.option("--on-bad-row", type=click.Choice(["error", "skip"]), help="Stop at a malformed row, or skip it.")
 @click.option("--encoding", help="Encoding of the files, if not UTF-8.")
 @device_option
+@click.option("--precision", default="float32", show_default=True, help="Precision of the model, as it answers in.")
 @threads_option
 @output_options
 def command(run: str, inputs: tuple[str, ...], as_json: bool, quiet: bool, **columns: Any) -> None:

@@ -28,7 +28,7 @@ def command(run: str, text: str, as_json: bool, quiet: bool) -> None:
     started = time.monotonic()
     from headway.workflows.load import load
 
-    pipe = load(run, device="cpu")
+    pipe = load(run, device="cpu", precision="float32")
     found = explain(pipe, text)
     found = {"task": pipe.task, "seconds": time.monotonic() - started, **found}
     emit(found, as_json, [] if as_json else _lines(run, found))

@@ -64,6 +64,7 @@ class BFloat16Linear(LowPrecisionLinear):
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__(weight.shape[1], weight.shape[0], bias)
         self.bias = None if bias is None else bias.detach().to(torch.bfloat16)
+        self.laid_out_bytes = 2 * weight.numel()
         self._laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(torch.bfloat16).contiguous())
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:

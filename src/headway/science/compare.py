@@ -245,7 +245,7 @@ def _row(
 def _time(rows: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
     """How fast each answers and trains, measured in turn, into its row."""
     there = [row for row in rows if "failed" not in row]
-    pipes: list[Any] = [load(out / row["run"], device="cpu") for row in there]
+    pipes: list[Any] = [load(out / row["run"], device="cpu", precision="float32") for row in there]
     for row, found in zip(there, speeds(pipes, inputs), strict=True):
         row |= found
     models = [getattr(pipe.model, "members", [pipe.model])[0] for pipe in pipes]
@@ -261,7 +261,7 @@ def _time(rows: list[dict[str, Any]], out: Path, inputs: list[Any]) -> None:
 
 def _reading(contest: Contest, source: Corpus, held_out: Any, run: Path) -> dict[str, Any]:
     """What a language model does at lengths that it was not trained at, and how far back it remembers."""
-    pipe: Any = load(run, device="cpu")
+    pipe: Any = load(run, device="cpu", precision="float32")
     facts = read_facts(run) or {}
     tokens = held_out_tokens(source, held_out if isinstance(held_out, Corpus) else None, pipe.tokenizer)
     reach = _reach(pipe.model)

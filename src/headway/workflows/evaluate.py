@@ -15,6 +15,7 @@ from headway.data.records.corpus import Corpus
 from headway.data.records.table import Table
 from headway.errors import InputError
 from headway.hub.dataset import dataset_id
+from headway.runtime.precision import FLOAT32
 from headway.tasks.registry import room, spec
 from headway.tasks.task import EvaluationInputs
 from headway.training.evaluation.comparison import judged
@@ -31,15 +32,22 @@ READING = ("text_column", "label_column", "second_column", "encoding", "delimite
 
 
 def evaluate(
-    run: str | Path, inputs: Any = (), *, whole: bool = False, device: str = "auto", **columns: str | None
+    run: str | Path,
+    inputs: Any = (),
+    *,
+    whole: bool = False,
+    device: str = "auto",
+    precision: str | None = FLOAT32,
+    **columns: str | None,
 ) -> dict[str, Any]:
     """The metrics of a saved model, with ``examples`` (texts or tokens counted) and ``on`` (what was measured).
 
     ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or with the file
     that the model was trained on, the held-out part is measured; with ``whole`` all of it, even if training measured
-    only some of its windows.  Raises InputError if there is nothing to measure on, or no such ``device``.
+    only some of its windows.  ``precision`` as in ``load``, whatever the run stores.  Raises InputError if there is
+    nothing to measure on, or no such ``device`` or ``precision``.
     """
-    pipe = load(run, device=device)
+    pipe = load(run, device=device, precision=precision)
     facts = read_facts(Path(run)) or {}
     named = not isinstance(inputs, list | tuple) or len(inputs) > 0
     files: list[Any] = given_inputs([inputs]) if named else []

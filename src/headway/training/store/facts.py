@@ -75,11 +75,31 @@ BETAS: Kind = (
 )
 PRODUCTS: Kind = lambda value: value in KINDS, f"one of {', '.join(KINDS)}"
 
+
+def _is_precision(value: Any) -> bool:
+    """Whether these are the entries that ``workflows.precisions`` writes."""
+    if not OBJECT[0](value) or not all(TEXT[0](value.get(name)) for name in ("chosen", "best")):
+        return False
+    rows = value.get("measured")
+    return OBJECTS[0](rows) and all(
+        TEXT[0](row.get("precision"))
+        and _or_none(TEXT)[0](row.get("metric"))
+        and _or_none(NUMBER)[0](row.get("value"))
+        and OBJECTS[0](row.get("speeds"))
+        and row["speeds"]
+        and all(POSITIVE[0](speed.get("per_second")) and speed["per_second"] > 0 for speed in row["speeds"])
+        for row in rows
+    )
+
+
+PRECISION: Kind = _is_precision, "what `headway bench RUN --store` writes"
+
 FACTS: dict[str, Kind] = {
     **dict.fromkeys(("headway", "task", "started"), TEXT),
     **dict.fromkeys(("command", "validation", "labels"), TEXTS),
     **{"members": _list_of(MEMBER, "names such as seed-0"), "best_member": MEMBER},
     **dict.fromkeys(("options", "plan", "data", "machine", "metrics", "seeds", "tuning", FILES), OBJECT),
+    "precision": _or_none(PRECISION),
     **dict.fromkeys(("parameters", "trained_parameters", "best_step", "steps", "tokens", "snapshot"), COUNT),
     **dict.fromkeys(("training_seconds", "tokens_per_second", "seconds"), POSITIVE),
     **{"finished": FLAG, "checkpoints": FLAG, "versions": TEXTS_BY_NAME},

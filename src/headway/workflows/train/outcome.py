@@ -87,6 +87,7 @@ def finish(
     metric = None if verdict["metric"] is None else said.metric(verdict["metric"])
     run.update(
         finished=True,
+        precision=None,  # what was measured of other weights
         baselines=baselines,
         verdict=verdict,
         kept=None if options is None else kept(now, options.run.keep, metric),

@@ -27,6 +27,7 @@ from headway.workflows.verify.cache import check_cache
 from headway.workflows.verify.check import Check
 from headway.workflows.verify.checkpoints import check_checkpoints
 from headway.workflows.verify.export import check_export
+from headway.workflows.verify.precision import check_precision
 from headway.workflows.verify.resume import check_resume
 from headway.workflows.verify.samples import Subject
 
@@ -38,7 +39,7 @@ def verify(run: str | Path, progress: Progress | None = None, *, device: str = "
     InputError if there is no such model or device, or if one of its files is damaged.
     """
     place = locate(run).path
-    pipe = load(place, device=device)
+    pipe = load(place, device=device, precision="float32")
     subject = Subject(pipe)
     checks = list(_checks(subject, place, progress or NoProgress()))
     passed = all(check.passed is not False for check in checks)
@@ -52,6 +53,7 @@ def _checks(subject: Subject, place: Path, progress: Progress) -> Iterator[Check
         to_do: list[tuple[str, Callable[[], Check]]] = [
             ("generating with the cache and without", lambda: check_cache(subject)),
             ("reading texts together and one by one", lambda: check_batch(subject)),
+            ("answering in the precision of the run", lambda: check_precision(subject, place)),
             ("summing gradients", lambda: check_accumulation(subject)),
             ("exporting it for other programs", lambda: check_export(subject, place, folder / "export")),
             ("reading its checkpoints", lambda: check_checkpoints(place)),

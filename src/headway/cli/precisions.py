@@ -1,0 +1,64 @@
+"""What ``headway bench RUN`` says of the precisions that a model can answer in."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.common import aligned
+from headway.errors import InputError
+from headway.io.quantities import figure, size
+
+
+def measured_precisions(
+    run: str, *, limit: float, device: str, full: bool, store: str | None, progress: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """The entries of the result, and the lines for a person; both empty for a model without its data.
+
+    Raises InputError where ``store`` is no precision that was measured, or cannot be stored.
+    """
+    from headway.models.device import device_of
+    from headway.runtime.precision import available
+    from headway.workflows.precisions import best, plain, precisions, stored
+
+    names = ("best", *available(device_of(device)))
+    if store is not None and store not in names:
+        raise InputError(f"--store {store}: it can be {', '.join(names[:-1])} or {names[-1]}.")
+    try:
+        rows = precisions(run, limit=limit, device=device, full=full, progress=progress)
+    except InputError as error:
+        if store is not None:
+            raise
+        click.echo(f"headway: warning: the precisions were not measured: {error}", err=True)
+        return {}, []
+    lines = ["", *_lines(rows, best(rows))]
+    if store is not None:
+        chosen = best(rows) if store == "best" else store
+        stored(Path(run), rows, chosen)
+        lines += ["", f"{run} answers in {chosen} from now on (--precision for another)."]
+    return {"precisions": plain(rows), "best": best(rows)}, lines
+
+
+def _lines(rows: list[dict[str, Any]], marked: str) -> list[str]:
+    """The precisions as a table, the best one marked."""
+    metric = next((row["metric"] for row in rows if row["metric"] is not None), None)
+    batches = [(speed["threads"], speed["batch"]) for speed in rows[0]["speeds"]]
+    threads = batches[-1][0]
+    shown = [batch for count, batch in batches if count == threads]
+    heads = [f"{batch} at once" for batch in shown]
+    table = [["precision", "weights", "loading", "ms for one", *heads, metric.name if metric else "", ""]]
+    for row in rows:
+        speeds = {(speed["threads"], speed["batch"]): speed for speed in row["speeds"]}
+        cells = [figure(speeds[threads, batch]["per_second"], 3) for batch in shown]
+        value = "" if row["value"] is None else f"{row['value']:.4g}"
+        if row.get("interval"):
+            value += f" ({row['interval'][0]:.4g} to {row['interval'][1]:.4g})"
+        one = f"{speeds[threads, 1]['latency_ms']:.3g}"
+        name, best = row["precision"], "best" if row["precision"] == marked else ""
+        table.append([name, size(row["bytes"]), f"{row['load_seconds']:.2g} s", one, *cells, value, best])
+    return [
+        *aligned(table),
+        "",
+        f"With {threads} threads; under a batch are texts a second, or tokens a second of a language model.  best is",
+        "the fastest whose metric is within 1 point (of a loss 0.02 nats) of float32's; --store keeps it in the run.",
+    ]

@@ -1,0 +1,194 @@
+"""What each precision of a model costs and gives on this machine: speed, memory, and the metric on held-out data.
+
+rows = precisions("runs/reviews", limit=60.0)       # a dict for each precision, float32 first
+best(rows)                                          # its name
+stored(Path("runs/reviews"), rows, "int8")          # headway.load takes int8 from now on
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.errors import InputError
+from headway.hub.download import locate
+from headway.models.device import device_of, wait_for
+from headway.runtime.precision import FLOAT32, available
+from headway.tasks.registry import room, spec
+from headway.training.evaluation.metric import Metric
+from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.store.facts import read_facts
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.evaluate import evaluate, reading_options
+from headway.workflows.input import known_columns, read_input
+from headway.workflows.load import load
+
+BATCHES, ROUNDS = (1, 8, 32), 5
+WRITTEN = 32
+"""Tokens that a language model writes for each text."""
+INPUTS = 256
+"""Inputs of the run's own data with which the speed is measured."""
+MEASURING = 0.6
+"""The share of the time that the metrics may take."""
+LOST = {"nats": 0.02, "score": 1.0, "share": 0.01}
+"""What "auto" may lose of a loss, of BLEU and chrF, which reach 100, and of a metric that reaches 1."""
+
+
+def precisions(
+    run: str, *, limit: float, device: str = "auto", full: bool = False, progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """What each precision that the device has gives: a dict for each, float32 first.
+
+    ``precision``; ``bytes`` of the weights; ``load_seconds``; ``speeds``, a dict for each number of threads and of
+    texts at once: ``threads``, ``batch``, ``latency_ms`` of such a batch and ``per_second`` (texts, or tokens of a
+    language model); ``metric``, its ``value`` and 95 % ``interval`` on the held-out data, or None where they are not
+    there or the time of ``limit`` seconds is too short; with ``full`` it is always measured.
+
+    Raises InputError as ``load`` does, and where the run has no data to measure with.
+    """
+    progress, began = progress or NoProgress(), time.monotonic()
+    inputs = _inputs(run)
+    names = available(device_of(device))
+    found: list[dict[str, Any]] = []
+    for name in names:
+        progress.phase(f"{name}: speed")
+        start = time.monotonic()
+        pipe = load(run, device=device, precision=name)
+        row: dict[str, Any] = {"precision": name, "load_seconds": time.monotonic() - start}
+        row["bytes"] = weight_bytes(pipe.model)
+        each = (1 - MEASURING) * limit / len(names)
+        found.append(row | {"speeds": list(_speeds(pipe, inputs, each)), "metric": None, "value": None})
+        del pipe
+    left = [limit - (time.monotonic() - began)] * 2
+    for number, row in enumerate(found):
+        if not full and left[0] < (left[1] - left[0]) / max(1, number):  # as long as one took so far
+            progress.warn("there was no time to measure the metric of every precision (--full or more --time)")
+            break
+        progress.phase(f"{row['precision']}: metric")
+        row |= _measured(run, row["precision"], device)
+        left[0] = limit - (time.monotonic() - began)
+    return found
+
+
+def best(rows: list[dict[str, Any]]) -> str:
+    """The fastest precision at the largest batch whose metric was measured and is next to float32's; else float32."""
+    exact = rows[0]
+    names = {FLOAT32: _fastest(exact)}
+    for row in rows[1:]:
+        if None not in (row["value"], exact["value"]) and loss(row, exact) <= allowed(exact["metric"]):
+            names[row["precision"]] = _fastest(row)
+    return max(names, key=lambda name: names[name])
+
+
+def loss(row: dict[str, Any], exact: dict[str, Any]) -> float:
+    """By how much the metric of one precision is worse than that of another; below 0 where it is better."""
+    metric: Metric = exact["metric"]
+    return -metric.better(row["value"], exact["value"])
+
+
+def allowed(metric: Metric) -> float:
+    """How much worse "auto" may be in a metric."""
+    return LOST["nats" if metric.lower_is_better else "score" if metric.units == "text" else "share"]
+
+
+def stored(run: Path, rows: list[dict[str, Any]], chosen: str | None) -> None:
+    """Write what was measured to the run's headway.json, and the precision that it is loaded in, if one is chosen.
+
+    Raises InputError for a directory that is no run, and where it cannot be written.
+    """
+    directory = RunDirectory(run)
+    if directory.read() is None:
+        raise InputError(f"{run}: there is no headway.json, so a precision cannot be stored; name it when you load.")
+    before = directory.facts.get("precision") or {}
+    directory.update(
+        precision={"chosen": chosen or before.get("chosen", FLOAT32), "best": best(rows), "measured": plain(rows)}
+    )
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same as JSON values: the key of a metric in its place."""
+    return [{**row, "metric": row["metric"] and row["metric"].key} for row in rows]
+
+
+def cost_of(run: str, precision: str) -> str:
+    """A sentence about what a precision costs in a run, as far as it was measured."""
+    directory = locate(run).path
+    facts = read_facts(directory) if directory.is_dir() else None
+    rows = ((facts or {}).get("precision") or {}).get("measured") or []
+    by_name = {row["precision"]: row for row in rows}
+    row, exact = by_name.get(precision), by_name.get(FLOAT32)
+    if row is None or exact is None or None in (row["value"], exact["value"]):
+        return f"what {precision} costs was not measured for this model; `headway bench {run} --store` measures it"
+    times = _fastest(row) / _fastest(exact)
+    return f"{precision}: {row['metric']} {row['value']:.4g} (float32 {exact['value']:.4g}), {times:.2g} times as fast"
+
+
+def weight_bytes(model: nn.Module) -> int:
+    """Bytes of a model's weights in memory, each counted once."""
+    tensors = {part.data_ptr(): part.nbytes for parts in (model.parameters(), model.buffers()) for part in parts}
+    laid_out = sum(getattr(part, "laid_out_bytes", 0) for part in model.modules())
+    return sum(tensors.values()) + laid_out
+
+
+def _fastest(row: dict[str, Any]) -> float:
+    return max(speed["per_second"] for speed in row["speeds"])
+
+
+def _inputs(run: str) -> list[Any]:
+    """Some inputs of the run's own data.  Raises InputError where they are not there."""
+    facts = read_facts(Path(run)) or {}
+    files = facts.get("validation") or facts.get("data", {}).get("inputs") or []
+    if not files:
+        raise InputError(f"{run}: it does not record its training data, with which its precisions could be measured.")
+    options = reading_options(facts, files, facts["task"])
+    source, found = read_input(files, options, known_columns(facts))
+    return room(facts["task"]).some_inputs(source, found, INPUTS)
+
+
+def _speeds(pipe: Any, inputs: list[Any], seconds: float) -> Iterator[dict[str, Any]]:
+    """The speed with one thread and with all, for each number of texts at once, as often as the time allows."""
+    timed = room(pipe.task).timed(pipe, inputs, WRITTEN)
+    threads, device = torch.get_num_threads(), pipe.runtime.device
+    counts = sorted({1, threads}) if device.type == "cpu" else [threads]
+    each = seconds / (len(counts) * len(BATCHES))
+    try:
+        for count in counts:
+            torch.set_num_threads(count)
+            for batch in BATCHES:
+                many = [timed.inputs[i % len(timed.inputs)] for i in range(batch)]
+                took = _median(partial(timed.answer, many), device, each)
+                speed = {"threads": count, "batch": batch, "latency_ms": 1e3 * took}
+                yield speed | {"per_second": timed.each * batch / took}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _median(call: Callable[[], Any], device: torch.device, seconds: float) -> float:
+    """The median time of a call in seconds, after one that does not count."""
+    times: list[float] = []
+    ends = time.perf_counter() + seconds
+    for number in range(1 + ROUNDS):
+        began = time.perf_counter()
+        call()
+        wait_for(device)
+        if number:
+            times.append(time.perf_counter() - began)
+            if time.perf_counter() > ends:
+                break
+    return statistics.median(times)
+
+
+def _measured(run: str, precision: str, device: str) -> dict[str, Any]:
+    """The metric on the held-out data: the first of the task's headline metrics that it has."""
+    metrics = evaluate(run, device=device, precision=precision)
+    verdict = metrics["verdict"]
+    metric = next((one for one in spec(metrics["task"]).headline if one.key == verdict.get("metric")), None)
+    if metric is None:
+        return {"metric": None, "value": None, "interval": None}
+    fresh = metrics[metric.key] == verdict["value"]
+    return {"metric": metric, "value": metrics[metric.key], "interval": verdict.get("interval") if fresh else None}
