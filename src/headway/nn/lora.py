@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.dispatch import linear
+from headway.nn.linear import Linear
 
 SCALE = 2.0
 """The factor of an update: alpha / R with alpha = 2 R, whatever the rank."""
@@ -48,10 +49,10 @@ class LowRankLinear(nn.Linear):
         return y if activation is None else ACTIVATIONS[activation](y)
 
     @torch.no_grad()
-    def merged(self) -> nn.Linear:
+    def merged(self) -> Linear:
         """An ordinary linear layer with the update added to its weights."""
         pairs = zip(self.up.split(self.sizes), self.down.split(self.rank), strict=True)
         update = torch.cat([up @ down for up, down in pairs])  # (O, I)
-        plain = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
+        plain = Linear(self.in_features, self.out_features, bias=False, device="meta")
         plain.weight, plain.bias = nn.Parameter(self.weight + SCALE * update), self.bias
         return plain
