@@ -86,7 +86,9 @@ def read_weights(
     used: set[str] = set()
     ours: set[str] = set()
     problems: list[str] = []
-    for entry in _by_layer(expand(rows, expected)):
+    entries = _by_layer(expand(rows, expected))
+    last = {entry.ours: place for place, entry in enumerate(entries)}  # a weight with two names has that of the second
+    for place, entry in enumerate(entries):
         missing = [part.name for part in entry.theirs if part.name not in theirs]
         used.update(part.name for part in entry.theirs)
         if missing:
@@ -107,7 +109,8 @@ def read_weights(
                 problems.append(f"{part.name} has shape {list(tensor.shape)}, expected {wanted}")
         if len(parts) == len(entry.theirs):
             ours.add(entry.ours)
-            yield entry.ours, parts[0] if len(parts) == 1 else torch.cat(parts)
+            if place == last[entry.ours]:
+                yield entry.ours, parts[0] if len(parts) == 1 else torch.cat(parts)
     problems += [f"unknown {name}" for name in theirs if name not in used]
     problems += [f"nothing for {name}" for name in expected if name not in ours and not problems]
     if problems:

@@ -75,7 +75,9 @@ class Runtime:
         in several threads at a time.
         """
         check_threads()
-        groups = length_batches([len(row) for row in rows], self.tokens, 0, 0) if len(rows) else []
+        groups = [np.arange(len(rows))][: len(rows)]  # one input, or none, needs no sorting
+        if len(rows) > 1:
+            groups = length_batches([len(row) for row in rows], self.tokens, 0, 0)
         device = self.device
 
         def one(index: np.ndarray) -> Answers:

@@ -185,9 +185,10 @@ def pad(sequences: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[torch.Tens
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor | None]:
     """``pad`` on a device, with None for the mask where all rows are equally long."""
+    if len({len(row) for row in rows}) == 1 and len(rows[0]) > 0:
+        return torch.from_numpy(np.array(rows, dtype=np.int64)).to(device, non_blocking=True), None
     ids, mask = pad(rows)
-    whole = len({len(row) for row in rows}) == 1 and len(rows[0]) > 0
-    return ids.to(device, non_blocking=True), None if whole else mask.to(device, non_blocking=True)
+    return ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)
 
 
 def sent(numbers: Any, device: torch.device | str) -> torch.Tensor:
