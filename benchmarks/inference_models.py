@@ -1,7 +1,7 @@
 """The models that ``inference.py`` measures, saved once as Hugging Face directories, and the same weights for others.
 
-GPT-2 with 124 M drawn parameters and a tokenizer of as many pieces; all-MiniLM-L6-v2 with a drawn head of three classes;
-both as CTranslate2, ONNX and GGUF read them.  Nothing is downloaded.
+GPT-2 with 124 M drawn parameters and a tokenizer of as many pieces; all-MiniLM-L6-v2 with a drawn head of three
+classes; both as CTranslate2, ONNX and GGUF read them.  Nothing is downloaded.
 """
 
 import importlib.util
