@@ -19,8 +19,8 @@ from headway.generation.sampling import Sampling
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.nn.kernels import dispatch
-from headway.nn.kernels.dispatch import is_few_rows
-from headway.nn.kernels.linear import is_usable, linear_few_rows
+from headway.nn.kernels.dispatch import is_onednn
+from headway.nn.kernels.linear import is_usable, onednn_linear
 from headway.runtime.runtime import Runtime
 
 SHAPES = ((128, 384), (256, 1024), (384, 1536), (768, 2304), (3072, 768), (768, 50257))
@@ -40,9 +40,9 @@ def products(inputs: int, outputs: int, rows: int, rounds: int) -> dict[str, Any
     def every(product: Callable[..., Any]) -> Callable[[], object]:
         return lambda: [product(x, matrix, None) for matrix in matrices]
 
-    times = interleaved({"torch": every(F.linear), "onednn": every(linear_few_rows)}, rounds)
+    times = interleaved({"torch": every(F.linear), "onednn": every(onednn_linear)}, rounds)
     found = {name: spread([1e6 * value / count for value in values]) for name, values in times.items()}
-    shape = {"inputs": inputs, "outputs": outputs, "rows": rows, "chosen": is_few_rows(x, matrices[0])}
+    shape = {"inputs": inputs, "outputs": outputs, "rows": rows, "chosen": is_onednn(x, matrices[0])}
     return {**shape, **found, "ratio": found["torch"]["median"] / found["onednn"]["median"]}
 
 
@@ -61,7 +61,7 @@ def decoded(rounds: int) -> list[dict[str, Any]]:
         speeds: dict[str, list[float]] = {"torch": [], "chosen": []}
         for _ in range(rounds + 1):
             for name in speeds:
-                dispatch.is_few_rows = is_few_rows if name == "chosen" else lambda x, weight: False
+                dispatch.is_onednn = is_onednn if name == "chosen" else lambda x, weight: False
                 speeds[name].append(decoding(runtime, rows))
         found.append({"rows": rows, **{name: spread(values[1:]) for name, values in speeds.items()}})
         print(found[-1], flush=True)

@@ -20,7 +20,7 @@ TYPED = "workflows.load"
 """Names the pipeline of each task, for type checkers: the overloads of ``headway.load``."""
 GROUND = {"errors", "io"}
 """Importable from everywhere but nn."""
-NN_MAY = {"concurrent", "contextlib", "threading", "torch", "math", "collections", "typing", "functools"}
+NN_MAY = {"collections", "concurrent", "contextlib", "functools", "math", "threading", "time", "torch", "typing"}
 EXTRAS = {
     *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "reports"))
-from test_reports_explorer import look, look_at_picture
+from test_reports_explorer import look, look_at_image
 
 from headway.reports.explorer import attention_page
 
@@ -94,8 +94,8 @@ def test_a_long_text_is_read_as_it_was_stored(tmp_path: Path):
         assert row == pytest.approx(kind.maps[2, 7].flatten()[-150:].tolist(), abs=0.5 / found["q"] + 1e-6)
 
 
-def test_a_picture_is_put_together_from_its_patches(tmp_path: Path):
-    inside, picture = look_at_picture()
+def test_an_image_is_put_together_from_its_patches(tmp_path: Path):
+    inside, image = look_at_image()
     path = tmp_path / "policy.html"
     path.write_text(attention_page(inside, "a run"), encoding="utf-8")
     shown, complaints = opened(path)
@@ -114,6 +114,6 @@ def test_a_picture_is_put_together_from_its_patches(tmp_path: Path):
     found = acted(tmp_path / "page.html", attention_page(inside, "a run"), script)
     assert found["first"] == "9 ‘r2 c3’ attends to" and found["then"] == "15 ‘r3 c4’ attends to"
     alpha = [255] * 16
-    assert [found["pixels"][i::4] for i in range(4)] == [*picture[4:8, 8:12].reshape(16, 3).T.tolist(), alpha]
+    assert [found["pixels"][i::4] for i in range(4)] == [*image[4:8, 8:12].reshape(16, 3).T.tolist(), alpha]
     row = inside.kinds["self"].maps[0, 0, 14]
     assert found["shade"] == pytest.approx(((row / row.max()) ** 0.5).tolist(), abs=2e-3)

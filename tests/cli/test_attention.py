@@ -34,8 +34,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     headway.train(place / "rows.csv", out=place / "several", seeds=2, **TINY)
     headway.train(place / "rows.csv", out=place / "lstm", model="lstm", steps=2, d_model=16, layers=1, quiet=True)
     images = np.random.default_rng(0).integers(0, 256, (24, 8, 8), np.uint8)
-    np.savez(place / "pictures.npz", images=images, labels=np.arange(24) % 2)
-    headway.train(place / "pictures.npz", out=place / "pictures", steps=2, d_model=16, layers=3, heads=2, quiet=True)
+    np.savez(place / "images.npz", images=images, labels=np.arange(24) % 2)
+    headway.train(place / "images.npz", out=place / "images", steps=2, d_model=16, layers=3, heads=2, quiet=True)
     return place
 
 
@@ -106,9 +106,9 @@ def test_texts_from_files_and_pipes(lm_run, in_process, monkeypatch):
     assert data_of("a.html")["tokens"] == data_of("b.html")["tokens"]
 
 
-def test_a_model_of_pictures(runs, in_process):
+def test_a_model_of_images(runs, in_process):
     Image.fromarray(np.full((9, 11, 3), 200, np.uint8)).save("grey.png")
-    status, out, err = in_process("attention", runs / "pictures", "grey.png", "--json")
+    status, out, err = in_process("attention", runs / "images", "grey.png", "--json")
     assert status == 0, err
     found = json.loads(out.splitlines()[-1])
     assert set(found) == KEYS and found["kinds"] == {"self": [3, 2]} and found["tokens"] == {"picture": 17}
@@ -134,14 +134,14 @@ def test_only_pages_of_this_command_are_overwritten(lm_run, in_process):
         ("lm_run", ["the cat", "--out", "page.txt"], "--out page.txt: the page is written as HTML; use a name"),
         ("lm_run", ["the cat", "--out", "no/such/page.html"], "there is no folder no/such; make it first"),
         ("lm_run", ["utf16.txt"], "Run again with --encoding utf-16"),
-        ("pictures", ["grey.png", "--encoding", "utf-16"], "--encoding is for texts"),
+        ("images", ["grey.png", "--encoding", "utf-16"], "--encoding is for texts"),
         ("lm_run", ["missing.txt"], "there is no such file"),
         ("lm_run", ["rows.csv"], "this is a table; give a text"),
         ("lm_run", ["the cat", "--target-language", "de"], "only translators have languages"),
         ("both", [" "], "the text has no tokens"),
         ("both", ["word", "--target", "viele " * 20], "the target has 1"),
-        ("pictures", ["word"], "word: no such file; expected an image"),
-        ("pictures", ["rows.csv"], "rows.csv: cannot be read as an image"),
+        ("images", ["word"], "word: no such file; expected an image"),
+        ("images", ["rows.csv"], "rows.csv: cannot be read as an image"),
         ("lstm", ["word"], "this is a baseline (lstm): it has no attention heads"),
         ("no-run", ["word"], "no such model directory"),
     ],

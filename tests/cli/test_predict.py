@@ -88,6 +88,7 @@ def test_a_task_that_is_made_up_has_a_working_verb(made_up: Path, in_process: Ca
     assert status == 2 and "--beam" in err
     status, _, err = in_process("classify", made_up, "a")
     assert status == 2 and "holds a model for length; classify needs a classifier" in err
+    assert f"Use `headway measure {made_up} " in err
 
 
 def test_predict_is_the_verb_of_the_task(classifier_run: Path, lm_run: Path, tmp_path: Path, in_process: Callable):
@@ -123,3 +124,19 @@ def test_what_predict_refuses(classifier_run: Path, tmp_path: Path, in_process: 
         status, out, err = in_process("predict", *words)
         assert status == 2 and out == "" and said in err and "Traceback" not in err, (words, err)
     assert in_process("predict", "--help")[0] == 0
+
+
+@pytest.mark.parametrize("task", registry.NAMES)
+@pytest.mark.parametrize("verb", dict.fromkeys(registry.spec(name).verb for name in registry.NAMES))
+def test_a_verb_for_another_task_names_the_verb_that_fits(
+    verb: str, task: str, monkeypatch: pytest.MonkeyPatch, in_process: Callable
+):
+    """For every verb and every task whose models it does not run."""
+    fits = registry.spec(task).verb
+    if fits == verb:
+        return
+    model = SimpleNamespace(task=task, model=None)
+    monkeypatch.setattr("headway.workflows.load.load", lambda run, **options: model)
+    status, out, err = in_process(verb, "runs/mine", "a text")
+    assert (status, out) == (2, "") and f"runs/mine: holds a model for {task}; {verb} needs a" in err
+    assert f"Use `headway {fits} runs/mine {registry.spec(task).argument}`." in err and err.count("headway: ") == 1

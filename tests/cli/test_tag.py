@@ -59,3 +59,42 @@ def test_other_runs_and_other_verbs(in_process: Callable, run: Path, tmp_path: P
     assert status == 2 and err.count("headway: ") == 1
     status, _, err = in_process("tag", run, "Anna", "--to", tmp_path / "a.txt")
     assert status == 2 and ".csv" in err
+
+
+ROW = {"tokens": ["Anna", "saw", "New", "York"], "ner_tags": ["B-PER", "O", "B-LOC", "I-LOC"]}
+SHORT = {**ROW, "ner_tags": ROW["ner_tags"][:-1]}
+LONG = {**ROW, "ner_tags": [*ROW["ner_tags"], "O"]}
+
+
+@pytest.mark.parametrize("bad", [SHORT, LONG], ids=["shorter", "longer"])
+@pytest.mark.parametrize("good", [0, 1, 40], ids=["all", "most", "one"])
+@pytest.mark.parametrize("task", [[], ["--task", "token_classification"]], ids=["found", "named"])
+def test_tags_that_are_not_as_many_as_the_tokens(in_process: Callable, tmp_path: Path, bad, good, task):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [ROW] * good + [bad] * 3 + [ROW] * good))
+    status, _, err = in_process("train", path, "--out", tmp_path / "run", *task)
+    tags = len(bad["ner_tags"])
+    said = f"a.jsonl, line {good + 1}: 4 tokens in column 'tokens', but {tags} tags in column 'ner_tags'"
+    assert status == 2 and said in err and err.count("headway: ") == 1
+
+
+def test_lists_of_several_labels_are_no_tags(in_process: Callable, tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    rows = [{"tokens": ["Anna", "saw", "it", str(i)], "labels": ["news", "sport"][: i % 2 + 1]} for i in range(40)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, _, err = in_process("train", path, "--out", tmp_path / "run", "--plan")
+    assert "token_classification" not in err and "tokens in column" not in err
+
+
+def test_texts_of_which_the_tokenizer_keeps_nothing(in_process: Callable, run: Path, tmp_path: Path):
+    """Format characters: WordPiece drops them; the message names a tokenizer that does not."""
+    path, tiny = tmp_path / "a.jsonl", ["--d-model", "16", "--layers", "1", "--steps", "1", "--threads", "1"]
+    rows = [{"tokens": ["\u200b" * (i + 1), "\u200d"], "tags": ["B-PER", "O"]} for i in range(20)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "drops all characters of these texts. Train a new model with --tokenizer bpe"
+    status, _, err = in_process("train", path, "--from", run, "--out", tmp_path / "run", "--threads", "1")
+    assert status == 2 and said in err
+    status, _, err = in_process("evaluate", run, path)
+    assert status == 2 and said in err
+    status, _, err = in_process("train", path, "--out", tmp_path / "run", "--tokenizer", "bpe", *tiny)
+    assert status == 0, err

@@ -1,4 +1,4 @@
-"""Batches of pictures are a function of the position alone, and augmentation is what a slow oracle does."""
+"""Batches of images are a function of the position alone, and augmentation is what a slow oracle does."""
 
 import math
 
@@ -25,7 +25,7 @@ def batch_source(kind: str = "usual", size: int = 4, seed: int = 3) -> ImageBatc
 
 
 def passes(one: ImageBatches, count: int) -> dict[tuple[int, int], torch.Tensor]:
-    """By epoch and number, what each picture was."""
+    """By epoch and number, what each image was."""
     found, position = {}, Position()
     while position.epoch < count:
         batch, after = one.next(position)
@@ -36,7 +36,7 @@ def passes(one: ImageBatches, count: int) -> dict[tuple[int, int], torch.Tensor]
     return found
 
 
-def test_a_picture_is_changed_by_seed_pass_and_number_alone():
+def test_an_image_is_changed_by_seed_pass_and_number_alone():
     found = passes(batch_source(), 3)
     assert set(found) == {(epoch, number) for epoch in range(3) for number in range(23)}
     for other in (passes(batch_source(size=7), 3), passes(batch_source(), 3)):
@@ -50,7 +50,7 @@ def test_a_picture_is_changed_by_seed_pass_and_number_alone():
     assert orders[0] != orders[1] != orders[2]
 
 
-def test_unchanged_and_held_out_pictures_are_what_the_model_reads():
+def test_unchanged_and_held_out_images_are_what_the_model_reads():
     plain = passes(batch_source("none"), 1)
     expected = preprocess(list(TRAIN), HOW)
     assert all(torch.equal(plain[0, number], expected[number]) for number in range(23))
@@ -68,10 +68,10 @@ def test_unchanged_and_held_out_pictures_are_what_the_model_reads():
         batch_source().next(Position(0, 23))
 
 
-def slow(picture: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """One picture (H, W, C) read at A x + b, point by point."""
-    height, width, _ = picture.shape
-    found = np.zeros(picture.shape)
+def slow(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """One image (H, W, C) read at A x + b, point by point."""
+    height, width, _ = image.shape
+    found = np.zeros(image.shape)
     for row in range(height):
         for column in range(width):
             point = np.array([(2 * column + 1) / width - 1, (2 * row + 1) / height - 1, 1.0])
@@ -80,16 +80,16 @@ def slow(picture: np.ndarray, matrix: np.ndarray) -> np.ndarray:
             x, y = min(max(x, 0), width - 1), min(max(y, 0), height - 1)
             left, top = min(int(x), max(width - 2, 0)), min(int(y), max(height - 2, 0))
             a, b = x - left, y - top
-            upper = picture[top, left] * (1 - a) + picture[top, left + 1] * a
-            lower = picture[top + 1, left] * (1 - a) + picture[top + 1, left + 1] * a
+            upper = image[top, left] * (1 - a) + image[top, left + 1] * a
+            lower = image[top + 1, left] * (1 - a) + image[top + 1, left + 1] * a
             found[row, column] = upper * (1 - b) + lower * b
     return found
 
 
-def test_warped_pictures_are_the_oracles():
+def test_warped_images_are_the_oracles():
     maps = np.random.default_rng(1).normal(0, 0.3, (23, 2, 3)).astype(np.float32) + np.eye(2, 3, dtype=np.float32)
     found = warped(TRAIN, maps)
-    expected = np.stack([slow(picture, matrix) for picture, matrix in zip(TRAIN, maps, strict=True)])
+    expected = np.stack([slow(image, matrix) for image, matrix in zip(TRAIN, maps, strict=True)])
     assert found.dtype == np.float32 and np.abs(found - expected).max() < 0.01
 
 
@@ -100,8 +100,8 @@ def test_by_hand():
     still = Augmentation("usual", 23, 0, strength=0.0)(TRAIN, 0, np.arange(23))
     assert np.allclose(still, TRAIN, atol=1e-3)
     flips = Augmentation("flip", 23, 0, strength=0.0)(TRAIN, 0, np.arange(23))
-    mirrored = [np.allclose(one, picture[:, ::-1], atol=1e-3) for one, picture in zip(flips, TRAIN, strict=True)]
-    unchanged = [np.allclose(one, picture, atol=1e-3) for one, picture in zip(flips, TRAIN, strict=True)]
+    mirrored = [np.allclose(one, image[:, ::-1], atol=1e-3) for one, image in zip(flips, TRAIN, strict=True)]
+    unchanged = [np.allclose(one, image, atol=1e-3) for one, image in zip(flips, TRAIN, strict=True)]
     assert 4 < sum(mirrored) < 19 and all(a != b for a, b in zip(mirrored, unchanged, strict=True))
 
 
@@ -113,7 +113,7 @@ def test_what_is_done_stays_within_its_bounds():
     assert 9 < turns.max() <= 10.001 and -10.001 <= turns.min() < -9
     zooms = np.hypot(maps[:, 0, 0], maps[:, 1, 0])
     assert 1.14 < zooms.max() <= 1.1501 and math.isclose(zooms.min(), 1 / 1.15, rel_tol=0.01)
-    pictures = one(TRAIN[:5], 7, np.arange(5))
-    assert pictures.min() >= 0 and pictures.max() <= 255
+    images = one(TRAIN[:5], 7, np.arange(5))
+    assert images.min() >= 0 and images.max() <= 255
     with pytest.raises(ValueError, match="augmentation is 'more', but must be none, usual, flip"):
         Augmentation("more", 5, 0)

@@ -1,4 +1,4 @@
-"""Pictures: the numbers are those of transformers, and what is no picture is refused."""
+"""Images: the numbers are those of transformers, and what is no image is refused."""
 
 import os
 
@@ -36,7 +36,7 @@ def theirs():
 
 @pytest.mark.parametrize("name", CASES)
 def test_as_transformers_does(name, theirs, tmp_path):
-    """Through the file, in both directions, for pictures in colour and grey."""
+    """Through the file, in both directions, for images in colour and grey."""
     save_preprocessor(CASES[name], tmp_path)
     processor = theirs.from_pretrained(tmp_path)
     for image in (COLOUR, GREY):
@@ -57,14 +57,14 @@ def test_a_wrong_number_shows(wrong):
     assert (preprocess([COLOUR], ImagePreprocessor(size=(19, 17), **wrong)) - right).abs().max() > 1e-3
 
 
-def test_a_batch_is_its_pictures_one_by_one():
+def test_a_batch_is_its_images_one_by_one():
     how = ImagePreprocessor(size=(19, 17))
     batch = preprocess([COLOUR, GREY, GREY[:, :, None]], how)
     assert torch.equal(batch, torch.cat([preprocess([image], how) for image in (COLOUR, GREY, GREY)]))
 
 
 def test_by_hand_without_pillow(monkeypatch):
-    """A picture of the right size needs no resizing; red comes first, or last."""
+    """An image of the right size needs no resizing; red comes first, or last."""
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     image = np.zeros((2, 3, 3), dtype=np.uint8)
     image[0, 1] = (255, 51, 0)
@@ -94,7 +94,7 @@ def test_an_array_of_another_kind_is_refused(image):
         preprocess([image], ImagePreprocessor())
 
 
-def test_pictures_that_are_not_resized_must_agree_in_size():
+def test_images_that_are_not_resized_must_agree_in_size():
     with pytest.raises(ValueError, match="29 × 41, 53 × 37"):
         preprocess([COLOUR, GREY], ImagePreprocessor(do_resize=False))
     with pytest.raises(ValueError, match="no images"):
@@ -112,14 +112,14 @@ def test_files_of_every_mode_are_read(tmp_path):
         assert found.shape == (53, 37, 3) and found.dtype == np.uint8
 
 
-def test_a_picture_is_turned_as_the_camera_says(tmp_path):
+def test_an_image_is_turned_as_the_camera_says(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # a quarter turn
     Image.fromarray(COLOUR).save(tmp_path / "turned.png", exif=exif)
     assert np.array_equal(read_image(tmp_path / "turned.png"), np.rot90(COLOUR, -1))
 
 
-def test_a_file_that_is_no_picture_is_refused(tmp_path):
+def test_a_file_that_is_no_image_is_refused(tmp_path):
     Image.fromarray(COLOUR).save(tmp_path / "whole.png")
     whole = (tmp_path / "whole.png").read_bytes()
     for name, content in (("cut.png", whole[: len(whole) // 2]), ("text.png", b"hello"), ("empty.png", b"")):
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_picture_is_refused(tmp_path):
             read_image(tmp_path / name)
 
 
-def test_a_picture_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     Image.fromarray(COLOUR).save(tmp_path / "large.png")
     with pytest.raises(InputError, match="too large"):

@@ -169,9 +169,9 @@ def prepared(name: str, door: str, source: Path, out: Path, count: int) -> Opene
     pipe: Any = headway.load(source)
     if door == "image-classification":
         draw = np.random.default_rng(0)
-        pictures = [draw.integers(0, 256, (14 + i % 3, 14 + i % 5, 3), dtype=np.uint8) for i in range(count)]
-        inputs: list[Any] = [[one.shape[1], one.shape[0], one.tobytes().hex()] for one in pictures]
-        return Opened(name, door, out, inputs, [pipe(one)["scores"] for one in pictures])
+        images = [draw.integers(0, 256, (14 + i % 3, 14 + i % 5, 3), dtype=np.uint8) for i in range(count)]
+        inputs: list[Any] = [[one.shape[1], one.shape[0], one.tobytes().hex()] for one in images]
+        return Opened(name, door, out, inputs, [pipe(one)["scores"] for one in images])
     lines = texts(count)
     return Opened(name, door, out, lines, answers(door, pipe, lines))
 

@@ -67,7 +67,7 @@ def test_a_source_is_looked_at_once():
             model.next_logits(meta(len(rows), 1), meta(B, S, 24, dtype=torch.float32), None, state)
 
 
-def test_pictures():
+def test_images():
     patches = Patches((8, 6), (2, 2), 3)
     shape = {"d_model": 24, "n_heads": 4, "n_layers": 2, "max_length": patches.tokens, "positions": "learned"}
     model = Encoder(TransformerConfig(0, **shape), patches=patches)  # type: ignore[arg-type]

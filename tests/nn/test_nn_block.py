@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from headway.nn.activations import ACTIVATIONS
 from headway.nn.attention import Attention
 from headway.nn.block import Block, Residual
-from headway.nn.feedforward import ACTIVATIONS, FeedForward
+from headway.nn.feedforward import FeedForward
 from headway.nn.norm import LayerNorm, RMSNorm
 
 # Every matrix is given as rows: y[i] = Σ_j M[i][j] x[j].

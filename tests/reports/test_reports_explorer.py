@@ -46,15 +46,15 @@ def look(wiring: str, n: int, names: list[str] | None = None, **changes: object)
     return inspection.look("masked_lm", model, inspection.rows(model, ids), {"text": words})
 
 
-def look_at_picture() -> tuple[Inside, np.ndarray]:
-    """The attention of a ViT of three layers on a picture with two rows that no patch has room for, and the picture."""
+def look_at_image() -> tuple[Inside, np.ndarray]:
+    """The attention of a ViT of three layers on an image with two rows that no patch has room for, and the image."""
     torch.manual_seed(0)
     cut = Patches(image_size=(14, 20), patch_size=(4, 4))
     config = TransformerConfig(0, d_model=32, n_layers=3, n_heads=2, max_length=cut.tokens, positions="learned")
     head = ClassificationHead(config, 2, pooling="first", dense=False)
     pipe = ImageClassifier(Encoder(config, head, patches=cut).eval(), ImagePreprocessor((14, 20)), ["a", "b"])
-    picture = np.random.default_rng(0).integers(0, 256, (14, 20, 3), np.uint8)
-    return look_inside(pipe, picture), picture
+    image = np.random.default_rng(0).integers(0, 256, (14, 20, 3), np.uint8)
+    return look_inside(pipe, image), image
 
 
 def data_of(page: str) -> dict:
@@ -95,8 +95,8 @@ def test_512_tokens_of_six_layers_with_eight_heads_are_under_2_mb():
     assert f"multiple of 1/{stored.q}" in page and "cells of 8 × 8 tokens" in page
 
 
-def test_a_picture_is_shown_by_its_patches(monkeypatch: pytest.MonkeyPatch):
-    inside, picture = look_at_picture()
+def test_an_image_is_shown_by_its_patches(monkeypatch: pytest.MonkeyPatch):
+    inside, image = look_at_image()
     page = attention_page(inside, "a run")
     data = data_of(page)
     assert data["tokens"]["picture"] == ["[CLS]", *(f"r{row} c{column}" for row in "123" for column in "12345")]
@@ -105,7 +105,7 @@ def test_a_picture_is_shown_by_its_patches(monkeypatch: pytest.MonkeyPatch):
     assert set(kind["statistics"]) == {"entropy", "confidence", "patch_distance"}
     assert [stored[key] for key in ("rows", "columns", "height", "width")] == [3, 5, 4, 4]
     pixels = np.frombuffer(zlib.decompress(base64.b64decode(stored["pixels"])), np.uint8).reshape(15, 4, 4, 3)
-    np.testing.assert_array_equal(pixels[7], picture[4:8, 8:12], "the patch in row 2 and column 3")
+    np.testing.assert_array_equal(pixels[7], image[4:8, 8:12], "the patch in row 2 and column 3")
     assert "patch by patch" in page and "token by token" not in page
     monkeypatch.setattr(explorer, "MOST_PIXELS", 100)
     assert [data_of(attention_page(inside, "x"))["patches"][key] for key in ("height", "width")] == [2, 2]

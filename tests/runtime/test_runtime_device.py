@@ -27,7 +27,7 @@ WORDS = ["river", "stone", "cloud", "green", "quiet", "under", "seven", "house",
 TINY = {"batch_tokens": 128, "steps": 2, "evaluations": 1, "threads": 1, "quiet": True, "precision": "float32"}
 SIZES = {"d_model": 32, "layers": 2, "heads": 2, "length": 32}
 TEXTS = ["river stone", "a", "the quiet house under the cloud", "green " * 40]
-PICTURES = np.random.default_rng(5).integers(0, 255, (7, 16, 16, 3), dtype=np.uint8)
+IMAGES = np.random.default_rng(5).integers(0, 255, (7, 16, 16, 3), dtype=np.uint8)
 
 Ask = Callable[[Any], Any]
 KINDS: dict[str, tuple[str, dict[str, Any], list[Ask]]] = {
@@ -66,10 +66,10 @@ KINDS: dict[str, tuple[str, dict[str, Any], list[Ask]]] = {
         {**SIZES, "length": 128, "task": "translation", "tokenizer": "char", "model": "decoder"},
         [lambda mt: mt(["river", "a stone"], beam=3, n_best=2)],
     ),
-    "pictures": (
-        "pictures.npz",
+    "images": (
+        "images.npz",
         {"d_model": 32, "layers": 1, "heads": 2, "patch_size": 8},
-        [lambda clf: clf.probabilities(PICTURES), lambda clf: clf(PICTURES[0])],
+        [lambda clf: clf.probabilities(IMAGES), lambda clf: clf(IMAGES[0])],
     ),
 }
 
@@ -87,7 +87,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     (folder / "rows.csv").write_text("text,label\n" + "\n".join(f"{sentence()},{draw.choice('ab')}" for _ in range(60)))
     (folder / "pairs.tsv").write_text("en\tde\n" + "\n".join(f"{sentence()}\t{sentence()}" for _ in range(60)))
     pixels = np.random.default_rng(3).integers(0, 255, (60, 16, 16, 3), dtype=np.uint8)
-    np.savez(folder / "pictures.npz", images=pixels, labels=np.arange(60) % 2)
+    np.savez(folder / "images.npz", images=pixels, labels=np.arange(60) % 2)
 
     def run(kind: str) -> Path:
         file, options, _ = KINDS[kind]
@@ -149,20 +149,20 @@ def test_a_pipeline_answers_where_its_model_is(kind: str, runs: Callable[[str], 
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["language model", "classifier", "masked tokens", "translator", "pictures"])
+@pytest.mark.parametrize("kind", ["language model", "classifier", "masked tokens", "translator", "images"])
 def test_verify_bench_and_attention_are_done_there(
     kind: str, runs: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ):
     run = runs(kind)
     monkeypatch.setattr(bench, "BATCHES", (1, 2))
     monkeypatch.setattr(bench, "LENGTHS", (8,))
-    seen = PICTURES[0] if kind == "pictures" else "river [MASK] stone"
+    seen = IMAGES[0] if kind == "images" else "river [MASK] stone"
     here = look_inside(headway.load(run), seen)
     with elsewhere(monkeypatch):
         pipe: Any = headway.load(run)
         for check in (check_cache, check_batch, check_accumulation):
             assert check(Subject(pipe)).passed is not False
-        if kind != "pictures":  # cut inside a model, in inference mode, which this device does not know
+        if kind != "images":  # cut inside a model, in inference mode, which this device does not know
             assert {row["kind"] for row in bench.speed(pipe, limit=1)} <= {"read", "write"}
         there = look_inside(pipe, seen)
     for name, found in here.kinds.items():

@@ -167,17 +167,15 @@ def test_masked_models_are_compared_by_their_loss(
     assert fitting(transformer, spec("classification")) == transformer and fitting(lstm, spec("masked_lm")) == lstm
 
 
-@pytest.mark.parametrize("kind", ["pairs", "pictures"])
-def test_vectors_and_pictures_are_compared_by_accuracy(
-    kind: str, tmp_path: Path, in_this_process: list[dict[str, Any]]
-):
+@pytest.mark.parametrize("kind", ["pairs", "images"])
+def test_vectors_and_images_are_compared_by_accuracy(kind: str, tmp_path: Path, in_this_process: list[dict[str, Any]]):
     draw = random.Random(5)
     if kind == "pairs":
         file, options = tmp_path / "pairs.csv", {"task": "embedding", "length": 16}
         lines = [" ".join(draw.choices(WORDS, k=5)) for _ in range(120)]
         file.write_text("\n".join(["first,second", *(f"{line},{' '.join(line.split()[::-1])}" for line in lines)]))
     else:
-        file, options = tmp_path / "pictures.npz", {"task": "image_classification"}
+        file, options = tmp_path / "images.npz", {"task": "image_classification"}
         images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
         np.savez(file, images=images, labels=np.array(["dark", "light"] * 30))
     found = compare(Contest([str(file)], vary="heads", options=options), tmp_path / "out", NoProgress())

@@ -8,7 +8,7 @@ import pytest
 
 from headway.data.records.text_rows import TextList
 from headway.tasks.common import linear, ngram
-from headway.tasks.common.linear import _flat, classification_baselines, picture_baselines
+from headway.tasks.common.linear import _flat, classification_baselines, image_baselines
 from headway.tasks.common.ngram import ngram_baselines
 
 TRAIN, VALIDATION = np.array([0, 1, 0, 1, 2], dtype=np.uint16), np.array([0, 1, 2, 2], dtype=np.uint16)
@@ -109,28 +109,28 @@ def test_of_many_classes_rare_ngrams_are_left_out(monkeypatch: pytest.MonkeyPatc
     assert said == "" and found[1]["accuracy"] > 0.9
 
 
-def test_pictures_are_told_by_a_linear_model():
+def test_images_are_told_by_a_linear_model():
     draw = np.random.default_rng(0)
     targets = draw.integers(0, 2, 71)
-    pictures = draw.integers(0, 120, (71, 5, 7, 3), dtype=np.uint8)
-    pictures[:, :, 3:] += (targets * 100).astype(np.uint8)[:, None, None, None]
-    majority, fitted = picture_baselines(pictures[:60], targets[:60].tolist(), pictures[60:], targets[60:], ["a", "b"])
+    images = draw.integers(0, 120, (71, 5, 7, 3), dtype=np.uint8)
+    images[:, :, 3:] += (targets * 100).astype(np.uint8)[:, None, None, None]
+    majority, fitted = image_baselines(images[:60], targets[:60].tolist(), images[60:], targets[60:], ["a", "b"])
     assert majority["name"] == "majority class" and majority["accuracy"] < 0.8
     assert fitted["name"] == "linear model on pixels" and fitted["accuracy"] == fitted["macro_f1"] == 1.0
-    alone = picture_baselines(pictures[:9], [1] * 9, pictures[60:], targets[60:], ["a", "b"])
+    alone = image_baselines(images[:9], [1] * 9, images[60:], targets[60:], ["a", "b"])
     assert alone[0]["accuracy"] == alone[1]["accuracy"]
 
 
 @pytest.mark.parametrize(("size", "step"), [((5, 7), (1, 1)), ((65, 40), (3, 3)), ((2, 97), (2, 4))])
-def test_large_pictures_are_shrunk_by_means(size: tuple, step: tuple):
-    pictures = np.random.default_rng(0).integers(0, 256, (3, *size, 3), dtype=np.uint8)
+def test_large_images_are_shrunk_by_means(size: tuple, step: tuple):
+    images = np.random.default_rng(0).integers(0, 256, (3, *size, 3), dtype=np.uint8)
     rows, columns = size[0] // step[0], size[1] // step[1]
     expected = [
-        pictures[n, row * step[0] : (row + 1) * step[0], column * step[1] : (column + 1) * step[1], channel].mean()
+        images[n, row * step[0] : (row + 1) * step[0], column * step[1] : (column + 1) * step[1], channel].mean()
         for n in range(3)
         for row in range(rows)
         for column in range(columns)
         for channel in range(3)
     ]
-    assert np.allclose(_flat(pictures).ravel(), expected, atol=1e-3)
-    assert _flat(np.repeat(pictures[..., :1], 3, axis=3)).shape == (3, rows * columns), "grey counts once"
+    assert np.allclose(_flat(images).ravel(), expected, atol=1e-3)
+    assert _flat(np.repeat(images[..., :1], 3, axis=3)).shape == (3, rows * columns), "grey counts once"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.images.pictures import pictures
+from headway.data.images.image_table import image_table
 from headway.data.open.read import read
-from headway.data.open.shapes import ALIGNED, CONVERSATIONS, PICTURES, TABLE, TEXT, shape
+from headway.data.open.shapes import ALIGNED, CONVERSATIONS, IMAGES, TABLE, TEXT, shape
 from headway.data.records.table import table
 from headway.errors import InputError
 from headway.tasks import detect as tasks_detect
@@ -56,7 +56,7 @@ def test_another_task_says_what_is_unclear_as_ours_do(outside):
     with pytest.raises(InputError, match=r"several columns could be the label: 'sort', 'kind'. Choose one"):
         outside.columns(Given(renamed(reviews("text", "label", "stars"), label="sort", stars="kind"), asked="stars"))
     with pytest.raises(InputError, match="holds images, which are data for image_classification, not for stars"):
-        detect(some_pictures(), task="stars")
+        detect(some_images(), task="stars")
 
 
 def renamed(source, **names):
@@ -65,14 +65,14 @@ def renamed(source, **names):
     return table(rows, columns, source.path)
 
 
-def some_pictures():
-    return pictures(Path("folder"), [("a.png", "cat"), ("b.png", "dog")], [(7, 11), (13, 11)], "")
+def some_images():
+    return image_table(Path("folder"), [("a.png", "cat"), ("b.png", "dog")], [(7, 11), (13, 11)], "")
 
 
 def test_shapes(tmp_path):
     path = tmp_path / "chat.jsonl"
     path.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
-    assert shape(read(path)) == CONVERSATIONS and shape(some_pictures()) == PICTURES
+    assert shape(read(path)) == CONVERSATIONS and shape(some_images()) == IMAGES
     assert shape(reviews("text", "label")) == TABLE
     path = tmp_path / "notes.txt"
     path.write_text("one\n")
@@ -83,7 +83,7 @@ def test_shapes(tmp_path):
 
 
 def test_every_shape_is_for_a_task_and_every_task_has_its_part():
-    assert {one for name in NAMES for one in recogniser(name).reads} == {TEXT, TABLE, ALIGNED, CONVERSATIONS, PICTURES}
+    assert {one for name in NAMES for one in recogniser(name).reads} == {TEXT, TABLE, ALIGNED, CONVERSATIONS, IMAGES}
     assert [recogniser(name).task for name in NAMES] == list(NAMES)
 
 

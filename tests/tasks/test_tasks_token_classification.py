@@ -181,7 +181,7 @@ BAD_ROWS = {
 }
 BAD_LISTS = {
     "fewer": ({**LISTS, "tags": ["O", "O"]}, "3 tokens in column 'tokens', but 2 tags in column 'tags'"),
-    "no tokens": ({"tokens": [], "tags": ["O"]}, "1 tags in column 'tags', but no text"),
+    "no tokens": ({"tokens": [], "tags": ["O"]}, "1 tag in column 'tags', but no text"),
     "numbers": ({**LISTS, "tags": [0, 1, 2]}, "the tag '0' in column 'tags' is a number"),
     "empty tag": ({**LISTS, "tags": ["O", "", "O"]}, "an empty tag"),
 }

@@ -1,4 +1,4 @@
-"""From pictures to a classifier and back: trained, taken up again, loaded, measured, read by other programs."""
+"""From images to a classifier and back: trained, taken up again, loaded, measured, read by other programs."""
 
 import csv
 import json
@@ -41,7 +41,7 @@ SMALL = {
 
 
 def stripes(folder: Path, classes: dict[str, bool], each: int = 29, seed: int = 0) -> Path:
-    """Pictures with stripes from top to bottom or from left to right, of several sizes and modes, with noise."""
+    """Images with stripes from top to bottom or from left to right, of several sizes and modes, with noise."""
     draw = np.random.default_rng(seed)
     for label, upright in classes.items():
         (folder / label).mkdir(parents=True)
@@ -51,15 +51,15 @@ def stripes(folder: Path, classes: dict[str, bool], each: int = 29, seed: int = 
                 (np.arange(width if upright else height) // 3 % 2) * 150,
                 (width, height) if not upright else (height, width),
             )
-            picture = (lines if upright else lines.T) + draw.integers(0, 100, (height, width))
+            image = (lines if upright else lines.T) + draw.integers(0, 100, (height, width))
             mode, ending = (("L", "png"), ("RGB", "png"), ("P", "png"), ("RGB", "jpg"))[number % 4]
-            Image.fromarray(picture.astype(np.uint8)).convert(mode).save(folder / label / f"{number:02}.{ending}")
+            Image.fromarray(image.astype(np.uint8)).convert(mode).save(folder / label / f"{number:02}.{ending}")
     return folder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stripes(tmp_path_factory.mktemp("pictures") / "stripes", {"columns": True, "rows": False})
+    return stripes(tmp_path_factory.mktemp("images") / "stripes", {"columns": True, "rows": False})
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +93,14 @@ def test_what_is_recorded(run: Path, folder: Path):
 
 
 @torch.no_grad()
-def test_transformers_reads_the_same_pictures_and_gives_the_same_logits(run: Path, clf: Any, folder: Path):
+def test_transformers_reads_the_same_images_and_gives_the_same_logits(run: Path, clf: Any, folder: Path):
     import transformers
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
     theirs = transformers.ViTForImageClassification.from_pretrained(run).eval()
     processor = ViTImageProcessorPil.from_pretrained(run)
-    pictures = [Image.open(path) for path in files(folder)]
-    expected = theirs(**processor(pictures, return_tensors="pt")).logits
+    images = [Image.open(path) for path in files(folder)]
+    expected = theirs(**processor(images, return_tensors="pt")).logits
     pixels = np.stack([clf.pixels(path) for path in files(folder)])
     with torch.no_grad():
         ours = clf.model(normalised(pixels, clf.preprocessor))
@@ -163,9 +163,9 @@ def test_killed_in_the_middle_and_taken_up_again(folder: Path, tmp_path: Path, f
 
 
 def test_a_worker_makes_the_same_batches(run: Path):
-    pictures = np.random.default_rng(0).integers(0, 256, (23, 6, 6, 3), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(0, 256, (23, 6, 6, 3), dtype=np.uint8)
     how = headway.load(run).preprocessor
-    batch_source = ImageBatches(pictures, range(23), pictures, range(23), how, 5, 0, each=10)
+    batch_source = ImageBatches(images, range(23), images, range(23), how, 5, 0, each=10)
     position = Position()
     with Prefetch(batch_source, workers=1) as ahead:
         for _ in range(7):
@@ -226,12 +226,12 @@ def test_options_that_mean_nothing_here(
 
 
 @pytest.mark.parametrize("options", [{"image_size": 8}, {"patch_size": 2}, {"augment": "flip"}])
-def test_options_of_pictures_mean_nothing_for_texts(options: dict[str, Any], rows: Path, tmp_path: Path):
+def test_options_of_images_mean_nothing_for_texts(options: dict[str, Any], rows: Path, tmp_path: Path):
     with pytest.raises(InputError, match="is for image_classification, but this is classification"):
         headway.train(rows, out=tmp_path / "out", steps=2, quiet=True, **options)
 
 
-def test_a_text_task_does_not_begin_from_a_model_of_pictures(run: Path, rows: Path, tmp_path: Path):
+def test_a_text_task_does_not_begin_from_a_model_of_images(run: Path, rows: Path, tmp_path: Path):
     with pytest.raises(InputError, match="is an image model, which reads no text"):
         headway.train(rows, from_model=str(run), out=tmp_path / "out", steps=2, quiet=True)
 
@@ -291,12 +291,12 @@ def test_arrays_from_python(tmp_path: Path):
     assert any("41 of 41 validation images (100%) also occur in training" in line for line in warnings)
 
 
-def test_what_is_known_of_pictures_before_the_first_step():
-    """By which a run is judged: leaks, equal pictures, guessing by frequencies."""
+def test_what_is_known_of_images_before_the_first_step():
+    """By which a run is judged: leaks, equal images, guessing by frequencies."""
     draw = np.random.default_rng(0)
-    pictures = draw.integers(0, 256, (8, 4, 4, 3), dtype=np.uint8)
+    images = draw.integers(0, 256, (8, 4, 4, 3), dtype=np.uint8)
     how = ImagePreprocessor(size=(4, 4))
-    train, targets = pictures[[0, 0, 0, 1, 2]], [0, 0, 0, 1, 1]
-    known = data_profile([], ImageBatches(train, targets, pictures[[1, 5, 6, 7]], [1, 0, 0, 1], how, 5, 0, each=5), how)
+    train, targets = images[[0, 0, 0, 1, 2]], [0, 0, 0, 1, 1]
+    known = data_profile([], ImageBatches(train, targets, images[[1, 5, 6, 7]], [1, 0, 0, 1], how, 5, 0, each=5), how)
     assert (known.examples, known.leaked, known.alike, known.one_target) == (4, 0.25, 0.6, 0.6)
     assert known.chance == pytest.approx(-(np.log(4 / 7) + np.log(3 / 7)) / 2)

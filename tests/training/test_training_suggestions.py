@@ -35,7 +35,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "translator": ("pairs.csv", {"task": "translation"}),
     "decoder translator": ("pairs.csv", {"task": "translation", "model": "decoder"}),
     "dialogue": ("talk.jsonl", {}),
-    "pictures": ("pictures.npz", {}),
+    "images": ("images.npz", {}),
 }
 FROM: dict[str, tuple[str, str, dict[str, Any]]] = {
     "language model": ("text.txt", "language model", {}),
@@ -49,7 +49,7 @@ FROM: dict[str, tuple[str, str, dict[str, Any]]] = {
     "embedding": ("scored.csv", "masked", {"task": "embedding"}),
     "translator": ("pairs.csv", "translator", {"task": "translation"}),
     "dialogue": ("talk.jsonl", "dialogue", {}),
-    "pictures": ("pictures.npz", "pictures", {}),
+    "images": ("images.npz", "images", {}),
 }
 
 
@@ -74,7 +74,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "talk.jsonl").write_text("\n".join(map(json.dumps, talk)))
     generator = np.random.default_rng(3)
     images = generator.integers(0, 255, (59, 8, 8, 3), dtype=np.uint8)
-    np.savez(place / "pictures.npz", images=images, labels=np.arange(59) % 2)
+    np.savez(place / "images.npz", images=images, labels=np.arange(59) % 2)
     return place
 
 

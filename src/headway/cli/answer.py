@@ -44,8 +44,8 @@ ANY = (
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The options of a verb that all such verbs share."""
+class SharedOptions:
+    """The arguments and options that all such verbs share."""
 
     verb: str
     run: str
@@ -129,7 +129,7 @@ def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Comma
         if not texts and not any(options.get(room.interactive) for room in rooms):
             raise click.MissingParameter(ctx=context, param_hint=f"'{what}'", param_type="argument")
         _check_together(own, options)
-        _answer(context, Asked(verb, run, texts, one=one, **given), rooms, options)
+        _answer(context, SharedOptions(verb, run, texts, one=one, **given), rooms, options)
 
     what = rooms[0].one_input if one else "TEXT..."
     ways: list[Callable[..., Any]] = [click.argument("run")]
@@ -194,43 +194,43 @@ def _check_together(own: dict[str, Option], options: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --{option.goes_with.replace('_', '-')}.")
 
 
-def _answer(context: click.Context, asked: Asked, rooms: Rooms, options: dict[str, Any]) -> None:
+def _answer(context: click.Context, shared: SharedOptions, rooms: Rooms, options: dict[str, Any]) -> None:
     """Load the model, read the inputs and answer them."""
     started = context.meta.get(STARTED, time.monotonic())
     for room in rooms:
-        room.check(options, asked.to)
-    check_output(asked.to, (*asked.words, "")[0], _all_endings(rooms, options))
-    room, pipe, own = _room(context, asked, rooms, options)
+        room.check(options, shared.to)
+    check_output(shared.to, (*shared.words, "")[0], _all_endings(rooms, options))
+    room, pipe, own = _room(context, shared, rooms, options)
     found: dict[str, Any] = {"task": pipe.task}
     if room.interactive and own[room.interactive]:
         from headway.cli.chat import converse
 
-        first = [word for word in asked.words if word != "-"]
+        first = [word for word in shared.words if word != "-"]
         begin = functools.partial(room.conversation, pipe, own)
-        results, interrupted = converse(begin, first, as_json=asked.as_json, quiet=asked.quiet)
-        emit({**found, "seconds": time.monotonic() - started, "results": results}, asked.as_json, [])
+        results, interrupted = converse(begin, first, as_json=shared.as_json, quiet=shared.quiet)
+        emit({**found, "seconds": time.monotonic() - started, "results": results}, shared.as_json, [])
         if interrupted:
             raise KeyboardInterrupt
         return
-    inputs = read_inputs(room, asked.run, asked.words, asked.text_column, asked.encoding, one=asked.one)
+    inputs = read_inputs(room, shared.run, shared.words, shared.text_column, shared.encoding, one=shared.one)
     use = room(pipe, inputs, own)
-    check_inputs(use, asked.words)
-    if (notice := use.notice()) and not asked.quiet:
+    check_inputs(use, shared.words)
+    if (notice := use.notice()) and not shared.quiet:
         warnings.warn(notice, stacklevel=2)
-    if asked.to is None and not asked.as_json and _streamed(use):
+    if shared.to is None and not shared.as_json and _streamed(use):
         return
-    use, results = _results(asked, use)
-    lines = [f"{use.count()} in {asked.to}"] if asked.to else []
-    emit({**found, "seconds": time.monotonic() - started, "results": results}, asked.as_json, lines)
+    use, results = _results(shared, use)
+    lines = [f"{use.count()} in {shared.to}"] if shared.to else []
+    emit({**found, "seconds": time.monotonic() - started, "results": results}, shared.as_json, lines)
 
 
 def _room(
-    context: click.Context, asked: Asked, rooms: Rooms, options: dict[str, Any]
+    context: click.Context, shared: SharedOptions, rooms: Rooms, options: dict[str, Any]
 ) -> tuple[type[Command], Any, dict[str, Any]]:
     """The model's task, its pipeline and its options.  Raises InputError for an option of another task."""
     from headway.workflows.load import load
 
-    loaded = context.obj if context.obj is not None else load(asked.run, device=asked.device)
+    loaded = context.obj if context.obj is not None else load(shared.run, device=shared.device)
     for room in rooms:
         own = {option.name: options[option.name] for option in room.options}
         if (pipe := room.takes(loaded, own)) is not None:
@@ -238,7 +238,16 @@ def _room(
                 if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                     raise InputError(f"--{name.replace('_', '-')} does not apply to {pipe.task} models; leave it out.")
             return room, pipe, own
-    raise InputError(f"{asked.run}: holds a model for {loaded.task}; {asked.verb} needs {rooms[0].needs}.")
+    raise InputError(
+        f"{shared.run}: holds a model for {loaded.task}; {shared.verb} needs {rooms[0].needs}."
+        f"{_verb_that_fits(shared, loaded.task)}"
+    )
+
+
+def _verb_that_fits(shared: SharedOptions, task: str) -> str:
+    """The command line for a model of a task, as a sentence; none where it was that command."""
+    spec = registry.known(task)
+    return "" if spec.verb == shared.verb else f" Use `headway {spec.verb} {shared.run} {spec.argument}`."
 
 
 def _streamed(use: Command) -> bool:
@@ -255,32 +264,32 @@ def _streamed(use: Command) -> bool:
     return True
 
 
-def _results(asked: Asked, use: Command) -> tuple[Command, list[Any]]:
+def _results(shared: SharedOptions, use: Command) -> tuple[Command, list[Any]]:
     """Answer the inputs, to a file, to standard output or for JSON; returns the answers and what counts the results."""
     from headway.training.monitor.progress import shown_to
 
-    as_json, most = asked.as_json and not use.gathers, piece_size(use.tokens)
+    as_json, most = shared.as_json and not use.gathers, piece_size(use.tokens)
     with contextlib.ExitStack() as stack:
         output = file = None
-        if asked.to is not None:  # a result computed from all answers needs them all: keep them until the last
-            to = f"{asked.to}.vectors" if use.gathers else asked.to
-            file, name = ResultsFile(use, to), asked_for(asked.verb, use, to, most=most, as_json=as_json)
+        if shared.to is not None:  # a result computed from all answers needs them all: keep them until the last
+            to = f"{shared.to}.vectors" if use.gathers else shared.to
+            file, name = ResultsFile(use, to), asked_for(shared.verb, use, to, most=most, as_json=as_json)
             output = stack.enter_context(OutputFile(to, name, b"" if use.gathers else file.header()))
         if use.gathers and output is None:
             parts = (use.content(use.answer(part)) for _, part in pieces(use.inputs.values, most))
-            return _gathered(asked, use, use.restored(b"".join(parts)))
+            return _gathered(shared, use, use.restored(b"".join(parts)))
         results = give_answers(
-            use, most=most, output=output, file=file, as_json=as_json, progress=shown_to(asked.quiet)
+            use, most=most, output=output, file=file, as_json=as_json, progress=shown_to(shared.quiet)
         )
         if output is not None and use.gathers:
-            use, results = _gathered(asked, use, use.restored(output.read()))
+            use, results = _gathered(shared, use, use.restored(output.read()))
             output.discard()
         elif output is not None:
             output.finish()
     return use, results
 
 
-def _gathered(asked: Asked, use: Command, answers: Any) -> tuple[Command, list[Any]]:
+def _gathered(shared: SharedOptions, use: Command, answers: Any) -> tuple[Command, list[Any]]:
     """Write, show or return the result computed from all answers, some rows at a time."""
     use, found = use.gathered(answers)
     results: list[Any] = []
@@ -290,15 +299,15 @@ def _gathered(asked: Asked, use: Command, answers: Any) -> tuple[Command, list[A
             yield file.header()
         for start, texts in pieces(use.inputs.values, GATHERED):
             part = found[start : start + len(texts)]
-            if asked.as_json:
+            if shared.as_json:
                 results.extend(use.results(part))
             elif file is None:
                 show_lines(use.lines(start, part))
             if file is not None:
                 yield file.content(start, part)
 
-    if asked.to is None:
+    if shared.to is None:
         list(written(None))
     else:
-        write_output(asked.to, written(ResultsFile(use, asked.to)))
+        write_output(shared.to, written(ResultsFile(use, shared.to)))
     return use, results

@@ -67,10 +67,10 @@ def command(
                 f"{run}: holds a model for {pipe.task.replace('_', ' ')}; only translators have languages."
             )
         pipe = pipe.between(source_language, target_language)
-    pictures = spec(pipe.task).reads == "picture"
-    if pictures and encoding is not None:
+    images = spec(pipe.task).reads == "picture"
+    if images and encoding is not None:
         raise InputError("--encoding is for texts, and this model reads images.")
-    inside = look_inside(pipe, text if pictures else _text(text, encoding), target)
+    inside = look_inside(pipe, text if images else _text(text, encoding), target)
     progress.say(f"read {', '.join(f'{len(names):,} tokens of the {axis}' for axis, names in inside.tokens.items())}")
     page = attention_page(inside, PurePath(run).name or "the model")
     write_output(out, [page.encode()])

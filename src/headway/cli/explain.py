@@ -11,7 +11,7 @@ from headway.cli.common import emit, output_options
 from headway.io.quantities import size
 
 EXAMPLE = "to be or not to be"
-PICTURE = "a grey image"
+IMAGE = "a grey image"
 SHOWN_TOKENS = 12
 KINDS = ("attention", "cross", "feedforward")
 """The parts of a block, in forward order."""
@@ -70,7 +70,7 @@ def explain(pipe: Any, text: str = EXAMPLE) -> dict[str, Any]:
         "length": length,
         "flops_per_token": flops / length,
         "blocks": blocks,
-        **_path(model, pipe.tokenizer, text if pipe.tokenizer is not None else PICTURE),
+        **_path(model, pipe.tokenizer, text if pipe.tokenizer is not None else IMAGE),
     }
 
 

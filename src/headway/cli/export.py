@@ -34,7 +34,7 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
     many scripts.  If anything differs, the directory is removed and the exit status is 1.
     """
     started = time.monotonic()
-    from headway.tasks.common.door_answers import BOUND
+    from headway.tasks.common.compare_answers import BOUND
     from headway.workflows.export.export import export
     from headway.workflows.export.parity import INPUTS, LINES
 

@@ -32,7 +32,7 @@ def read_inputs(
     if room.spec.reads == "picture":
         if text_column is not None or encoding is not None:
             raise InputError("--text-column and --encoding are for texts, and this model reads images.")
-        files = [file for word in words for file in _pictures(word)]
+        files = [file for word in words for file in _images(word)]
         return Inputs(run, files, len(files) > 1, "file", known_by=_states(files))
     texts = _texts(run, words, text_column, encoding)
     several = len(words) > 1 or words[0] == "-" or is_file(words[0])
@@ -99,14 +99,14 @@ def check_inputs(use: Command, words: Sequence[str]) -> None:
             raise InputError(f"{place}: {error}") from None
 
 
-def _pictures(place: str) -> list[str]:
+def _images(place: str) -> list[str]:
     """The images that an argument names: a file, or those in a folder.  Raises InputError if there are none."""
-    from headway.data.images.folder import pictures_in
+    from headway.data.images.folder import images_in
     from headway.data.open.files import check_path
 
     path = Path(place)
     check_path(path)
-    return [str(one) for one in pictures_in(path)] if path.is_dir() else [place]
+    return [str(one) for one in images_in(path)] if path.is_dir() else [place]
 
 
 def _states(files: list[str]) -> list[str]:

@@ -77,20 +77,20 @@ def command(
     place = points or (Path(inputs[0]) if len(inputs) == 1 else None)
     progress = shown_to(quiet)
     options["seed"] = seed
-    asked = Asked(inputs, validation, time or TIME, options, out, budgets, names, progress, STARTED)
+    wanted = StudyOptions(inputs, validation, time or TIME, options, out, budgets, names, progress, STARTED)
     try:
         if points is not None or _is_study(place):
             if planning:
                 raise InputError("--plan is for a text; these runs are already trained.")
             if names and points is not None:
                 raise InputError("--probe needs the models: name the directory of a study instead of --points.")
-            found = _of_points(place or Path(), count, asked)
+            found = _of_points(place or Path(), count, wanted)
         elif planning:
-            found = _planned(asked)
+            found = _planned(wanted)
             emit(found, as_json, _plan_lines(found))
             return
         else:
-            found = _of_text(asked, count or "total")
+            found = _of_text(wanted, count or "total")
     finally:
         progress.close()
     emit(found, as_json, _lines(found))
@@ -113,8 +113,8 @@ def _flops(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command was asked for."""
+class StudyOptions:
+    """The arguments and options of the command."""
 
     inputs: tuple[str, ...]
     validation: tuple[str, ...]
@@ -129,18 +129,18 @@ class Asked:
     started: float
 
 
-def _planned(asked: Asked) -> dict[str, Any]:
+def _planned(wanted: StudyOptions) -> dict[str, Any]:
     from headway.io.quantities import parse_seconds
     from headway.science.scaling.study import PLAN, TASK, decide
     from headway.training.options import TrainOptions
 
-    kept = asked.out if asked.out is not None and (asked.out / PLAN).is_file() else None
-    chosen = TrainOptions(**asked.options)
-    given: dict[str, Any] = {"validation": asked.validation, "started": asked.started, "progress": asked.progress}
-    grid = decide(asked.inputs, chosen, parse_seconds(asked.time), out=kept, **given)
+    kept = wanted.out if wanted.out is not None and (wanted.out / PLAN).is_file() else None
+    chosen = TrainOptions(**wanted.options)
+    given: dict[str, Any] = {"validation": wanted.validation, "started": wanted.started, "progress": wanted.progress}
+    grid = decide(wanted.inputs, chosen, parse_seconds(wanted.time), out=kept, **given)
     return {
         "task": chosen.data.task or TASK,
-        "seconds": clock.monotonic() - asked.started,
+        "seconds": clock.monotonic() - wanted.started,
         "planned_seconds": grid.seconds,
         **{name: getattr(grid, name) for name in ("length", "batch_tokens", "precision")},
         "notes": list(grid.notes),
@@ -148,26 +148,26 @@ def _planned(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _of_points(place: Path, count: str | None, asked: Asked) -> dict[str, Any]:
+def _of_points(place: Path, count: str | None, wanted: StudyOptions) -> dict[str, Any]:
     """The fit to finished runs; written to ``out`` if it is given."""
     from headway.science.scaling.analysis import analyse
     from headway.science.scaling.probes import probe_runs
     from headway.science.scaling.study import RUNS, check_for_points, keep_points, points_of, task_of
 
-    out, seed = asked.out, asked.options["seed"]
+    out, seed = wanted.out, wanted.options["seed"]
     if out is not None:
         check_for_points(out, place)
     runs, kind = points_of(place, count)
-    found = analyse(runs, kind, budgets=asked.budgets, seed=seed)
-    if asked.probes:
-        found["probes"] = probe_runs(place / RUNS, runs, asked.probes, seed=seed)
-    found = _finished(found, task_of(place), out, [], asked.started)
+    found = analyse(runs, kind, budgets=wanted.budgets, seed=seed)
+    if wanted.probes:
+        found["probes"] = probe_runs(place / RUNS, runs, wanted.probes, seed=seed)
+    found = _finished(found, task_of(place), out, [], wanted.started)
     if out is not None:
         keep_points(place, out)
     return found
 
 
-def _of_text(asked: Asked, count: str) -> dict[str, Any]:
+def _of_text(wanted: StudyOptions, count: str) -> dict[str, Any]:
     from headway.cli.train import default_out
     from headway.io.quantities import duration, parse_seconds
     from headway.science.scaling.analysis import analyse
@@ -178,30 +178,30 @@ def _of_text(asked: Asked, count: str) -> dict[str, Any]:
     from headway.training.loop.trainer import Interrupted
     from headway.training.options import TrainOptions
 
-    usual, names, progress = default_out(asked.inputs), asked.probes, asked.progress
-    place = asked.out if asked.out is not None else usual.with_name(f"scale-{usual.name}")
-    chosen, limit = TrainOptions(**asked.options), parse_seconds(asked.time)
+    usual, names, progress = default_out(wanted.inputs), wanted.probes, wanted.progress
+    place = wanted.out if wanted.out is not None else usual.with_name(f"scale-{usual.name}")
+    chosen, limit = TrainOptions(**wanted.options), parse_seconds(wanted.time)
     if names and not spec(named(chosen.data.task or TASK)).writes:
         raise InputError(f"--probe is for models that generate text; leave it out with --task {chosen.data.task}.")
-    given: dict[str, Any] = {"out": place, "validation": asked.validation, "progress": progress}
-    grid = decide(asked.inputs, chosen, limit, started=asked.started, **given)
+    given: dict[str, Any] = {"out": place, "validation": wanted.validation, "progress": progress}
+    grid = decide(wanted.inputs, chosen, limit, started=wanted.started, **given)
     training = f"{len(grid.cells)} runs, about {duration(grid.seconds)} of training"
-    progress.say(f"{training}; {asked.time} in total (--time to change)")
+    progress.say(f"{training}; {wanted.time} in total (--time to change)")
     for note in grid.notes:
         progress.say(note)
-    end = asked.started + limit - PROBING * len(names) * (len(grid.cells) + SNAPSHOTS)
+    end = wanted.started + limit - PROBING * len(names) * (len(grid.cells) + SNAPSHOTS)
     try:
-        runs, notes = run_study(asked.inputs, grid, chosen, end=end, **given)
+        runs, notes = run_study(wanted.inputs, grid, chosen, end=end, **given)
     except RunFailed as error:
         goes_on = f"Run the same command again to resume the study in {place}."
         raise click.ClickException(f"{str(error).removesuffix('.')}. {goes_on}") from None
     except Interrupted:
         raise KeyboardInterrupt(f"stopped and saved in {place}; run the same command again to resume") from None
-    found = analyse(counted(runs, count), count, budgets=asked.budgets, seed=asked.options["seed"])
+    found = analyse(counted(runs, count), count, budgets=wanted.budgets, seed=wanted.options["seed"])
     if names:
         progress.phase("probing")
-        found["probes"] = probe_runs(place / RUNS, runs, names, seed=asked.options["seed"])
-    return _finished(found, chosen.data.task or TASK, place, [*grid.notes, *notes], asked.started)
+        found["probes"] = probe_runs(place / RUNS, runs, names, seed=wanted.options["seed"])
+    return _finished(found, chosen.data.task or TASK, place, [*grid.notes, *notes], wanted.started)
 
 
 def _finished(found: dict[str, Any], task: str, out: Path | None, notes: list[str], started: float) -> dict[str, Any]:

@@ -24,6 +24,7 @@ UNBUILDABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticErr
 """What building a model from a hostile ``config.json`` may raise; torch raises RuntimeError for impossible sizes."""
 
 DRAWS = (Tensor.normal_, Tensor.uniform_)
+FACTORS = (Tensor.mul, Tensor.__mul__, Tensor.div, Tensor.__truediv__)
 
 
 def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: Path) -> nn.Module:
@@ -56,9 +57,9 @@ def build(family: Family, theirs: dict[str, Any], stored: Weights, config_file: 
 
 
 class _ShapesAlone(TorchFunctionMode):
-    """Skips the initialisation of weights, and computes the shape of joined tensors directly.
+    """Skips the initialisation of weights, and computes the shape of joined and of scaled tensors directly.
 
-    On the device "meta" torch would load its compiler for both, which takes seconds.
+    On the device "meta" torch would load its compiler for each, which takes seconds.
     """
 
     def __torch_function__(
@@ -68,6 +69,8 @@ class _ShapesAlone(TorchFunctionMode):
             return None
         if func is torch.cat and all(part.is_meta for part in args[0]):
             return torch.empty([sum(len(part) for part in args[0]), *args[0][0].shape[1:]], device="meta")
+        if func in FACTORS and args[0].is_meta and not isinstance(args[1], Tensor):
+            return torch.empty(args[0].shape, device="meta")
         return func(*args, **(kwargs or {}))
 
 

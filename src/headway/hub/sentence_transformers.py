@@ -31,6 +31,7 @@ from headway.io.strict_json import parse_object, read_object, read_text
 from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead, Pooling, PoolingHead
 from headway.models.transformer import Embeddings, Encoder
+from headway.nn.linear import Linear
 
 MODULES, SENTENCE, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 CHAINS = (
@@ -244,7 +245,7 @@ def _read_pooling(directory: Path, folder: str, width: int) -> Pooling:
     return POOLING[modes[0]]
 
 
-def _read_dense(directory: Path, folder: str, width: int) -> tuple[nn.Linear, str | None]:
+def _read_dense(directory: Path, folder: str, width: int) -> tuple[Linear, str | None]:
     """A dense layer with its weights, and its activation."""
     path = inside(directory, f"{folder}/config.json")
     found = read_object(path, advice="expected the sizes of a dense layer")
@@ -273,7 +274,7 @@ def _read_dense(directory: Path, folder: str, width: int) -> tuple[nn.Linear, st
         weights: dict[str, Tensor] = {name: file.weight(name) for name in expected}
     finally:
         file.close()
-    dense = nn.Linear(width, outputs, bias=bias, device="meta")
+    dense = Linear(width, outputs, bias=bias, device="meta")
     dense.load_state_dict({name.removeprefix("linear."): value for name, value in weights.items()}, assign=True)
     return dense.requires_grad_(), ACTIVATIONS[kind.rpartition(".")[2]]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from headway.nn.feedforward import ACTIVATIONS
+from headway.nn.activations import ACTIVATIONS
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def _missing(kind: str) -> str:
 
 def model_device(model: nn.Module) -> torch.device:
     """Where the weights of a model are."""
-    return next(model.parameters()).device
+    return next(weight for weights in (model.parameters(), model.buffers()) for weight in weights).device
 
 
 def wait_for(device: torch.device) -> None:

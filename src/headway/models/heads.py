@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.config import TransformerConfig
+from headway.nn.activations import ACTIVATIONS
 from headway.nn.dropout import Dropout
-from headway.nn.feedforward import ACTIVATIONS
 from headway.nn.linear import Linear
 from headway.nn.norm import LayerNorm, RMSNorm
 
@@ -140,7 +140,7 @@ class MaskedTokenHead(Head):
         dense_bias: bool = True,
     ):
         super().__init__()
-        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias)
+        self.dense = Linear(config.d_model, config.d_model, bias=dense_bias)
         self.activation = activation or config.activation
         self.norm = make_norm(config)
         self.token = TokenHead(config, embedding)
@@ -168,7 +168,7 @@ class Pooler(nn.Module):
 
     def __init__(self, config: TransformerConfig, activation: str = "tanh"):
         super().__init__()
-        self.dense = nn.Linear(config.d_model, config.d_model)
+        self.dense = Linear(config.d_model, config.d_model)
         self.activation = activation
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -206,11 +206,11 @@ class ClassificationHead(Head):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
         self.pooling: Pooling = pooling
-        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
+        self.dense = Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
         self.activation = activation
         self.norm = norm() if norm is not None else nn.Identity()
         self.dropout = Dropout(dropout)
-        self.out = nn.Linear(config.d_model, n_classes, bias=out_bias)
+        self.out = Linear(config.d_model, n_classes, bias=out_bias)
         self.normalise = normalise
 
     @classmethod
@@ -255,11 +255,11 @@ class TokenClassificationHead(Head):
         super().__init__()
         if n_classes < 2:
             raise ValueError(f"{n_classes} classes: a classifier needs at least 2")
-        self.dense = nn.Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
+        self.dense = Linear(config.d_model, config.d_model, bias=dense_bias) if dense else None
         self.activation = activation
         self.norm = make_norm(config) if dense else nn.Identity()
         self.dropout = Dropout(dropout)
-        self.out = nn.Linear(config.d_model, n_classes)
+        self.out = Linear(config.d_model, n_classes)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, C).  The mask is not needed: every position has logits of its own."""

@@ -1,23 +1,10 @@
 """The position-wise feed-forward layer, plain (Vaswani et al. 2017, 3.3) or gated (Shazeer 2020: SwiGLU, GEGLU)."""
 
-from collections.abc import Callable
-from functools import partial
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headway.nn.activations import ACTIVATIONS
 from headway.nn.dropout import Dropout
 from headway.nn.linear import Linear
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-    "tanh": torch.tanh,
-    "relu2": lambda x: F.relu(x).square(),
-}
 
 
 class FeedForward(nn.Module):
@@ -30,7 +17,7 @@ class FeedForward(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation {activation!r} is not one of {', '.join(ACTIVATIONS)}")
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
         self.gated = gated
         self.up = Linear(d_model, 2 * d_ff if gated else d_ff, bias=bias)
         self.dropout = Dropout(dropout)
@@ -39,6 +26,6 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         if not self.gated:
-            return self.out(self.dropout(self.activation(self.up(x))))
+            return self.out(self.dropout(self.up(x, self.activation)))
         gate, up = self.up(x).chunk(2, dim=-1)  # (B, T, F) each
-        return self.out(self.dropout(self.activation(gate) * up))
+        return self.out(self.dropout(ACTIVATIONS[self.activation](gate) * up))

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.dropout import Dropout
+from headway.nn.linear import Linear
 from headway.nn.positions.learned import LearnedEncoding
 
 
@@ -29,7 +30,7 @@ class PatchEmbedding(nn.Module):
         super().__init__()
         self.image_size, self.patch_size, self.channels = tuple(image_size), tuple(patch_size), channels
         self.grid = (image_size[0] // patch_size[0], image_size[1] // patch_size[1])
-        self.projection = nn.Linear(channels * patch_size[0] * patch_size[1], d_model)
+        self.projection = Linear(channels * patch_size[0] * patch_size[1], d_model)
         self.tokens = nn.Embedding(1, d_model)  # the class token is the only token
         self.position = LearnedEncoding(self.grid[0] * self.grid[1] + 1, d_model)
         self.learned = self.position.make_vectors()

@@ -165,15 +165,15 @@ def _page(found: dict[str, Any], rows: list[dict[str, Any]], names: list[str], f
             ]
         )
     caption = f"{metric} on {found['measured_on']}; mean over {found['seeds']} seed(s)."
-    pictures = ""
+    figures = ""
     for name in names:
         svg = (folder / f"{name}.svg").read_text(encoding="utf-8")
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-        pictures += f"<figure>{svg}<figcaption>{escape(PLOTS[name])}</figcaption></figure>"
+        figures += f"<figure>{svg}<figcaption>{escape(PLOTS[name])}</figcaption></figure>"
     said = "".join(f"<p>{escape(text)}</p>" for text in found["advice"])
     budget = f"matched by {found['match']}; {found['budget']} for each model, {found['trials']} trial(s)"
     body = (
         f"<h1>{escape(', '.join(row['model'] for row in rows))}</h1>\n"
-        f'<p class="soft">{escape(budget)}</p>\n{said}\n{table(heads, cells, caption=caption)}\n{pictures}'
+        f'<p class="soft">{escape(budget)}</p>\n{said}\n{table(heads, cells, caption=caption)}\n{figures}'
     )
     return page(Html("Comparison"), body, "compare.json", more_css=WIDE)

@@ -66,11 +66,11 @@ def draw(chart: Chart) -> Html:
     """The chart twice, for wide and for narrow screens (the style sheet shows one); empty without any point."""
     if not any(line.points for line in chart.lines):
         return Html("")
-    wide, narrow = _picture(chart, 720, 160, 19), _picture(chart, 350, 106, 12)
+    wide, narrow = _svg(chart, 720, 160, 19), _svg(chart, 350, 106, 12)
     return Html(f'<figure class="wide">{wide}</figure><figure class="narrow">{narrow}</figure>')
 
 
-def _picture(chart: Chart, width: int, right: int, letters: int) -> str:
+def _svg(chart: Chart, width: int, right: int, letters: int) -> str:
     lines = [
         Line(line.name, thin(line.points, MOST_POINTS), line.style, line.marks) for line in chart.lines if line.points
     ]

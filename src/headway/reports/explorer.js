@@ -179,9 +179,9 @@ function moveInMap(event) {
   point(within(state.query + step[0], rows), within(state.key + step[1], columns));
 }
 
-// ---- the text, or the picture ---------------------------------------------------------------------------------------
+// ---- the text, or the image ---------------------------------------------------------------------------------------
 
-/** Whether the tokens that attend and those attended to are one strip: a text is, a picture is shown twice. */
+/** Whether the tokens that attend and those attended to are one strip: a text is, an image is shown twice. */
 const single = (kind) => kind.queries === kind.keys && !data.patches;
 
 function buildStrips() {
@@ -206,14 +206,14 @@ function buildStrips() {
       button.addEventListener("keydown", (event) => moveInStrip(event, strip, index));
       strip.append(button);
     });
-    if (data.patches) asPicture(strip);
+    if (data.patches) asImage(strip);
   }
 }
 
-/** A strip of patches becomes the picture that they were cut from. */
-async function asPicture(strip) {
+/** A strip of patches becomes the image that they were cut from. */
+async function asImage(strip) {
   const { columns, height, width, pixels } = data.patches, size = height * width;
-  at("reading").classList.add("picture");
+  at("reading").classList.add("image");
   strip.style.gridTemplateColumns = `repeat(${columns}, minmax(0, 1fr))`;
   const patches = [...strip.children].slice(1), colours = await inflate(pixels);
   patches.forEach((button, number) => {

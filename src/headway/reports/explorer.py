@@ -76,7 +76,7 @@ def _page(inside: Inside, name: str, stored: dict[str, Stored] | None) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     title = f"What {name} attends to"
-    explorer = EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_PICTURE).strip())
+    explorer = EXPLORER.replace("{reading}", (OF_TEXT if inside.patches is None else OF_IMAGE).strip())
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n{MARK}\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -122,7 +122,7 @@ statistics of all heads are below.</p>
 OF_TEXT = """<h2>The text, token by token</h2>
 <p class="soft">Point at a token, or move with the arrow keys: the others are shaded by how much it attends to them.</p>
 """
-OF_PICTURE = """<h2>The image, patch by patch</h2>
+OF_IMAGE = """<h2>The image, patch by patch</h2>
 <p class="soft">Point at a patch, or move with the arrow keys: the copy next to it shades all patches by its attention.
 Patches are named by row and column; [CLS] stands for the whole image, and the class is read from it.</p>
 """

@@ -76,7 +76,7 @@ function pixels(values, rows, columns) {
   return image;
 }
 
-/** The largest value of each cell, for maps that are larger than their small picture. */
+/** The largest value of each cell, for maps that are larger than their small image. */
 function pooled(values, rows, columns) {
   const step = Math.ceil(Math.max(rows, columns) / POOLED);
   if (step === 1) return [values, rows, columns];

@@ -40,7 +40,7 @@ class TaskSpec:
     called: str = "Transformer"
     """what reports call its models"""
     reads: str = "text"
-    """what an input is: text or picture"""
+    """what an input is: "text" or "picture" """
     metrics: tuple[Metric, ...] = (VAL_LOSS,)
     """the metrics of its models, in the order in which they are shown"""
     headline: tuple[Metric, ...] = (VAL_LOSS,)

@@ -37,7 +37,7 @@ from headway.training.options import TrainOptions
 from headway.training.plan import Plan
 
 if TYPE_CHECKING:
-    from headway.tasks.common.doors import Door
+    from headway.tasks.common.external_loader import ExternalLoader
     from headway.tasks.common.inside import Inside
     from headway.tasks.common.material import Material, MaterialInputs
 
@@ -266,7 +266,7 @@ class Task(ABC):
         """Whether a model that does not name its task is for this one, by its wiring and its head."""
         return False
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> "Door | None":
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> "ExternalLoader | None":
         """How another library opens a model and gets its answers; None where it only has the bare model.
 
         ``architecture`` is what its ``config.json`` names.

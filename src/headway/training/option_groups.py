@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway.data.images.pictures import AUGMENT
+from headway.data.images.image_table import AUGMENT
 from headway.training.option_fields import SHARE, Between, option, up_to
 
 MODELS = ("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru", "cnn", "bow")

@@ -7,6 +7,7 @@ from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.own import OwnConfig
 from headway.models.patches import Patches
+from headway.nn.kernels.products import AUTO, TORCH
 from headway.training.grouped import Grouped
 from headway.training.options import TrainOptions
 
@@ -24,6 +25,16 @@ class Decision:
     value: str
     why: str
     option: str
+
+
+@dataclass(frozen=True)
+class HardwarePlan:
+    """How a batch is computed here."""
+
+    shares: int = 1
+    """the number of threads that compute a batch, each some of its rows"""
+    products: str = TORCH
+    """which library multiplies matrices in float32 (``nn.kernels.products``); "auto" until it is measured"""
 
 
 @dataclass(frozen=True)
@@ -119,12 +130,11 @@ class Plan(Grouped):
     max_examples: int | None = None
     lanes: int = 0
     """--stream: the number of stream partitions, from which a batch takes its windows in turn; else 0"""
-    shares: int = 1
-    """the number of threads that compute a batch, each some of its rows"""
     on_spike: str = "report"
     """what to do with a loss spike: "report" it, or "skip" the step"""
     log_every: int = 10
     decisions: list[dict[str, str]] = field(default_factory=list)
+    hardware: HardwarePlan
     muon: MuonPlan
     evaluating: EvaluationPlan
     objective: ObjectivePlan
@@ -155,4 +165,4 @@ def as_asked(options: TrainOptions) -> dict[str, Any]:
     asked = {OF_OPTIONS.get(name, name): options.value(name) for name in names}
     asked |= {name: options.value(name) or 0.0 for name in ("average", "r_drop", "bpe_dropout")}
     evaluations, precision = options.run.evaluations or 0, options.runtime.precision or "auto"
-    return {**asked, "evaluations": evaluations, "precision": precision}
+    return {**asked, "evaluations": evaluations, "precision": precision, "products": AUTO}

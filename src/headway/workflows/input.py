@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats.aligned import are_files_of_lines, count_lines, read_aligned, share_a_name, sides_of
-from headway.data.images.folder import are_pictures
-from headway.data.images.pictures import Pictures
+from headway.data.images.folder import are_images
+from headway.data.images.image_table import ImageTable
 from headway.data.open.detected import Detected
 from headway.data.open.fetched import fetched, remote_shards
 from headway.data.open.files import kind
@@ -63,7 +63,7 @@ def read_input(
         otherwise = "" if options.data.task else " (use --task language_modeling if they are parts of one text)"
         table = read_aligned(first, second, encoding=options.data.encoding, otherwise=otherwise)
         return table, detect(table, task=options.data.task)
-    if options.data.task is None and are_files_of_lines(inputs) and not are_pictures(inputs):
+    if options.data.task is None and are_files_of_lines(inputs) and not are_images(inputs):
         _check_one_text(inputs, options.data.encoding)
     source = _large_text(inputs, options.data.task, columns) or read(
         inputs, encoding=options.data.encoding, delimiter=options.data.delimiter, on_bad_row=options.data.on_bad_row
@@ -94,7 +94,7 @@ def _recognised(
     chat: bool,
 ) -> tuple[Corpus | Table, Detected]:
     """The data in the form of their task, and the task."""
-    if isinstance(source, Table) and not isinstance(source, Dialogues | Pictures):
+    if isinstance(source, Table) and not isinstance(source, Dialogues | ImageTable):
         source, columns = _conversations(source, options, columns, chat)
     if known and isinstance(source, Table):
         columns |= _as_known(source, columns, known)
@@ -109,7 +109,7 @@ def _recognised(
 
 def rows_left_out(source: Corpus | Table) -> list[str]:
     """A line about the malformed rows of a source that were skipped, if any."""
-    if isinstance(source, Pictures) or not source.skipped:
+    if isinstance(source, ImageTable) or not source.skipped:
         return []  # images have their own line
     return [left_out(source.name, source.skipped)]
 
@@ -196,7 +196,7 @@ def _large_text(inputs: Sequence[str | Path], task: str | None, columns: dict[st
 
     So the whole table is not read into memory to find that one column is to be streamed.
     """
-    if are_pictures(inputs):
+    if are_images(inputs):
         return None
     paths = input_paths(inputs)
     if not all(kind(path) == "parquet" for path in paths):

@@ -12,6 +12,7 @@ from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.models.device import device_of
 from headway.models.own import OwnConfig
+from headway.runtime.precision import prepare, resolved
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.image_classification.pipeline import ImageClassifier
@@ -25,44 +26,63 @@ from headway.training.store.facts import check_files, read_facts
 
 
 @overload
-def load(path: str | Path, task: Literal["image_classification"], *, device: str = ...) -> ImageClassifier: ...
+def load(
+    path: str | Path, task: Literal["image_classification"], *, device: str = ..., precision: str | None = ...
+) -> ImageClassifier: ...
 
 
 @overload
-def load(path: str | Path, task: Literal["translation"], *, device: str = ...) -> Translator: ...
+def load(
+    path: str | Path, task: Literal["translation"], *, device: str = ..., precision: str | None = ...
+) -> Translator: ...
 
 
 @overload
-def load(path: str | Path, task: Literal["classification"], *, device: str = ...) -> Classifier: ...
+def load(
+    path: str | Path, task: Literal["classification"], *, device: str = ..., precision: str | None = ...
+) -> Classifier: ...
 
 
 @overload
-def load(path: str | Path, task: Literal["language_modeling"], *, device: str = ...) -> Generator: ...
+def load(
+    path: str | Path, task: Literal["language_modeling"], *, device: str = ..., precision: str | None = ...
+) -> Generator: ...
 
 
 @overload
-def load(path: str | Path, task: Literal["masked_lm"], *, device: str = ...) -> MaskFiller: ...
+def load(
+    path: str | Path, task: Literal["masked_lm"], *, device: str = ..., precision: str | None = ...
+) -> MaskFiller: ...
 
 
 @overload
-def load(path: str | Path, task: Literal["embedding"], *, device: str = ...) -> Embedder: ...
+def load(
+    path: str | Path, task: Literal["embedding"], *, device: str = ..., precision: str | None = ...
+) -> Embedder: ...
 
 
 @overload
-def load(path: str | Path, task: Literal["token_classification"], *, device: str = ...) -> Tagger: ...
+def load(
+    path: str | Path, task: Literal["token_classification"], *, device: str = ..., precision: str | None = ...
+) -> Tagger: ...
 
 
 @overload
-def load(path: str | Path, task: str | None = ..., *, device: str = ...) -> Pipeline: ...
+def load(path: str | Path, task: str | None = ..., *, device: str = ..., precision: str | None = ...) -> Pipeline: ...
 
 
-def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> Pipeline:
+def load(path: str | Path, task: str | None = None, *, device: str = "auto", precision: str | None = None) -> Pipeline:
     """The pipeline of a run directory, of a Hugging Face directory, or of an id of the hub.
 
     It computes on ``device``: auto, cpu, cuda, cuda:N or mps; auto is a CUDA GPU if PyTorch finds one.  You can move
     the model later (``pipe.model.to("cuda")``); the pipeline follows.  With ``task``, editors and type checkers know
-    the type of the pipeline.  Raises InputError if there is no such model or device, if one of its files is damaged,
-    or if the model has another task or an unknown one.
+    the type of the pipeline.  Raises InputError if there is no such model, device or precision, if one of its files is
+    damaged, or if the model has another task or an unknown one.
+
+    ``precision`` is float32, bfloat16, float16, int8 or int4; without it, the one that the run stores, else float32.
+    "auto" is the fastest that was measured on the run's held-out data and lost next to nothing (``headway bench RUN``),
+    and float32 where nothing was measured.  A model in another precision than float32 answers only: it has no gradients
+    and cannot be saved.
 
     The pipeline computes in several threads, which a child process made by ``os.fork`` does not have: there it would
     wait forever, so it raises RuntimeError.  Create processes with ``multiprocessing.get_context("spawn")`` and load
@@ -78,11 +98,14 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto") -> 
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
     if not (directory / "config.json").exists():
         raise InputError(f"{path}: there is no config.json; no model has been saved here yet.")
-    check_files(directory, read_facts(directory))
+    facts = read_facts(directory)
+    check_files(directory, facts)
+    named = resolved(precision, facts, chosen)
     pipe = pipeline_of(load_model(directory), directory)
     if task is not None and pipe.task != task:
         raise InputError(f"{path}: this is a model for {pipe.task}, not for {task}.")
     pipe.model.to(chosen)
+    prepare(pipe.model, named)
     return pipe
 
 

@@ -104,6 +104,6 @@ def test_nothing_is_left_behind_and_others_are_refused():
             gradient_times_input(model, *inputs, logit=wrong)
     with pytest.raises(TypeError, match="Linear is not"):
         gradient_times_input(nn.Linear(3, 5), torch.zeros(3), logit=(0,))
-    pictures = Encoder(CONFIG.but(vocab_size=0, positions="learned", max_length=5), patches=Patches((10, 10), (5, 5)))
+    images = Encoder(CONFIG.but(vocab_size=0, positions="learned", max_length=5), patches=Patches((10, 10), (5, 5)))
     with pytest.raises(TypeError, match="reads images"):
-        gradient_times_input(pictures, torch.zeros(1, 3, 10, 10), logit=(0,))
+        gradient_times_input(images, torch.zeros(1, 3, 10, 10), logit=(0,))

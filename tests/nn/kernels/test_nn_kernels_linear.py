@@ -10,6 +10,7 @@ from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder
 from headway.nn.kernels import linear as kernel
 from headway.nn.kernels.dispatch import linear
+from headway.nn.kernels.products import products_by
 from headway.nn.linear import Linear
 from headway.runtime.runtime import Runtime
 
@@ -28,14 +29,15 @@ def two_threads():
 def calls(monkeypatch):
     """Counts how often oneDNN's product is called."""
     found = []
-    own = kernel.linear_few_rows
+    own = kernel.onednn_linear
 
     def counted(*given):
         found.append(given[0].shape)
         return own(*given)
 
-    monkeypatch.setattr("headway.nn.kernels.dispatch.linear_few_rows", counted)
-    return found
+    monkeypatch.setattr("headway.nn.kernels.dispatch.onednn_linear", counted)
+    with products_by("torch"):
+        yield found
 
 
 @pytest.mark.skipif(not kernel.is_usable(), reason="this torch has no product of oneDNN")
@@ -91,7 +93,7 @@ def test_a_torch_whose_operation_has_changed_gets_its_own_product(monkeypatch):
         return F.linear(x, weight, bias) * 1.001
 
     for other in (changed, wrong):
-        monkeypatch.setattr(kernel, "linear_few_rows", other)
+        monkeypatch.setattr(kernel, "onednn_linear", other)
         assert not kernel.is_usable.__wrapped__()
 
 
@@ -119,5 +121,5 @@ def test_greedy_texts_are_the_same_with_either_product(rows, two_threads, calls,
 
     by_few_rows = texts()
     assert len(calls) > 24
-    monkeypatch.setattr("headway.nn.kernels.dispatch.is_few_rows", lambda x, weight: False)
+    monkeypatch.setattr("headway.nn.kernels.dispatch.is_onednn", lambda x, weight: False)
     assert texts() == by_few_rows

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headway.data.images.pictures import Pictures, pictures
+from headway.data.images.image_table import ImageTable, image_table
 from headway.data.images.preprocessing import as_bytes
 from headway.errors import InputError
 from headway.io.digest import sha256_of
@@ -30,20 +30,20 @@ def is_arrays(path: Path) -> bool:
     return path.name.lower().endswith(".npz") and not path.is_dir()
 
 
-def read_arrays(path: Path) -> Pictures:
+def read_arrays(path: Path) -> ImageTable:
     """The images of a file, checked strictly; nothing in it is run (no pickle).  Raises InputError."""
     with open_regular(path, "expected a .npz file") as file:
         digest = sha256_of(file)
         file.seek(0)
         images, labels = _arrays(path, file)
     try:
-        images = as_bytes(_pictures(images))
+        images = as_bytes(_checked(images))
     except ValueError as error:
         raise InputError(f"{path}: {IMAGES} has {error}.") from None
     names = _labels(path, labels, len(images))
     rows = [(f"{path}[{number}]", name) for number, name in enumerate(names)]
     size = (images.shape[1], images.shape[2])
-    return pictures(path, rows, [size] * len(images), digest, arrays=list(images), n_bytes=images.nbytes)
+    return image_table(path, rows, [size] * len(images), digest, arrays=list(images), n_bytes=images.nbytes)
 
 
 def _arrays(path: Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -74,7 +74,7 @@ def _arrays(path: Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"{path}: is not an .npz file, or is damaged ({error}).") from None
 
 
-def _pictures(images: np.ndarray) -> np.ndarray:
+def _checked(images: np.ndarray) -> np.ndarray:
     """Raise ValueError, which says what was found, unless the shape is that of images."""
     good = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
     if not good or 0 in images.shape:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from headway.data.images.pictures import AUGMENT
+from headway.data.images.image_table import AUGMENT
 
 SHIFT, TURN, ZOOM, LIGHT = 0.125, 10.0, 0.15, 0.2
 """The maximum at strength 1: shift as a share of the side, rotation in degrees, change of size as a share (each side
@@ -30,12 +30,12 @@ class Augmentation:
         self.kind, self.count, self.seed, self.strength = kind, count, seed, strength
         self._latest: tuple[int, np.ndarray] | None = None
 
-    def __call__(self, pictures: np.ndarray, epoch: int, index: np.ndarray) -> np.ndarray:
+    def __call__(self, images: np.ndarray, epoch: int, index: np.ndarray) -> np.ndarray:
         """Images (B, H, W, C) of 0 to 255 that have the numbers ``index`` -> the same as float32, changed."""
         if self.kind == "none":
-            return pictures
+            return images
         drawn = self._drawn(epoch)[index]  # (B, COLUMNS) from -1 to 1
-        moved = warped(pictures, self._maps(drawn))
+        moved = warped(images, self._maps(drawn))
         light, contrast = (1 + LIGHT * self.strength * drawn[:, column, None, None, None] for column in (5, 6))
         middle = moved.mean(axis=(1, 2, 3), keepdims=True)
         return np.clip(((moved - middle) * contrast + middle) * light, 0, 255).astype(np.float32)
@@ -60,12 +60,12 @@ class Augmentation:
         return maps
 
 
-def warped(pictures: np.ndarray, maps: np.ndarray) -> np.ndarray:
+def warped(images: np.ndarray, maps: np.ndarray) -> np.ndarray:
     """Images (B, H, W, C) resampled at A x + b, for maps (B, 2, 3) -> float32, by bilinear interpolation.
 
     Coordinates are x then y, -1 to 1 from edge to edge; outside an image its edge is repeated.
     """
-    given = torch.from_numpy(np.ascontiguousarray(pictures)).permute(0, 3, 1, 2).float()  # (B, C, H, W)
+    given = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float()  # (B, C, H, W)
     places = F.affine_grid(torch.from_numpy(maps), list(given.shape), align_corners=False)  # (B, H, W, 2)
     found = F.grid_sample(given, places, mode="bilinear", padding_mode="border", align_corners=False)
     return found.permute(0, 2, 3, 1).numpy()

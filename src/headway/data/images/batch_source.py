@@ -44,10 +44,10 @@ class ImageBatches:
     def next(self, position: Position) -> tuple[ImageBatch, Position]:
         """The images from number ``consumed`` of the epoch on."""
         index = self._at(position)
-        pictures = self.train[index]
+        images = self.train[index]
         if self.augmentation is not None:
-            pictures = self.augmentation(pictures, position.epoch, index)
-        return self._batch(pictures, self.train_targets[index]), self.after(position)
+            images = self.augmentation(images, position.epoch, index)
+        return self._batch(images, self.train_targets[index]), self.after(position)
 
     def after(self, position: Position) -> Position:
         """The position after the batch at a position, without making the batch."""
@@ -88,14 +88,14 @@ class ImageBatches:
             raise ValueError(f"no batch begins at image {position.consumed} of an epoch; did the data change?")
         return index
 
-    def _batch(self, pictures: np.ndarray, targets: np.ndarray) -> ImageBatch:
-        return ImageBatch(normalised(pictures, self.how), None, torch.from_numpy(targets), self.each)
+    def _batch(self, images: np.ndarray, targets: np.ndarray) -> ImageBatch:
+        return ImageBatch(normalised(images, self.how), None, torch.from_numpy(targets), self.each)
 
 
 def image_batches(
-    pictures: Pixels | np.ndarray, targets: np.ndarray, how: ImagePreprocessor, size: int, each: int
+    images: Pixels | np.ndarray, targets: np.ndarray, how: ImagePreprocessor, size: int, each: int
 ) -> Iterator[ImageBatch]:
     """Every image once with its class, ``size`` at a time, in their order."""
-    for at in range(0, len(pictures), size):
+    for at in range(0, len(images), size):
         part = slice(at, at + size)
-        yield ImageBatch(normalised(pictures[part], how), None, torch.from_numpy(targets[part]), each)
+        yield ImageBatch(normalised(images[part], how), None, torch.from_numpy(targets[part]), each)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.data.images.pictures import LABEL, PICTURE, Pictures, advice, check_broken
+from headway.data.images.image_table import IMAGE, LABEL, ImageTable, advice, check_broken
 from headway.data.images.pixels import Pixels, stored
 from headway.data.images.preprocessing import fitted, read_image
 from headway.data.records.labels import RARE
@@ -58,7 +58,7 @@ class Decoded:
         return np.array([number[label] for label in self.labels], dtype=np.int64)
 
 
-def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
+def decoded(source: ImageTable, how: ImagePreprocessor) -> Decoded:
     """Every image in the size that ``how`` says, as bytes.
 
     Raises InputError for one that cannot be decoded (with ``on_bad_row`` "skip" it is left out, up to 1 % of all).
@@ -74,7 +74,7 @@ def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
         except InputError as error:
             return str(error)
 
-    def pictures(pool: ThreadPoolExecutor) -> Iterator[np.ndarray]:
+    def images(pool: ThreadPoolExecutor) -> Iterator[np.ndarray]:
         nonlocal largest
         for start in range(0, len(source), AT_ONCE):
             numbers = range(start, min(start + AT_ONCE, len(source)))
@@ -88,7 +88,7 @@ def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
                 yield found
 
     with warnings.catch_warnings(action="ignore"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        pixels = stored(pictures(pool), how.size)
+        pixels = stored(images(pool), how.size)
     if broken and source.on_bad_row != "skip":
         raise InputError(f"{broken[0]}{advice(len(broken))}")
     broken = [*source.broken, *broken]
@@ -97,11 +97,11 @@ def decoded(source: Pictures, how: ImagePreprocessor) -> Decoded:
     return Decoded(pixels, labels, keys, [*source.notes, *left_out, *_warnings(labels, keys, largest)])
 
 
-def _one(source: Pictures, number: int, how: ImagePreprocessor) -> np.ndarray:
+def _one(source: ImageTable, number: int, how: ImagePreprocessor) -> np.ndarray:
     """An image in the model's size."""
-    name = source.rows[number][PICTURE]
-    picture = read_image(name) if source.arrays is None else source.arrays[number]
-    found = fitted(picture, how)
+    name = source.rows[number][IMAGE]
+    image = read_image(name) if source.arrays is None else source.arrays[number]
+    found = fitted(image, how)
     if found.shape[:2] != how.size:
         raise InputError(f"{name}: is {_by(found.shape[:2])}, and the model reads {_by(how.size)} without resizing.")
     return found

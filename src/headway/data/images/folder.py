@@ -1,4 +1,4 @@
-"""A folder of images, one folder for each class: FOLDER/CLASS/picture.png."""
+"""A folder of images, one folder for each class: FOLDER/CLASS/image.png."""
 
 import hashlib
 import warnings
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headway.data.images.arrays import is_arrays, read_arrays
-from headway.data.images.pictures import Pictures, advice, check_broken, check_classes, joined, pictures
+from headway.data.images.image_table import ImageTable, advice, check_broken, check_classes, image_table, joined
 from headway.data.images.preprocessing import ENDINGS, image_size
 from headway.errors import InputError
 from headway.io.digest import sha256_of
@@ -20,25 +20,25 @@ TEXTS = (".txt", ".txt.gz", ".parquet")
 """What a folder to train a language model on holds."""
 
 
-def are_pictures(inputs: Sequence[str | Path]) -> bool:
+def are_images(inputs: Sequence[str | Path]) -> bool:
     """Whether any input is a folder with images in it, at any depth, or arrays of images."""
-    return any(is_arrays(Path(given)) or holds_pictures(Path(given)) for given in inputs)
+    return any(is_arrays(Path(given)) or holds_images(Path(given)) for given in inputs)
 
 
-def holds_pictures(folder: Path) -> bool:
+def holds_images(folder: Path) -> bool:
     """Whether there is an image, by its name, in a folder or in a folder of it, at any depth."""
     try:
-        return folder.is_dir() and any(is_picture(path) for path in folder.rglob("*") if not _is_left_out(path, folder))
+        return folder.is_dir() and any(is_image(path) for path in folder.rglob("*") if not _is_left_out(path, folder))
     except OSError:
         return False
 
 
-def is_picture(path: Path) -> bool:
+def is_image(path: Path) -> bool:
     """Whether a file is an image by its name."""
     return path.name.lower().endswith(ENDINGS)
 
 
-def read_pictures(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Pictures:
+def read_images(inputs: Sequence[str | Path], on_bad_row: str = "error") -> ImageTable:
     """Folders of images by class, and ``.npz`` files, as one table; the headers of all images are read.
 
     Raises InputError for anything that is not as it should be; an image that cannot be read is left out where
@@ -60,18 +60,18 @@ def read_pictures(inputs: Sequence[str | Path], on_bad_row: str = "error") -> Pi
     return found
 
 
-def pictures_in(folder: Path) -> list[Path]:
+def images_in(folder: Path) -> list[Path]:
     """The images in a folder, at any depth, in the order of their paths; hidden ones are left out.
 
     Raises InputError for a folder without any, and for a link that leaves it.
     """
-    found = sorted(path for path in folder.rglob("*") if is_picture(path) and not _is_left_out(path, folder))
+    found = sorted(path for path in folder.rglob("*") if is_image(path) and not _is_left_out(path, folder))
     if not found:
         raise InputError(f"{folder}: there is no image in this folder ({', '.join(ENDINGS)}).")
     return [inside(folder, str(path.relative_to(folder))) for path in found]
 
 
-def _read_folder(folder: Path, on_bad_row: str) -> Pictures:
+def _read_folder(folder: Path, on_bad_row: str) -> ImageTable:
     """One folder: its classes are the names of the folders in it."""
     whole = hashlib.sha256()
     rows: list[tuple[str, str]] = []
@@ -97,7 +97,7 @@ def _read_folder(folder: Path, on_bad_row: str) -> Pictures:
             sizes.append(size)
     check_broken(str(folder), broken, len(rows))
     notes = [f"{len(others):,} files that are not images are left out, such as {others[0]}"] if others else []
-    return pictures(folder, rows, sizes, whole.hexdigest(), broken=broken, notes=notes)
+    return image_table(folder, rows, sizes, whole.hexdigest(), broken=broken, notes=notes)
 
 
 def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
@@ -108,7 +108,7 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
     entries = _entries(folder)
     folders = [path for path in entries if path.is_dir()]
     others = [path.name for path in entries if not path.is_dir()]
-    if loose := [name for name in others if is_picture(Path(name))]:
+    if loose := [name for name in others if is_image(Path(name))]:
         raise InputError(
             f"{folder}: has images without a class, such as {loose[0]}; expected a folder for each class, such as "
             f"{folder.name}/cats/1.png."
@@ -119,8 +119,8 @@ def _classes(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
         deeper = _entries(place)
         if nested := next((path for path in deeper if path.is_dir()), None):
             raise InputError(f"{folder}: {place.name}/{nested.name} is a folder in a class; {_nested(folders)}.")
-        names = [path.name for path in deeper if is_picture(path)]
-        rest = [f"{place.name}/{path.name}" for path in deeper if not is_picture(path)]
+        names = [path.name for path in deeper if is_image(path)]
+        rest = [f"{place.name}/{path.name}" for path in deeper if not is_image(path)]
         if not names:
             only = f", only others such as {rest[0]}" if rest else ""
             raise InputError(
@@ -137,9 +137,9 @@ def _check_one_kind(folder: Path) -> None:
     seen = sorted(path.relative_to(folder) for path in folder.rglob("*") if not _is_left_out(path, folder))
     text = next((path for path in seen if path.name.lower().endswith(TEXTS)), None)
     if text is not None:
-        picture = next(path for path in seen if is_picture(path))
+        image = next(path for path in seen if is_image(path))
         raise InputError(
-            f"{folder}: holds texts ({text}) and images ({picture}); keep one kind in a folder, or name the files."
+            f"{folder}: holds texts ({text}) and images ({image}); keep one kind in a folder, or name the files."
         )
 
 

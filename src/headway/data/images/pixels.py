@@ -65,11 +65,11 @@ class Pixels:
         return self[:].astype(np.uint8 if dtype is None else dtype)
 
 
-def stored(pictures: Iterable[np.ndarray], size: tuple[int, int]) -> Pixels:
+def stored(images: Iterable[np.ndarray], size: tuple[int, int]) -> Pixels:
     """Images (H, W, 3) uint8 of one size; what does not stay in memory is in a file that ends with the process."""
-    rest, held = iter(pictures), bytearray()
-    for picture in rest:
-        held += picture.tobytes()
+    rest, held = iter(images), bytearray()
+    for image in rest:
+        held += image.tobytes()
         if len(held) > IN_MEMORY:
             return _written(held, rest, size)
     return _all(np.frombuffer(bytes(held), dtype=np.uint8), size)
@@ -91,8 +91,8 @@ def _chained(held: bytearray, rest: Iterator[np.ndarray]) -> Iterator[bytes]:
     """The bytes that are held, which are let go, and those that follow."""
     yield bytes(held)
     held.clear()
-    for picture in rest:
-        yield picture.tobytes()
+    for image in rest:
+        yield image.tobytes()
 
 
 def _all(values: Tokens, size: tuple[int, int]) -> Pixels:

@@ -49,8 +49,8 @@ def fitted(image: np.ndarray, how: ImagePreprocessor) -> np.ndarray:
         return image
     pillow = _pillow("Image")
     height, width = how.size
-    picture = pillow.fromarray(np.ascontiguousarray(image))
-    return np.array(picture.resize((width, height), getattr(pillow.Resampling, how.resample.upper())))
+    whole = pillow.fromarray(np.ascontiguousarray(image))
+    return np.array(whole.resize((width, height), getattr(pillow.Resampling, how.resample.upper())))
 
 
 def normalised(images: np.ndarray, how: ImagePreprocessor) -> Tensor:
@@ -90,9 +90,9 @@ def read_image(path: str | Path) -> np.ndarray:
     or whose numbers have more than 8 bits (which Pillow would cut off).
     """
     pillow, exif = _pillow("Image"), _pillow("ImageOps")
-    with _opened(path) as file, _as_input_error(path), pillow.open(file, formats=FORMATS) as picture:
-        _check_kind(path, picture, pillow.MAX_IMAGE_PIXELS)
-        return np.array(exif.exif_transpose(picture).convert("RGB"))
+    with _opened(path) as file, _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
+        _check_kind(path, image, pillow.MAX_IMAGE_PIXELS)
+        return np.array(exif.exif_transpose(image).convert("RGB"))
 
 
 def image_size(file: BinaryIO, path: str | Path) -> tuple[int, int]:
@@ -101,10 +101,10 @@ def image_size(file: BinaryIO, path: str | Path) -> tuple[int, int]:
     Raises InputError as ``read_image`` does, except for what only unpacking shows.
     """
     pillow = _pillow("Image")
-    with _as_input_error(path), pillow.open(file, formats=FORMATS) as picture:
-        _check_kind(path, picture, pillow.MAX_IMAGE_PIXELS)
-        width, height = picture.size
-        return (width, height) if picture.getexif().get(ORIENTATION) in TURNED else (height, width)
+    with _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
+        _check_kind(path, image, pillow.MAX_IMAGE_PIXELS)
+        width, height = image.size
+        return (width, height) if image.getexif().get(ORIENTATION) in TURNED else (height, width)
 
 
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
@@ -116,13 +116,13 @@ def _opened(path: str | Path) -> BinaryIO:
     return open_regular(Path(path), "expected an image")
 
 
-def _check_kind(path: str | Path, picture: Any, most: int | None) -> None:
+def _check_kind(path: str | Path, image: Any, most: int | None) -> None:
     """Raise InputError for an image that must not be unpacked."""
-    width, height = picture.size
+    width, height = image.size
     if most is not None and width * height > most:
         raise InputError(f"{path}: this image is too large: {width:,} × {height:,} pixels, the limit is {most:,}.")
-    if picture.mode.startswith(("I", "F")):
-        raise InputError(f"{path}: has more than 8 bits per channel ({picture.mode}); save it with 8.")
+    if image.mode.startswith(("I", "F")):
+        raise InputError(f"{path}: has more than 8 bits per channel ({image.mode}); save it with 8.")
 
 
 @contextlib.contextmanager

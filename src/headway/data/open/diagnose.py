@@ -6,15 +6,15 @@ from pathlib import Path
 
 from headway.errors import InputError
 
-PICTURES = "expected text, or a folder with a folder of images for each class"
+IMAGES = "expected text, or a folder with a folder of images for each class"
 MAGIC: list[tuple[int, bytes, str]] = [  # offset, bytes, what the file is and what to do about it
     (0, b"PAR1", "a Parquet file; give it the ending .parquet, and unpack it if it is compressed"),
     (0, b"ARROW1", "an Arrow file; save it as CSV or JSON Lines"),
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel or Word file; open it there and save it as CSV or text"),
     (0, b"%PDF-", "a PDF file; extract its text and save it as .txt"),
-    (0, b"\x89PNG\r\n", f"a PNG image; {PICTURES}"),
-    (0, b"\xff\xd8\xff", f"a JPEG image; {PICTURES}"),
-    (0, b"GIF89a", f"a GIF image; {PICTURES}"),
+    (0, b"\x89PNG\r\n", f"a PNG image; {IMAGES}"),
+    (0, b"\xff\xd8\xff", f"a JPEG image; {IMAGES}"),
+    (0, b"GIF89a", f"a GIF image; {IMAGES}"),
     (0, b"\x1f\x8b", "gzip-compressed; add .gz to its name, or unpack it first"),
     (4, b"1AY&SY", "bzip2-compressed; unpack it first"),
     (0, b"\xfd7zXZ\x00", "xz-compressed; unpack it first"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from headway.data.formats.delimited import open_delimited
 from headway.data.formats.json_lines import open_json_lines
 from headway.data.formats.parquet import open_parquet
-from headway.data.images.folder import are_pictures, read_pictures
+from headway.data.images.folder import are_images, read_images
 from headway.data.open.columns import Judging
 from headway.data.open.files import Tally, check_encoding, check_path, folder_files, kind, lines, pieces
 from headway.data.records.chunks import Chunk, LineNumbers, line_chunks
@@ -46,8 +46,8 @@ def read(
     check_policy(on_bad_row)
     check_encoding(encoding)
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
-    if are_pictures(inputs):
-        return read_pictures(inputs, on_bad_row)
+    if are_images(inputs):
+        return read_images(inputs, on_bad_row)
     paths = input_paths(inputs)
     texts = [path for path in paths if kind(path) == "text"]
     if texts and len(texts) < len(paths):

@@ -9,10 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.attention import attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
-from headway.nn.kernels.linear import is_usable, linear_few_rows
+from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
+from headway.nn.kernels.products import onednn_everywhere
 from headway.nn.kernels.rms_norm import Normalise
 from headway.nn.kernels.rotation import Turn
 from headway.nn.kernels.window import attend_window
@@ -20,9 +22,11 @@ from headway.nn.kernels.window import attend_window
 PLAIN_SCORES = 1 << 26
 """How many scores plain attention may compute in bfloat16 on a CPU: 128 MiB of them."""
 FEW_ROWS = 32
-"""How many rows oneDNN may multiply in float32 on a CPU: from some 64 on, torch's own product is as fast."""
+"""How many rows oneDNN may multiply in float32 where torch's own product is as fast for many."""
 LARGE_MATRIX = 1 << 18
 """The fewest numbers of a matrix for which that pays: smaller ones are read before other threads are awake."""
+LARGE_PRODUCT = 1 << 21
+"""The fewest multiplications for which oneDNN pays where it is the faster: a call of it takes 10 µs more."""
 
 
 def attend(
@@ -62,27 +66,37 @@ def is_plain(cpu: bool, bfloat16: bool, n_scores: int, dropout: float) -> bool:
     return cpu and (dropout > 0 or (bfloat16 and n_scores <= PLAIN_SCORES))
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b: (..., I), (O, I), (O,) -> (..., O).
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Tensor:
+    """x Wᵀ + b, and the activation of it where one is named: (..., I), (O, I), (O,) -> (..., O).
 
-    On a CPU in float32, without gradients, on several threads: for few rows and a large matrix, oneDNN's product.
-    Otherwise: torch's own.
+    On a CPU in float32: oneDNN's product where it is faster (``is_onednn``), without gradients with the activation in
+    the same pass.  Otherwise: torch's own.
     """
-    return linear_few_rows(x, weight, bias) if is_few_rows(x, weight) else F.linear(x, weight, bias)
+    if not is_onednn(x, weight):
+        y = F.linear(x, weight, bias)
+    elif torch.is_grad_enabled():
+        y = OneDnnLinear.apply(x, weight, bias)
+    elif activation in FUSED:
+        return onednn_linear(x, weight, bias, activation)
+    else:
+        y = onednn_linear(x, weight, bias)
+    return y if activation is None else ACTIVATIONS[activation](y)
 
 
-def is_few_rows(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``linear`` multiplies x (..., I) and the matrix (O, I) by oneDNN."""
-    return (
-        weight.numel() >= LARGE_MATRIX
-        and 0 < x.numel() <= FEW_ROWS * x.shape[-1]
-        and x.dtype == weight.dtype == torch.float32
-        and x.device.type == weight.device.type == "cpu"
-        and not torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
-        and torch.get_num_threads() > 1
-        and is_usable()
-    )
+def is_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Whether ``linear`` multiplies x (..., I) and the matrix (O, I) by oneDNN.
+
+    Large products where ``products`` says so; and, without gradients and on several threads, few rows anywhere.
+    """
+    if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != "cpu" or weight.is_meta:
+        return False
+    few = 0 < x.numel() <= FEW_ROWS * x.shape[-1] and weight.numel() >= LARGE_MATRIX
+    many = x.numel() * weight.shape[0] >= LARGE_PRODUCT
+    if not (few or many) or torch.is_autocast_enabled("cpu"):
+        return False
+    if many and onednn_everywhere():
+        return True
+    return few and not torch.is_grad_enabled() and torch.get_num_threads() > 1 and is_usable()
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:

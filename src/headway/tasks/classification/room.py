@@ -19,7 +19,7 @@ from headway.models.transformer import Decoder, Encoder
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.classification.spec import SPEC
 from headway.tasks.common.classes import Classification
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
@@ -59,10 +59,10 @@ class ClassificationTask(Task):
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), ClassificationHead) and getattr(model, "patches", None) is None
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
-        from headway.tasks.classification.door import DOOR
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
+        from headway.tasks.classification.export_check import LOADER
 
-        return DOOR
+        return LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text

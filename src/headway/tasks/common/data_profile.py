@@ -119,9 +119,9 @@ def _of_classes(train: Sequence[int], held_out: Sequence[int]) -> dict[str, Any]
 
 
 def _of_images(batch_source: ImageBatches) -> dict[str, Any]:
-    rows = np.array([hash(picture.tobytes()) for picture in batch_source.train])
+    rows = np.array([hash(image.tobytes()) for image in batch_source.train])
     trained = set(rows.tolist())
-    leaked = sum(hash(picture.tobytes()) in trained for picture in batch_source.held_out) / max(
+    leaked = sum(hash(image.tobytes()) in trained for image in batch_source.held_out) / max(
         1, len(batch_source.held_out)
     )
     found = {"examples": len(batch_source.held_out), "leaked": leaked, "alike": _most_frequent(rows)}

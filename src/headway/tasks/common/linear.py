@@ -22,7 +22,7 @@ ENTRIES = 4.4
 """N-grams for each character of a text, about."""
 LEAST_EACH = 5
 """Rows for each class: a sample with fewer says little, so the linear model is left out."""
-MOST_PICTURES, SIDE, LINEAR_C = 5_000, 32, 0.1
+MOST_IMAGES, SIDE, LINEAR_C = 5_000, 32, 0.1
 """Images that the linear model is fitted on at most, the longest side that it reads, and what weighs its errors."""
 AT_ONCE = 256
 """Images that the fitted model reads at a time."""
@@ -76,62 +76,60 @@ def _sample(lengths: np.ndarray, targets: Sequence[int] | np.ndarray) -> tuple[n
     return rows, f"the linear baseline is fitted on {len(rows):,} of {count:,} rows, drawn at random"
 
 
-def picture_baselines(
+def image_baselines(
     train: Pixels | np.ndarray,
     train_targets: Sequence[int] | np.ndarray,
-    pictures: Pixels | np.ndarray,
+    images: Pixels | np.ndarray,
     targets: Sequence[int] | np.ndarray,
     labels: Sequence[str],
     each: dict[str, np.ndarray] | None = None,
 ) -> list[dict[str, Any]]:
-    """accuracy and macro_f1 of both on ``pictures`` (N, H, W, C); the linear model reads pixels, shrunk where many.
+    """accuracy and macro_f1 of both on ``images`` (N, H, W, C); the linear model reads pixels, shrunk where many.
 
     ``each`` is given (predicted, true) class of every image by the name of the baseline, (N, 2).
     """
     majority = Counter(map(int, train_targets)).most_common(1)[0][0]
     guesses = {
         "majority class": np.full(len(targets), majority),
-        "linear model on pixels": _on_pixels(train[:MOST_PICTURES], train_targets[:MOST_PICTURES], pictures),
+        "linear model on pixels": _on_pixels(train[:MOST_IMAGES], train_targets[:MOST_IMAGES], images),
     }
     return _scored(guesses, targets, labels, each)
 
 
-def _on_pixels(
-    train: np.ndarray, train_targets: Sequence[int] | np.ndarray, pictures: Pixels | np.ndarray
-) -> np.ndarray:
+def _on_pixels(train: np.ndarray, train_targets: Sequence[int] | np.ndarray, images: Pixels | np.ndarray) -> np.ndarray:
     """Predicted classes (N,) of logistic regression on pixels, each brought to mean 0 and deviation 1."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     if len(np.unique(train_targets)) < 2:
-        return np.full(len(pictures), train_targets[0])
+        return np.full(len(images), train_targets[0])
     model = make_pipeline(StandardScaler(), LogisticRegression(C=LINEAR_C, max_iter=200, tol=1e-3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it could be fitted longer
         x = _flat(train)
         model.fit(x, train_targets)
-    parts = (_shrunk(pictures[at : at + AT_ONCE]) for at in range(0, len(pictures), AT_ONCE))
+    parts = (_shrunk(images[at : at + AT_ONCE]) for at in range(0, len(images), AT_ONCE))
     one_channel = x.shape[1] < _shrunk(train[:1]).size  # grey
     return np.concatenate(
         [model.predict((part[..., :1] if one_channel else part).reshape(len(part), -1)) for part in parts]
     )
 
 
-def _flat(pictures: np.ndarray) -> np.ndarray:
+def _flat(images: np.ndarray) -> np.ndarray:
     """(N, H, W, C) -> (N, F) float32, shrunk; of grey images a single channel."""
-    part = _shrunk(pictures)
+    part = _shrunk(images)
     if part.shape[3] == 3 and bool((part == part[..., :1]).all()):
         part = part[..., :1]
     return part.reshape(len(part), -1)
 
 
-def _shrunk(pictures: np.ndarray) -> np.ndarray:
+def _shrunk(images: np.ndarray) -> np.ndarray:
     """Images as float32: every n-th row and column the mean of n, so that sides have at most SIDE."""
-    _, height, width, channels = pictures.shape
+    _, height, width, channels = images.shape
     step = -(-max(height, width) // SIDE)
     rows, columns = max(1, height // step), max(1, width // step)
-    part = pictures[:, : rows * min(step, height), : columns * min(step, width)].astype(np.float32)
+    part = images[:, : rows * min(step, height), : columns * min(step, width)].astype(np.float32)
     if step > 1:
         part = part.reshape(len(part), rows, -1, columns, part.shape[2] // columns, channels).mean(axis=(2, 4))
     return part

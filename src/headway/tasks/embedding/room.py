@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headway.hub.directory import model_config
 from headway.models.heads import PoolingHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.embedding.pipeline import Embedder
@@ -50,8 +50,8 @@ class EmbeddingTask(Task):
             and getattr(model, "patches", None) is None
         )
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
-        from headway.tasks.embedding.door import OF_TEXTS, OF_TOKENS
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
+        from headway.tasks.embedding.export_check import OF_TEXTS, OF_TOKENS
 
         if isinstance(getattr(model, "head", None), PoolingHead):
             return OF_TEXTS

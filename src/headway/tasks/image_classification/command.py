@@ -7,7 +7,7 @@ from headway.tasks.common.label_command import LabelCommand
 from headway.tasks.image_classification.spec import SPEC
 
 
-class ClassifyPictures(LabelCommand):
+class ClassifyImages(LabelCommand):
     """The labels of images, by the names of their files."""
 
     spec = SPEC
@@ -20,4 +20,4 @@ class ClassifyPictures(LabelCommand):
         return [{"file": file, **one} for file, one in zip(part, super().answer(part), strict=True)]
 
 
-COMMAND = ClassifyPictures
+COMMAND = ClassifyImages

@@ -10,7 +10,7 @@ from torch import nn
 from headway.data.images.augment import Augmentation
 from headway.data.images.batch_source import ImageBatches
 from headway.data.images.decode import decoded
-from headway.data.images.pictures import Pictures
+from headway.data.images.image_table import ImageTable
 from headway.data.records.repeats import leaks
 from headway.errors import InputError
 from headway.hub.fine_tune import for_classification
@@ -21,7 +21,7 @@ from headway.models.initialise import initialise
 from headway.models.patches import Patches
 from headway.models.transformer import Encoder
 from headway.tasks.common.classes import balanced_weights
-from headway.tasks.common.linear import picture_baselines
+from headway.tasks.common.linear import image_baselines
 from headway.tasks.image_classification.objective import ImageClassification
 from headway.tasks.image_classification.preset import cut_of, fine_tune_vit_plan, vit_plan
 from headway.tasks.task import TaskData, TaskInputs
@@ -42,7 +42,7 @@ class ImageData(TaskData):
 
     def __init__(self, given: TaskInputs):
         source, held_out = given.source, given.held_out
-        if not isinstance(source, Pictures):
+        if not isinstance(source, ImageTable):
             raise TypeError("an image classifier needs images")
         self.options, self.base, self.source = given.options, given.base, source
         self.patches: Patches
@@ -53,7 +53,7 @@ class ImageData(TaskData):
             self.patches, self.how = self.base.model.patches, self.base.preprocessor  # type: ignore[assignment]
         found = decoded(source, self.how)
         warnings = list(found.warnings)
-        if isinstance(held_out, Pictures):
+        if isinstance(held_out, ImageTable):
             other = decoded(held_out, self.how)
             check_known(other.labels, sorted(set(found.labels)), held_out.name)
             warnings += _leak_warning(found.keys, other.keys)
@@ -78,7 +78,7 @@ class ImageData(TaskData):
         }
         self._each: dict[str, np.ndarray] = {}
         args = self.train, self.train_targets, self.validation, self.targets, self.labels
-        self.baselines = picture_baselines(*args, self._each)
+        self.baselines = image_baselines(*args, self._each)
 
     @property
     def processor(self) -> ImagePreprocessor:

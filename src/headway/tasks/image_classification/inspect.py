@@ -5,13 +5,13 @@ from typing import Any
 from headway.data.images.preprocessing import normalised
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.inspection import check_no_target, look
-from headway.tasks.image_classification.pipeline import ImageClassifier, Picture
+from headway.tasks.image_classification.pipeline import Image, ImageClassifier
 
 
-def inspect(pipe: ImageClassifier, picture: Picture, target: str | None) -> Inside:
+def inspect(pipe: ImageClassifier, image: Image, target: str | None) -> Inside:
     """The attention on an image.  Raises InputError for what is no image, and for a target."""
     check_no_target(pipe, target)
-    pixels = pipe.pixels(picture)  # (H, W, 3)
+    pixels = pipe.pixels(image)  # (H, W, 3)
     embedding: Any = pipe.model.stack.embedding
     height, width = embedding.patch_size
     rows, columns = pixels.shape[0] // height, pixels.shape[1] // width

@@ -5,7 +5,7 @@ from typing import Any
 
 from headway.data.images.batch_source import image_batches
 from headway.data.images.decode import Decoded, decoded
-from headway.data.images.pictures import Pictures
+from headway.data.images.image_table import ImageTable
 from headway.data.records.repeats import leaks
 from headway.errors import InputError
 from headway.tasks.image_classification.data import check_known
@@ -17,14 +17,14 @@ from headway.training.options import split_seed
 
 def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the images that were counted: as they are, in the model's size."""
-    if not isinstance(given.source, Pictures):
+    if not isinstance(given.source, ImageTable):
         raise InputError(f"{given.source.name}: an image classifier is measured on images.")
     found = decoded(given.source, pipe.preprocessor)
     check_known(found.labels, pipe.labels, given.source.name)
     if given.same:
         found = found.split(split_seed(given.before))[1]
     else:
-        _warn_of_pictures(pipe, found, given)
+        _warn_of_images(pipe, found, given)
     each = pipe.model.config.max_length
     size = max(1, pipe.runtime.tokens // each)
     batches = image_batches(found.pixels, found.targets(pipe.labels), pipe.preprocessor, size, each)
@@ -32,10 +32,10 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     return {**metrics, "examples": len(found)}
 
 
-def _warn_of_pictures(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
+def _warn_of_images(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:
     """Warn when images to be measured were trained on, as far as those are still there."""
     trained = given.trained_on()
-    if not isinstance(trained, Pictures):
+    if not isinstance(trained, ImageTable):
         return
     try:
         known = decoded(trained, pipe.preprocessor)

@@ -16,7 +16,7 @@ from headway.models.transformer import Encoder
 from headway.runtime.runtime import Runtime
 from headway.tasks.common.labels import label_answers
 
-Picture = str | Path | np.ndarray
+Image = str | Path | np.ndarray
 
 
 class ImageClassifier:
@@ -30,43 +30,43 @@ class ImageClassifier:
         self.model, self.preprocessor, self.labels = model, preprocessor, list(labels)
         self.runtime = Runtime(model)
 
-    def __call__(self, picture: Picture | Sequence[Picture]) -> Any:
+    def __call__(self, image: Image | Sequence[Image]) -> Any:
         """{"label", "score", "scores"} of an image, or a list of them, in order.
 
         An image is the name of a file, or an array (H, W) or (H, W, 1 or 3) of bytes, or of numbers from 0 to 1; an
         array (N, H, W, 1 or 3) counts as a list.  ``scores`` has the probability of every class; they sum to one.
         Raises InputError for a file that is no image, and for an array of another kind.
         """
-        one = isinstance(picture, str | Path) or (isinstance(picture, np.ndarray) and picture.ndim < 4)
-        results = label_answers(self.labels, self.probabilities([picture] if one else list(picture)))  # type: ignore[list-item, arg-type]
+        one = isinstance(image, str | Path) or (isinstance(image, np.ndarray) and image.ndim < 4)
+        results = label_answers(self.labels, self.probabilities([image] if one else list(image)))  # type: ignore[list-item, arg-type]
         return results[0] if one else results
 
-    def probabilities(self, pictures: Sequence[Picture]) -> Tensor:
+    def probabilities(self, images: Sequence[Image]) -> Tensor:
         """(N, C) float32, rows in the order of the images."""
 
         def make(numbers: range) -> Tensor:
-            pixels = [self.pixels(pictures[number], number) for number in numbers]
+            pixels = [self.pixels(images[number], number) for number in numbers]
             return normalised(np.stack(pixels), self.preprocessor)  # (B, 3, H, W)
 
         def answer(pixels: Tensor) -> Tensor:
             return self.model(pixels).float().softmax(dim=-1)
 
-        found = self.runtime.read_equal(len(pictures), self.model.config.max_length, make, answer)
+        found = self.runtime.read_equal(len(images), self.model.config.max_length, make, answer)
         return torch.stack(found) if found else torch.zeros(0, len(self.labels))
 
-    def pixels(self, picture: Picture, number: int = 0) -> np.ndarray:
+    def pixels(self, image: Image, number: int = 0) -> np.ndarray:
         """An image in the model's size, (H, W, 3) uint8; ``number`` is what an array is called in messages.
 
         Raises InputError for a file that is no image, and for an array of another kind or size.
         """
-        if isinstance(picture, str | Path):
-            name = str(picture)
+        if isinstance(image, str | Path):
+            name = str(image)
             with warnings.catch_warnings(action="ignore"):
-                array = read_image(picture)
-        elif isinstance(picture, np.ndarray):
-            name, array = f"image {number}", picture
+                array = read_image(image)
+        elif isinstance(image, np.ndarray):
+            name, array = f"image {number}", image
         else:
-            raise InputError(f"image {number} is {type(picture).__name__}; expected the name of a file, or an array.")
+            raise InputError(f"image {number} is {type(image).__name__}; expected the name of a file, or an array.")
         try:
             found = fitted(as_bytes(array), self.preprocessor)
         except ValueError as error:

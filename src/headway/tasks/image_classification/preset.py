@@ -10,7 +10,7 @@ that size.
 import math
 from dataclasses import asdict
 
-from headway.data.images.pictures import AUGMENT, Pictures
+from headway.data.images.image_table import AUGMENT, ImageTable
 from headway.errors import InputError
 from headway.io.quantities import count as in_short
 from headway.models.config import TransformerConfig
@@ -35,11 +35,11 @@ FINE_TUNE_PASSES = 10
 """And one that begins from a pretrained model."""
 BATCH = 64
 FINE_TUNE_BATCH = 32
-MOST_PATCHES_OF_A_PICTURE = 16_384
+MOST_PATCHES_OF_AN_IMAGE = 16_384
 """What attention over all of them may take."""
 
 
-def cut_of(source: Pictures, options: TrainOptions) -> Patches:
+def cut_of(source: ImageTable, options: TrainOptions) -> Patches:
     """The size to which images are brought, and that of their patches.  Raises InputError for what does not fit."""
     height, width = (min(LARGEST, side) for side in source.median_size)
     if options.for_tasks.image_size is not None:
@@ -50,10 +50,10 @@ def cut_of(source: Pictures, options: TrainOptions) -> Patches:
     if options.for_tasks.image_size is None:
         height, width = (patch * max(1, round(side / patch)) for side in (height, width))
     found = Patches((height, width), (patch, patch))
-    if found.tokens > MOST_PATCHES_OF_A_PICTURE:
+    if found.tokens > MOST_PATCHES_OF_AN_IMAGE:
         raise InputError(
             f"images of {height} × {width} in patches of {patch} are {found.tokens:,} tokens each, more than "
-            f"{MOST_PATCHES_OF_A_PICTURE:,}; choose a larger --patch-size or a smaller --image-size."
+            f"{MOST_PATCHES_OF_AN_IMAGE:,}; choose a larger --patch-size or a smaller --image-size."
         )
     return found
 
@@ -89,7 +89,7 @@ def vit_config(patches: Patches, width: int, layers: int, heads: int, dropout: f
     )
 
 
-def vit_plan(options: TrainOptions, patches: Patches, source: Pictures, count: int, n_classes: int) -> Plan:
+def vit_plan(options: TrainOptions, patches: Patches, source: ImageTable, count: int, n_classes: int) -> Plan:
     """The plan of a classifier from scratch, on ``count`` images."""
     width, layers = (
         PRESETS[options.architecture.preset] if options.architecture.preset else FEW if count < MANY else LARGER

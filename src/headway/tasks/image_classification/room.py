@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from headway.data.batches.batching import Batch, ImageBatch
-from headway.data.images.pictures import PICTURE
+from headway.data.images.image_table import IMAGE
 from headway.data.open.detected import Detected
 from headway.errors import InputError
 from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
@@ -62,17 +62,17 @@ class ImageClassificationTask(Task):
         return measure(pipe, given)
 
     def some_inputs(self, source: Any, found: Detected, count: int) -> list[Any]:
-        return source.column(PICTURE)[:count] if source.arrays is None else source.arrays[:count]
+        return source.column(IMAGE)[:count] if source.arrays is None else source.arrays[:count]
 
     def claims(self, model: nn.Module) -> bool:
         return getattr(model, "patches", None) is not None and isinstance(
             getattr(model, "head", None), ClassificationHead
         )
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
-        from headway.tasks.image_classification.door import DOOR
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
+        from headway.tasks.image_classification.export_check import LOADER
 
-        return DOOR
+        return LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.image_classification.inspect import inspect

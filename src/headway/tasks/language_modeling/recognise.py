@@ -1,7 +1,7 @@
 """Running text, and conversations."""
 
 from headway.data.open.detected import Detected
-from headway.data.open.shapes import CONVERSATIONS, PICTURES, TABLE, TEXT
+from headway.data.open.shapes import CONVERSATIONS, IMAGES, TABLE, TEXT
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.tasks.common.given import Given
@@ -19,7 +19,7 @@ class TextOrConversations(RunningText):
     trains = "a language model"
 
     def check(self, given: Given) -> None:
-        if given.asked == DIALOGUE and given.shape not in (CONVERSATIONS, PICTURES):
+        if given.asked == DIALOGUE and given.shape not in (CONVERSATIONS, IMAGES):
             raise InputError(
                 f'{given.name}: holds no conversations; --task dialogue needs a .jsonl whose lines have "messages", or '
                 "a table with the columns instruction and output or prompt and completion; for other columns, use "

@@ -21,7 +21,7 @@ from headway.hub.directory import model_config
 from headway.hub.generation_config import warn_of_settings
 from headway.models.heads import ClassificationHead, TokenHead
 from headway.models.transformer import Decoder
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
@@ -74,10 +74,10 @@ class LanguageModelingTask(Task):
     def claims(self, model: nn.Module) -> bool:
         return isinstance(model, Decoder) and not isinstance(model.head, ClassificationHead)
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
-        from headway.tasks.language_modeling.door import DOOR
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
+        from headway.tasks.language_modeling.export_check import LOADER
 
-        return DOOR
+        return LOADER
 
     def scaling(self) -> Scaling:
         from headway.tasks.language_modeling.scaling import SCALING

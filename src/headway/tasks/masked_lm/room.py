@@ -14,7 +14,7 @@ from headway.data.stream.streamed import Streamed
 from headway.hub.directory import model_config
 from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.masked_lm.pipeline import MaskFiller
@@ -51,10 +51,10 @@ class MaskedLMTask(Task):
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), MaskedTokenHead)
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
-        from headway.tasks.masked_lm.door import DOOR
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
+        from headway.tasks.masked_lm.export_check import LOADER
 
-        return DOOR
+        return LOADER
 
     def scaling(self) -> Scaling:
         from headway.tasks.masked_lm.scaling import SCALING

@@ -21,7 +21,7 @@ from headway.models.transformer import Encoder
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.vocabulary import base_vocabulary
 from headway.tasks.task import TaskData, TaskInputs
-from headway.tasks.token_classification.encoding import Rows, WordTags, encoded
+from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
 from headway.tasks.token_classification.objective import TokenClassification
 from headway.tasks.token_classification.schemes import OUTSIDE, labels_for, parts
 from headway.tasks.token_classification.sentences import Tagged, read_tagged
@@ -75,7 +75,7 @@ class TokenClassificationData(TaskData):
         both = uncut, encoded(held_out, self.tokenizer, self.labels)
         self.train, self.held_out = (part.cut(self.longest, self.tokenizer, self.labels) for part in both)
         if not len(self.train.ids) or not len(self.held_out.ids):
-            raise InputError(f"{given.source.name}: the tokenizer drops all characters of these texts.")
+            raise nothing_kept(given.source.name)
         warnings += _encoding_warnings(uncut, self.longest)
         source, where = given.source, "10 %, classes kept, duplicates on one side"
         where = where if given.held_out is None else given.held_out.name

@@ -12,6 +12,7 @@ import numpy as np
 from headway.data.batches.batching import IGNORED
 from headway.data.batches.cache import cache_directory, cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
+from headway.errors import InputError
 from headway.runtime.windows import frame
 from headway.tasks.token_classification.objective import Counts
 from headway.tasks.token_classification.sentences import Tagged
@@ -20,6 +21,14 @@ from headway.text.tokenizer import Tokenizer
 
 MOST_WORDS = 1 << 18
 """Distinct words whose tags the baseline knows."""
+
+
+def nothing_kept(name: str) -> InputError:
+    """The error for texts of which the tokenizer keeps nothing: such as control characters alone, for WordPiece."""
+    return InputError(
+        f"{name}: the tokenizer drops all characters of these texts. Train a new model with --tokenizer bpe, which "
+        "keeps every character, or name another base model with --from."
+    )
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ from typing import Any
 
 from headway.data.open.detected import Detected
 from headway.data.records.repeats import shared
-from headway.errors import InputError
 from headway.tasks.common.rows import measured_rows
 from headway.tasks.task import EvaluationInputs
-from headway.tasks.token_classification.encoding import Rows, WordTags, encoded
+from headway.tasks.token_classification.encoding import Rows, WordTags, encoded, nothing_kept
 from headway.tasks.token_classification.objective import TokenClassification
 from headway.tasks.token_classification.pipeline import Tagger
 from headway.tasks.token_classification.schemes import OUTSIDE
@@ -29,7 +28,7 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
     longest = given.length(pipe.model.config.max_length)
     rows = _rows(pipe, held_out, longest)
     if not len(rows.ids):
-        raise InputError(f"{given.source.name}: the tokenizer drops all characters of these texts.")
+        raise nothing_kept(given.source.name)
     metrics = measured_rows(pipe, TokenClassification(pipe.labels), rows.ids, rows.targets, given.each)
     if not given.same and (learnt := _trained_on(given, scheme)) is not None:
         if both := len(shared(learnt.hashes, held_out.hashes)):

@@ -87,12 +87,28 @@ def _lists_of_tags(given: Given, text: Column, tags: Column) -> str | None:
     named = text.key in TOKENS and TAGS.search(tags.key) is not None
     if not named and (text.key not in (*TEXT_NAMES, *TOKENS) or not _hold_tags(given.values(tags.name))):
         return None
+    if named and not any(listed(value) for value in given.values(tags.name)):
+        return None
     lists = ([_parts(value) for value in given.values(column.name)] for column in (text, tags))
     pairs = list(zip(*lists, strict=True))
     fit = sum(len(a) == len(b) > 0 for a, b in pairs)
-    if fit < SURE * len(pairs) or (named and not any(listed(value) for value in given.values(tags.name))):
+    if fit < SURE * len(pairs) and not (named and _are_meant_as_tags(given, text, tags, 2 * fit >= len(pairs))):
         return None
-    return f"columns {text.name!r} and {tags.name!r} hold lists of tokens and of as many tags"
+    many = "tags" if fit < len(pairs) else "as many tags"
+    return f"columns {text.name!r} and {tags.name!r} hold lists of tokens and of {many}"
+
+
+def _are_meant_as_tags(given: Given, text: Column, tags: Column, half_fit: bool) -> bool:
+    """Whether lists named like tokens and tags are such although many differ in length; reading names the first row.
+
+    They are where the task was named, where half of the rows fit, and where the lists hold tags.  Other lists can be
+    several labels of a text.
+    """
+    for column in (text, tags):
+        are_lists = [listed(value) is not None for value in given.values(column.name) if value.strip()]
+        if sum(are_lists) < SURE * len(are_lists):
+            return False
+    return given.asked is not None or half_fit or _hold_tags(given.values(tags.name))
 
 
 def _parts(value: str) -> list[str]:

@@ -18,7 +18,7 @@ from headway.data.records.table import Table
 from headway.hub.directory import model_config
 from headway.models.heads import TokenClassificationHead
 from headway.models.transformer import Encoder
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.labels import labels_of
 from headway.tasks.common.material import Material, MaterialInputs
@@ -54,10 +54,10 @@ class TokenClassificationTask(Task):
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), TokenClassificationHead)
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door:
-        from headway.tasks.token_classification.door import DOOR
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader:
+        from headway.tasks.token_classification.export_check import LOADER
 
-        return DOOR
+        return LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.common.inspection import of_text

@@ -259,7 +259,8 @@ def _of_lists(text: str, cell: str, text_column: str, label_column: str) -> Sent
     """Raises ValueError for lists that do not fit each other."""
     words, tags = (found if (found := listed(value)) is not None else value.split() for value in (text, cell))
     if not words:
-        raise ValueError(f"{len(tags)} tags in column {label_column!r}, but no text in column {text_column!r}")
+        many = counted(len(tags), "tag")
+        raise ValueError(f"{many} in column {label_column!r}, but no text in column {text_column!r}")
     if len(words) != len(tags):
         raise ValueError(
             f"{counted(len(words), 'token')} in column {text_column!r}, but {counted(len(tags), 'tag')} in column "

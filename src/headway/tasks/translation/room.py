@@ -14,7 +14,7 @@ from headway.hub.directory import model_config
 from headway.hub.generation_config import TargetRules, target_rules, warn_of_settings
 from headway.models.heads import TokenHead
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.tasks.common.doors import Door
+from headway.tasks.common.external_loader import ExternalLoader
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.material import Material, MaterialInputs
 from headway.tasks.common.next_token import LanguageModeling
@@ -63,10 +63,10 @@ class TranslationTask(Task):
     def claims(self, model: nn.Module) -> bool:
         return isinstance(model, EncoderDecoder)
 
-    def door(self, pipe: Any, model: nn.Module, architecture: str) -> Door | None:
-        from headway.tasks.translation.door import DOOR, OF_A_DECODER
+    def external_loader(self, pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader | None:
+        from headway.tasks.translation.export_check import LOADER, OF_A_DECODER
 
-        return OF_A_DECODER if isinstance(model, Decoder) else DOOR
+        return OF_A_DECODER if isinstance(model, Decoder) else LOADER
 
     def inspect(self, pipe: Any, given: Any, target: str | None) -> Inside:
         from headway.tasks.translation.inspect import inspect

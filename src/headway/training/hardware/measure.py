@@ -10,6 +10,7 @@ from torch import nn
 from headway.data.batches.batch_source import BatchSource, HeldOutText
 from headway.data.batches.windows import Position
 from headway.io.quantities import figure
+from headway.nn.kernels.products import ONEDNN, TORCH, faster
 from headway.training.hardware.precision import faster_precision
 from headway.training.hardware.probe import gradient_seconds
 from headway.training.loop.thread_parallel import most_shares, share_count
@@ -41,9 +42,15 @@ def measured(
     settle: Settle | None = None,
 ) -> Plan:
     """The plan with the measured precision, shares, the decisions of ``settle``, and the evaluations."""
+    device = next(model.parameters()).device
     decisions = list(plan.decisions)
+    plan = plan.but(products=TORCH)
+    if device.type == "cpu" and faster()[0] == ONEDNN:
+        plan = plan.but(products=ONEDNN)
+        why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in faster()[1].items())
+        decisions.append(asdict(Decision("products", "oneDNN in float32", f"here: {why}", "")))
     if plan.precision == "auto":
-        precision, rates = faster_precision(plan.config.d_model, next(model.parameters()).device)
+        precision, rates = faster_precision(plan.config.d_model, device)
         plan = plan.but(precision=precision)
         why = ", ".join(f"{name} {figure(rate, 3)}FLOP/s" for name, rate in rates.items())
         decisions.append(asdict(Decision("precision", precision, f"products here: {why}", "--precision")))

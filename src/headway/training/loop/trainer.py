@@ -101,7 +101,7 @@ def train(job: Job, budget: Budget, progress: Progress, saved: Saved | None) -> 
         ranks.named(),
         saver,
         Stop(ranks) as stop,
-        ThreadParallel(plan.shares) as shares,
+        ThreadParallel(plan.hardware.shares) as shares,
         Prefetch(batch_source, ranks, job.workers) as batches,
     ):
         while True:

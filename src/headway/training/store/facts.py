@@ -19,6 +19,7 @@ from headway.io.atomic_write import write_json
 from headway.io.digest import sha256_of
 from headway.io.regular_file import open_regular
 from headway.io.strict_json import read_object
+from headway.nn.kernels.products import KINDS
 from headway.training.evaluation.metric import REPORTED
 from headway.training.grouped import entries as fields_of
 from headway.training.option_fields import RENAMED, kind_of
@@ -72,6 +73,7 @@ BETAS: Kind = (
     ),
     "two numbers from 0 to below 1",
 )
+PRODUCTS: Kind = lambda value: value in KINDS, f"one of {', '.join(KINDS)}"
 
 FACTS: dict[str, Kind] = {
     **dict.fromkeys(("headway", "task", "started"), TEXT),
@@ -97,7 +99,7 @@ PLAN: dict[str, Kind] = {
     **dict.fromkeys(("length", "batch_tokens", "accumulate", "grow_batch", "validation_every"), _whole(1, 2**40)),
     **{"shares": _whole(1, 2**12), "log_every": _whole(1, 2**53), "seed": _whole(0, 2**63 - 1)},
     **dict.fromkeys(("epochs", "max_examples", "lora"), _or_none(_whole(1, 2**53))),
-    "betas": BETAS,
+    **{"betas": BETAS, "products": PRODUCTS},
 }
 """Fields with narrower bounds."""
 

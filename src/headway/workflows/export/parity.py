@@ -22,9 +22,9 @@ from headway.hub.directory import read_json
 from headway.hub.download import one_line
 from headway.hub.sentence_transformers import without_modules
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.common.door_answers import BOUND, NEW, Asked
+from headway.tasks.common.compare_answers import BOUND, NEW, Original
 from headway.text.tokenizer import Tokenizer
-from headway.workflows.export.doors import door_of, other_reader
+from headway.workflows.export.choose_loader import loader_of, other_reader
 
 INPUTS, BATCH, LONGEST = 32, 8, 48
 """Number of random inputs, batch size, and maximum tokens of each."""
@@ -71,7 +71,7 @@ class Parity:
 
 
 def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path, pipe: Any = None) -> Parity:
-    """Open a directory by the door of its task, and compare it with the model that was saved there.
+    """Open a directory as users of other libraries do, and compare it with the model that was saved there.
 
     It compares the logits for 32 random inputs, the ids of 1,000 lines if there is a tokenizer, and the answers to some
     texts if ``pipe`` (the model's pipeline here) is given.  Nothing is downloaded.  If ``transformers`` is missing or
@@ -82,7 +82,7 @@ def compare(model: nn.Module, tokenizer: Tokenizer | None, directory: str | Path
             return Parity(problem="transformers is not installed")
         try:
             return _compare(transformers, model, tokenizer, Path(directory), pipe)
-        except ImportError as error:  # a door may need more than transformers itself
+        except ImportError as error:  # loading may need more than transformers itself
             needs = (error.name or "transformers").partition(".")[0].replace("_", "-")
             return Parity(problem=f"it cannot be opened here: {one_line(error)}", needs=needs)
 
@@ -93,17 +93,17 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
     if entries.get("model_type") not in transformers.CONFIG_MAPPING:
         return Parity(problem=f"transformers {version} does not know models of type {entries.get('model_type')!r}")
     architecture = entries["architectures"][0]
-    door = door_of(pipe, model, architecture)
-    found = Parity(version=version, door=door.words)
+    loader = loader_of(pipe, model, architecture)
+    found = Parity(version=version, door=loader.words)
     try:
         with warnings.catch_warnings(action="ignore"):
-            opened = door.open(transformers, directory, architecture)
+            opened = loader.open(transformers, directory, architecture)
             difference = max_difference(without_modules(model)[0], opened.model)
     except ImportError:
         raise
     except Exception as error:  # any error means that other programs cannot use the directory
         other = other_reader(model, getattr(pipe, "labels", []))
-        problem = f"{door.words} with transformers {version} cannot use it: {one_line(error)}"
+        problem = f"{loader.words} with transformers {version} cannot use it: {one_line(error)}"
         return replace(found, problem=f"{problem}; {other}" if other else problem)
     problems = []
     if not difference <= BOUND:
@@ -115,16 +115,16 @@ def _compare(transformers: Any, model: nn.Module, tokenizer: Tokenizer | None, d
             line = different_line(tokenizer, other)
             found = replace(found, tokens_equal=line is None)
             problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
-        if door.compare is not None and not problems:
-            texts = () if tokenizer is None else own_texts(tokenizer, _room(model), door.texts)
-            value, differs = door.compare(Asked(pipe, model, directory, texts), opened.answers)
+        if loader.compare is not None and not problems:
+            texts = () if tokenizer is None else own_texts(tokenizer, _room(model), loader.texts)
+            value, differs = loader.compare(Original(pipe, model, directory, texts), opened.answers)
             difference = max(difference, value, key=lambda each: (each != each, each))
             if differs or not value <= BOUND:
-                problems.append(f"{door.words} {differs or f'gives scores that differ by {value:.3g}'}")
+                problems.append(f"{loader.words} {differs or f'gives scores that differ by {value:.3g}'}")
     except ImportError:
         raise
     except Exception as error:
-        problems.append(f"{door.words} with transformers {version} cannot use it: {one_line(error)}")
+        problems.append(f"{loader.words} with transformers {version} cannot use it: {one_line(error)}")
     return replace(found, max_difference=difference, texts=len(texts), problem="; ".join(problems) or None)
 
 

@@ -20,6 +20,7 @@ from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
+from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
@@ -99,9 +100,10 @@ def run_training(
     run.warn = progress.warn
     if options.fine_tuning.adapt and not options.given(BOUNDS):
         _adapt(inputs, found, options, out, validation, started, progress)
-    with run.locked():
+    with run.locked(), contextlib.ExitStack() as stack:
         try:
             prepared = prepare(run, earlier, changed, source, held_out, found, options, started, progress)
+            stack.enter_context(products_by(prepared.plan.hardware.products))
             if options.runtime.checkpoint_activations:
                 prepared.plan = prepared.plan.but(shares=1)
                 recompute_activations(prepared.model)

@@ -7,7 +7,7 @@ from headway.hub.directory import has_family, load_model
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
 from headway.models.own import OwnConfig
-from headway.tasks.common.door_answers import BOUND
+from headway.tasks.common.compare_answers import BOUND
 from headway.workflows.export.export import export
 from headway.workflows.verify.check import Check, difference, worst
 from headway.workflows.verify.samples import Subject, different_lengths, read

@@ -1,4 +1,4 @@
-"""The call by which a user opens a saved model elsewhere, here called its door.
+"""The call by which a user loads a saved model in another library.
 
 It is ``pipeline(TASK, DIR)`` if ``transformers`` has a pipeline for the task; otherwise ``SentenceTransformer(DIR)``
 for embeddings of texts; otherwise the class of ``transformers`` that loads the model.
@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.hub.sentence_transformers import without_modules
 from headway.models.heads import PoolingHead
-from headway.tasks.common.doors import Door, class_door
+from headway.tasks.common.external_loader import ExternalLoader, class_loader
 from headway.tasks.registry import room
 
 CLASSES = {
@@ -27,13 +27,13 @@ CLASSES = {
 """The end of an architecture's name -> the class of ``transformers`` that loads it; the first that fits."""
 
 
-def door_of(pipe: Any, model: nn.Module, architecture: str) -> Door:
-    """The door of a model: ``pipe`` is its pipeline here, None if there is none.
+def loader_of(pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader:
+    """The call that loads a model: ``pipe`` is its pipeline here, None if there is none.
 
     ``architecture`` is the one named in ``config.json``.
     """
-    door = None if pipe is None else room(pipe.task).door(pipe, model, architecture)
-    return door or class_door(next(name for end, name in CLASSES.items() if architecture.endswith(end)))
+    loader = None if pipe is None else room(pipe.task).external_loader(pipe, model, architecture)
+    return loader or class_loader(next(name for end, name in CLASSES.items() if architecture.endswith(end)))
 
 
 def other_reader(model: nn.Module, labels: list[str]) -> str | None:

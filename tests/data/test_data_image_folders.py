@@ -1,4 +1,4 @@
-"""Folders of pictures by class, and arrays: what is read, what is decided of it, what is refused and how."""
+"""Folders of images by class, and arrays: what is read, what is decided of it, what is refused and how."""
 
 import io
 import os
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from headway.data.images.decode import decoded
-from headway.data.images.folder import are_pictures, pictures_in
-from headway.data.images.pictures import Pictures
+from headway.data.images.folder import are_images, images_in
+from headway.data.images.image_table import ImageTable
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
@@ -28,14 +28,14 @@ HOW = ImagePreprocessor(size=(7, 5))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three classes of 13 pictures each, of sizes and modes of their own."""
+    """Three classes of 13 images each, of sizes and modes of their own."""
     draw = np.random.default_rng(0)
     for label in ("ants", "bees", "cats"):
         (tmp_path / "animals" / label).mkdir(parents=True)
         for number in range(13):
             mode, ending = MODES[list(MODES)[number % 4]]
-            picture = draw.integers(0, 256, (11 + number, 17, 3), dtype=np.uint8)
-            Image.fromarray(picture).convert(mode).save(tmp_path / "animals" / label / f"{number:02}.{ending}")
+            image = draw.integers(0, 256, (11 + number, 17, 3), dtype=np.uint8)
+            Image.fromarray(image).convert(mode).save(tmp_path / "animals" / label / f"{number:02}.{ending}")
     return tmp_path / "animals"
 
 
@@ -43,7 +43,7 @@ def refusal(*inputs: Path, **options: str) -> str:
     with pytest.raises(InputError) as caught:
         source = read(list(inputs), **options)
         detect(source)
-        if isinstance(source, Pictures):
+        if isinstance(source, ImageTable):
             decoded(source, HOW)
     return str(caught.value)
 
@@ -53,7 +53,7 @@ def test_a_folder_of_every_mode(folder: Path):
     (folder / "ants" / ".DS_Store").write_bytes(b"x")
     (folder / "ants" / "Thumbs.db").write_bytes(b"x")
     source = read(folder)
-    assert isinstance(source, Pictures) and len(source) == 39
+    assert isinstance(source, ImageTable) and len(source) == 39
     found = detect(source)
     assert (found.task, found.text_column, found.label_column) == ("image_classification", None, None)
     assert "39 images in 3 classes, 11 × 17 to 23 × 17 pixels" in found.reasons[0]
@@ -63,7 +63,7 @@ def test_a_folder_of_every_mode(folder: Path):
     assert ready.pixels.shape == (39, 7, 5, 3) and ready.pixels[:].dtype == np.uint8 and not ready.warnings
     expected = np.array(Image.open(folder / "bees" / "01.png").resize((5, 7), Image.Resampling.BILINEAR))
     assert np.array_equal(ready.pixels[14], expected)
-    assert [path.name for path in pictures_in(folder)][:2] == ["00.png", "01.png"]
+    assert [path.name for path in images_in(folder)][:2] == ["00.png", "01.png"]
 
 
 def test_the_fingerprint_is_that_of_names_and_contents(folder: Path, tmp_path: Path):
@@ -138,7 +138,7 @@ def test_links_and_pipes_are_not_followed(folder: Path, tmp_path: Path):
 
 
 def png(width: int, height: int) -> bytes:
-    """A small file whose header promises a picture of that size."""
+    """A small file whose header promises an image of that size."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -172,7 +172,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_picture_is_named_or_left_out(name: str, folder: Path):
+def test_a_broken_image_is_named_or_left_out(name: str, folder: Path):
     make, said = BROKEN[name]
     path = folder / "bees" / "new.png"
     path.write_bytes(make())
@@ -198,7 +198,7 @@ def test_arrays_are_read(tmp_path: Path):
     draw = np.random.default_rng(1)
     images, labels = draw.random((23, 5, 7)), np.arange(23) % 2
     source = read(arrays(tmp_path / "a.npz", images=images, labels=labels))
-    assert isinstance(source, Pictures) and source.labels[:3] == ["0", "1", "0"] and source.sizes[0] == (5, 7)
+    assert isinstance(source, ImageTable) and source.labels[:3] == ["0", "1", "0"] and source.sizes[0] == (5, 7)
     expected = np.rint(images * 255).astype(np.uint8)
     ready = decoded(source, ImagePreprocessor(size=(5, 7)))
     assert np.array_equal(ready.pixels, np.repeat(expected[..., None], 3, axis=3))
@@ -262,7 +262,7 @@ def test_tasks_and_columns_that_do_not_fit(folder: Path, tmp_path: Path):
     with pytest.raises(InputError, match="holds no images; image_classification needs a folder"):
         detect(read(tmp_path / "rows.csv"), task="image_classification")
     assert "give inputs of one kind" in refusal(folder, tmp_path / "rows.csv")
-    assert are_pictures([folder]) and not are_pictures([tmp_path / "rows.csv"])
+    assert are_images([folder]) and not are_images([tmp_path / "rows.csv"])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_tasks_and_columns_that_do_not_fit(folder: Path, tmp_path: Path):
         ((9, 3), {"patch_size": 3}, (9, 3), 3),
     ],
 )
-def test_how_pictures_are_cut(size: tuple, options: dict, image: tuple, patch: int, tmp_path: Path):
+def test_how_images_are_cut(size: tuple, options: dict, image: tuple, patch: int, tmp_path: Path):
     source = read(arrays(tmp_path / "a.npz", images=np.zeros((4, *size), np.uint8), labels=TWO))
     found = cut_of(source, TrainOptions(**options))
     assert (found.image_size, found.patch_size) == (image, (patch, patch))
@@ -296,7 +296,7 @@ def test_patches_that_do_not_fit(tmp_path: Path):
         cut_of(source, TrainOptions(image_size=999, patch_size=1))
 
 
-def test_many_pictures_are_in_a_file_and_read_as_those_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_many_images_are_in_a_file_and_read_as_those_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch):
     held = decoded(read(folder), HOW)
     monkeypatch.setattr("headway.data.images.pixels.IN_MEMORY", 200)
     monkeypatch.setattr("headway.data.images.decode.AT_ONCE", 4)

@@ -1,7 +1,7 @@
-"""How a user opens a saved model in another library (a "door").
+"""How a user loads a saved model in another library, and how its answers are compared with ours.
 
-door = room.door(pipe, model, architecture)
-opened = door.open(transformers, directory)
+loader = room.external_loader(pipe, model, architecture)
+opened = loader.open(transformers, directory)
 opened.answers, opened.model                # what the user calls, and the bare model inside
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.tasks.common.door_answers import Asked
+from headway.tasks.common.compare_answers import Original
 
 REPORTED = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
 """What ``from_pretrained`` reports of weights, less the names that the class itself declares as ignorable."""
@@ -31,7 +31,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Door:
+class ExternalLoader:
     """One way to open a directory, and how its answers are compared with ours."""
 
     words: str
@@ -40,7 +40,7 @@ class Door:
     """``transformers`` and the directory -> what a user gets"""
     inside: Callable[[Any], Any]
     """-> the model of ``transformers`` in that"""
-    compare: Callable[[Asked, Any], tuple[float, str | None]] | None = None
+    compare: Callable[[Original, Any], tuple[float, str | None]] | None = None
     """(the largest difference of scores, other differences); None: there are no answers but the model's own"""
     texts: int = 32
     """how many texts are answered"""
@@ -70,19 +70,23 @@ def check_whole(cls: Any, directory: Path) -> None:
         raise Unread("; ".join(problems))
 
 
-def pipeline_door(task: str, compare: Callable[[Asked, Any], tuple[float, str | None]], texts: int = 32) -> Door:
+def pipeline_loader(
+    task: str, compare: Callable[[Original, Any], tuple[float, str | None]], texts: int = 32
+) -> ExternalLoader:
     """``pipeline(task, DIR)`` of ``transformers``."""
 
     def open_with(transformers: Any, directory: Path) -> Any:
         return transformers.pipeline(task, str(directory), device="cpu")
 
-    return Door(f'pipeline("{task}", DIR)', open_with, lambda pipe: pipe.model, compare, texts)
+    return ExternalLoader(f'pipeline("{task}", DIR)', open_with, lambda pipe: pipe.model, compare, texts)
 
 
-def class_door(name: str, compare: Callable[[Asked, Any], tuple[float, str | None]] | None = None) -> Door:
+def class_loader(
+    name: str, compare: Callable[[Original, Any], tuple[float, str | None]] | None = None
+) -> ExternalLoader:
     """``NAME.from_pretrained(DIR)`` of ``transformers``."""
 
     def open_with(transformers: Any, directory: Path) -> Any:
         return getattr(transformers, name).from_pretrained(directory, local_files_only=True).eval()
 
-    return Door(f"{name}.from_pretrained(DIR)", open_with, lambda model: model, compare, texts=8)
+    return ExternalLoader(f"{name}.from_pretrained(DIR)", open_with, lambda model: model, compare, texts=8)

@@ -4,19 +4,19 @@ from typing import Any
 
 import torch
 
-from headway.tasks.common.door_answers import BOUND, Asked, Found, worst
-from headway.tasks.common.doors import pipeline_door
+from headway.tasks.common.compare_answers import BOUND, Found, Original, worst
+from headway.tasks.common.external_loader import pipeline_loader
 
 
 @torch.no_grad()
-def tags(asked: Asked, theirs: Any) -> Found:
+def tags(original: Original, theirs: Any) -> Found:
     """The likeliest tag of every token but special ones, and its probability."""
-    pipe, value, problem = asked.pipe, 0.0, None
+    pipe, value, problem = original.pipe, 0.0, None
     special = pipe.tokenizer.special_ids - {pipe.tokenizer.unknown}
-    for text in asked.texts:
+    for text in original.texts:
         ids = pipe.tokenizer.encode(text, special=True)
         kept = [place for place, number in enumerate(ids) if number not in special]
-        ours = asked.model(torch.tensor([ids]))[0].float().softmax(dim=-1)[kept]  # (N, C)
+        ours = original.model(torch.tensor([ids]))[0].float().softmax(dim=-1)[kept]  # (N, C)
         found = theirs(text, ignore_labels=[])
         if len(found) != len(kept):
             return value, f"it tags {len(found)} tokens of {text[:60]!r}, expected {len(kept)}"
@@ -28,4 +28,4 @@ def tags(asked: Asked, theirs: Any) -> Found:
     return value, problem
 
 
-DOOR = pipeline_door("token-classification", tags)
+LOADER = pipeline_loader("token-classification", tags)

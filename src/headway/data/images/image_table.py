@@ -16,15 +16,15 @@ from headway.data.records.rows import SKIP_ROWS, SKIP_SHARE
 from headway.data.records.table import Table
 from headway.errors import InputError
 
-PICTURE, LABEL = "picture", "label"
-"""The columns of a table of images."""
+IMAGE, LABEL = "picture", "label"
+"""The columns of a table of images, by the names that runs are recorded with."""
 AUGMENT = ("none", "usual", "flip")
 """How images are augmented: not at all; shifted, rotated, scaled and relit differently in each epoch; and half of
 them mirrored as well (``data.images.augment``)."""
 
 
 @dataclass
-class Pictures(Table):
+class ImageTable(Table):
     """A table with a row for each image: where it is, and its class.  Of ``.npz`` files, the images are held."""
 
     sizes: list[tuple[int, int]] = field(default_factory=list)
@@ -74,14 +74,14 @@ def check_classes(name: str, labels: Sequence[str]) -> None:
         raise InputError(f"{name}: {len(counts):,} classes of one image each; a class needs several.")
 
 
-def joined(parts: Sequence[Pictures], on_bad_row: str) -> Pictures:
+def joined(parts: Sequence[ImageTable], on_bad_row: str) -> ImageTable:
     """Several folders or files as one."""
     held = [array for part in parts for array in part.arrays or ()]
     prints = [part.fingerprint for part in parts]
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    return Pictures(
+    return ImageTable(
         tuple(path for part in parts for path in part.paths),
-        [PICTURE, LABEL],
+        [IMAGE, LABEL],
         [row for part in parts for row in part.rows],
         [number for part in parts for number in part.row_numbers],
         prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest(),
@@ -95,14 +95,14 @@ def joined(parts: Sequence[Pictures], on_bad_row: str) -> Pictures:
     )
 
 
-def pictures(
+def image_table(
     path: Path,
     rows: Sequence[tuple[str, str]],
     sizes: list[tuple[int, int]],
     fingerprint: str,
     **more: Any,
-) -> Pictures:
+) -> ImageTable:
     """A table of (where an image is, its class)."""
-    table = [{PICTURE: where, LABEL: label} for where, label in rows]
+    table = [{IMAGE: where, LABEL: label} for where, label in rows]
     numbers = list(range(1, len(table) + 1))
-    return Pictures((path,), [PICTURE, LABEL], table, numbers, fingerprint, sizes=sizes, **more)
+    return ImageTable((path,), [IMAGE, LABEL], table, numbers, fingerprint, sizes=sizes, **more)

@@ -1,7 +1,7 @@
 """Compare the answers of a model with those of its export in another library: what all tasks share.
 
-A comparison takes what is asked and what the door opened, and gives (the largest difference of scores, other
-differences).  Letters: B batch, T length, V vocabulary, C classes.
+A comparison takes the original and what another library loaded, and returns (the largest difference of scores,
+other differences).  Letters: B batch, T length, V vocabulary, C classes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ Found = tuple[float, str | None]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The original model, and what is asked of both."""
+class Original:
+    """The original model, and the texts that both models answer."""
 
     pipe: Any
     """the pipeline that answers with it here"""
@@ -38,9 +38,9 @@ class Asked:
     """short enough that both read them whole, with ``NEW`` tokens after them"""
 
 
-def labels_differ(asked: Asked, ours: Tensor, theirs: Any, inputs: Sequence[str]) -> Found:
+def labels_differ(original: Original, ours: Tensor, theirs: Any, inputs: Sequence[str]) -> Found:
     """``ours`` (N, C), and of the other program a list of {"label", "score"} for each input."""
-    labels = asked.pipe.labels
+    labels = original.pipe.labels
     value, problem = 0.0, None
     for text, row, found in zip(inputs, ours, theirs, strict=True):
         scores = {one["label"]: one["score"] for one in found}
@@ -55,16 +55,16 @@ def labels_differ(asked: Asked, ours: Tensor, theirs: Any, inputs: Sequence[str]
 
 
 @torch.no_grad()
-def continuations(asked: Asked, theirs: Any) -> Found:
+def continuations(original: Original, theirs: Any) -> Found:
     """Every token that is written greedily there is the likeliest here; the value is how far it is from that."""
     value, problem = 0.0, None
-    ends: frozenset[int] = getattr(asked.pipe, "ends", frozenset())
-    for text in asked.texts:
+    ends: frozenset[int] = getattr(original.pipe, "ends", frozenset())
+    for text in original.texts:
         prompt = list(theirs.tokenizer(text)["input_ids"])
         found = theirs(text, return_tensors=True, **NEUTRAL)[0]["generated_token_ids"]
         ids = torch.tensor([list(found)])
         problem = problem or ending(text, ids[0, len(prompt) :].tolist(), ends)
-        logits = asked.model(ids[:, :-1])[0, len(prompt) - 1 :]  # (NEW, V)
+        logits = original.model(ids[:, :-1])[0, len(prompt) - 1 :]  # (NEW, V)
         value = worst(value, behind(logits, ids[0, len(prompt) :]))
     return value, problem or differs("continues a text with other tokens", value)
 

@@ -1,0 +1,68 @@
+"""Which library multiplies matrices in float32 on a CPU: "torch", what torch itself calls, or "onednn".
+
+The faster of the two is found once in a process.  They differ in the last bit, so a run records which it was trained
+with, and goes on with that.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+
+from headway.nn.kernels.linear import is_usable, onednn_linear
+
+AUTO, TORCH, ONEDNN = KINDS = "auto", "torch", "onednn"
+GAIN = 1.5
+"""How many times as fast oneDNN's product must be to be chosen.  Processors where it is faster show about 2 and the
+others about 1, so that noise does not change the choice, and two processes on a machine agree."""
+SIZE, ROUNDS = 512, 5
+"""The product that is timed is of two square matrices of that size, so many times each."""
+
+_chosen = AUTO
+
+
+def onednn_everywhere() -> bool:
+    """Whether oneDNN computes all large products, and not only those for few rows."""
+    return (_chosen if _chosen != AUTO else faster()[0]) == ONEDNN
+
+
+@contextmanager
+def products_by(name: str) -> Iterator[None]:
+    """Choose "torch" or "onednn" for this process, for a time; "auto" is the faster.  Raises ValueError for others.
+
+    oneDNN where there is none is "torch".
+    """
+    global _chosen
+    if name not in KINDS:
+        raise ValueError(f"products by {name!r}: it must be one of {', '.join(KINDS)}")
+    before, _chosen = _chosen, TORCH if name == ONEDNN and not is_usable() else name
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
+@cache
+def faster() -> tuple[str, dict[str, float]]:
+    """The faster of the two on this machine, and the FLOP/s of each that decided it."""
+    if not is_usable():
+        return TORCH, {}
+    a, b = torch.ones(SIZE, SIZE, device="cpu"), torch.ones(SIZE, SIZE, device="cpu")
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        seconds = {TORCH: _least(lambda: F.linear(a, b)), ONEDNN: _least(lambda: onednn_linear(a, b))}
+    rates = {name: 2 * SIZE**3 / each for name, each in seconds.items()}
+    return (ONEDNN if rates[ONEDNN] > GAIN * rates[TORCH] else TORCH), rates
+
+
+def _least(product: Callable[[], object]) -> float:
+    """The seconds of the fastest of some calls, after one that is not timed."""
+    product()
+    found = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        product()
+        found.append(time.perf_counter() - began)
+    return min(found)
