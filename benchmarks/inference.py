@@ -29,7 +29,7 @@ from inference_models import classifier, gpt2, minilm
 from machine import RESULTS, facts, write
 
 PRECISIONS = ("float32", "bfloat16", "int8")
-KINDS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "int8": "Q8_0"}
+KINDS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16", "int8": "Q8_0", "int4": "Q4_0"}
 """What llama.cpp calls them."""
 
 
@@ -45,7 +45,7 @@ def decode(given: argparse.Namespace, threads: int) -> dict[str, Any]:
     for rows in (1, 8):
         print(f"decode, {rows} at a time", flush=True)
         engines = Engines(prompts[:rows], prompts[:rows], tuple(given.only))
-        for name in PRECISIONS:
+        for name in (*PRECISIONS, "int4"):
             engines.add(f"headway {name}", peers_decode.of_headway(directory, name, tokens))
         for name in PRECISIONS[:2]:
             ways = peers_decode.of_transformers(directory, name, tokens, given.compile)

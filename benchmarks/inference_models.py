@@ -84,7 +84,10 @@ def for_ctranslate2(source: Path, folder: Path) -> Path:
 
 
 def gguf_file(source: Path, folder: Path, kind: str) -> Path:
-    """GPT-2 as llama.cpp reads it, its matrices F32, F16, BF16 or Q8_0; norms, biases and positions are F32."""
+    """GPT-2 as llama.cpp reads it, its matrices in ``kind``; norms, biases and positions are F32.
+
+    In Q4_0 the tokens, which are also the output, are Q8_0: llama.cpp keeps more bits of that matrix as well.
+    """
     return once(folder / f"{source.name}-{kind.lower()}.gguf", lambda part: _write_gguf(source, part, kind))
 
 
@@ -108,6 +111,7 @@ def _write_gguf(source: Path, place: Path, kind: str) -> None:
             continue
         values = (tensor.T if name.endswith(turned) else tensor).contiguous().float().numpy()
         whole = kind if values.ndim == 2 and not name.startswith("wpe") else "F32"
+        whole = "Q8_0" if whole == "Q4_0" and name.startswith("wte") else whole
         chosen = gguf.GGMLQuantizationType[whole]
         data = gguf.quants.quantize(values, chosen) if whole != "F32" else np.ascontiguousarray(values)
         stored = names.get_name("transformer." + name, try_suffixes=(".weight", ".bias"))
