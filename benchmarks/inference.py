@@ -11,13 +11,9 @@ installed (`pip install -e '.[peers]'`), or that fails, is named with its reason
 
 import argparse
 import csv
-import os
 import warnings
 from pathlib import Path
 from typing import Any
-
-if "avx512f" in (Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""):
-    os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")  # CTranslate2 chooses it by itself only on Intel's
 
 import numpy as np
 import peers_decode
@@ -51,10 +47,10 @@ def decode(given: argparse.Namespace, threads: int) -> dict[str, Any]:
             ways = peers_decode.of_transformers(directory, name, tokens, given.compile)
             engines.add(f"transformers {name}", ways)
         for name in PRECISIONS:
-            ways = peers_decode.of_ctranslate2(directory, folder, name, tokens, threads)
+            ways = peers_decode.of_ctranslate2(directory, folder, name, tokens, threads, rows)
             engines.add(f"ctranslate2 {name}", ways)
         for name, kind in KINDS.items():
-            engines.add(f"llama.cpp {name}", peers_decode.of_llama(directory, folder, kind, tokens, threads))
+            engines.add(f"llama.cpp {name}", peers_decode.of_llama(directory, folder, kind, tokens, threads, rows))
         equal = {
             name: _same(answer, engines.answers.get("headway float32")) for name, answer in engines.answers.items()
         }

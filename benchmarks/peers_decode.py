@@ -4,12 +4,14 @@ An engine gets prompts of equal length, as ids, and returns the new ids of each.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
+from engines import Elsewhere
 from inference_models import for_ctranslate2, gguf_file
 
 import headway
@@ -71,47 +73,67 @@ def of_transformers(directory: Path, precision: str, tokens: int, compiled: bool
     return {**ways, "static cache, compiled": lambda: make("static", True)} if compiled else ways
 
 
-def of_ctranslate2(directory: Path, folder: Path, precision: str, tokens: int, threads: int) -> Ways:
-    """All threads on one batch; with several prompts also a part of them on each thread."""
+def of_ctranslate2(directory: Path, folder: Path, precision: str, tokens: int, threads: int, rows: int) -> Ways:
+    """All threads on one batch, or, of several prompts, a part on each thread; float32 also with Intel's MKL.
 
-    def make(workers: int) -> Callable[[Ids], Ids]:
-        import ctranslate2
+    CTranslate2 chooses oneDNN by itself on processors that are not Intel's, and MKL if CT2_USE_MKL=1 says so, for the
+    whole process.
+    """
 
-        place = for_ctranslate2(directory, folder)
-        if precision not in ctranslate2.get_supported_compute_types("cpu"):
-            raise RuntimeError(f"no {precision} on this processor")
-        each = threads // workers
-        model = ctranslate2.Generator(str(place), compute_type=precision, inter_threads=workers, intra_threads=each)
-        names = transformers.AutoTokenizer.from_pretrained(directory).convert_ids_to_tokens
+    def make(workers: int) -> Callable[[], Callable[[Ids], Ids]]:
+        return partial(ctranslate2_writer, directory, folder, precision, tokens, threads, workers)
 
-        def write(prompts: Ids) -> Ids:
-            size = 0 if workers == 1 else -(-len(prompts) // workers)
-            found = model.generate_batch(
-                [names(ids) for ids in prompts], max_batch_size=size, beam_size=1, sampling_topk=1,
-                min_length=tokens, max_length=tokens, include_prompt_in_result=False,
-            )  # fmt: skip
-            return [one.sequences_ids[0] for one in found]
-
-        return write
-
-    return {f"{workers} at a time": lambda workers=workers: make(workers) for workers in sorted({1, threads})}
+    ways: Ways = {f"{workers} at a time": make(workers) for workers in sorted({1, min(rows, threads)})}
+    if precision != "float32":
+        return ways
+    return ways | {f"{name}, MKL": partial(Elsewhere, way, {"CT2_USE_MKL": "1"}) for name, way in ways.items()}
 
 
-def of_llama(directory: Path, folder: Path, kind: str, tokens: int, threads: int) -> Ways:
-    """llama.cpp by its C interface, all prompts as sequences of one batch; with and without flash attention."""
+def ctranslate2_writer(
+    directory: Path, folder: Path, precision: str, tokens: int, threads: int, workers: int
+) -> Callable[[Ids], Ids]:
+    """A generator of CTranslate2 that computes ``workers`` batches at a time."""
+    import ctranslate2
+
+    place, each = for_ctranslate2(directory, folder), threads // workers
+    if precision not in ctranslate2.get_supported_compute_types("cpu"):
+        raise RuntimeError(f"no {precision} on this processor")
+    model = ctranslate2.Generator(str(place), compute_type=precision, inter_threads=workers, intra_threads=each)
+    names = transformers.AutoTokenizer.from_pretrained(directory).convert_ids_to_tokens
+
+    def write(prompts: Ids) -> Ids:
+        size = 0 if workers == 1 else -(-len(prompts) // workers)
+        found = model.generate_batch(
+            [names(ids) for ids in prompts], max_batch_size=size, beam_size=1, sampling_topk=1,
+            min_length=tokens, max_length=tokens, include_prompt_in_result=False,
+        )  # fmt: skip
+        return [one.sequences_ids[0] for one in found]
+
+    return write
+
+
+def of_llama(directory: Path, folder: Path, kind: str, tokens: int, threads: int, rows: int) -> Ways:
+    """llama.cpp by its C interface, all prompts as sequences of one batch.
+
+    One prompt with and without flash attention; several with a cache for each of them, or one that they share.
+    """
+    choices = {"flash attention": (True, False), "no flash attention": (False, False)}
+    if rows > 1:
+        choices = {"a cache each": (True, False), "a shared cache": (True, True)}
     return {
-        name: lambda flash=flash: Llama(gguf_file(directory, folder, kind), tokens, threads, flash)
-        for name, flash in (("flash attention", True), ("no flash attention", False))
+        name: lambda chosen=chosen: Llama(gguf_file(directory, folder, kind), tokens, threads, *chosen)
+        for name, chosen in choices.items()
     }
 
 
 class Llama:
     """A model and a context of llama.cpp; greedy."""
 
-    def __init__(self, file: Path, tokens: int, threads: int, flash: bool):
+    def __init__(self, file: Path, tokens: int, threads: int, flash: bool, shared: bool = False):
         import llama_cpp
 
-        self.lib, self.file, self.tokens, self.threads, self.flash = llama_cpp, file, tokens, threads, flash
+        self.lib, self.file, self.tokens, self.threads = llama_cpp, file, tokens, threads
+        self.flash, self.shared = flash, shared
         quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
         llama_cpp.llama_log_set(quiet, None)
         self._quiet = quiet  # llama.cpp keeps its address
@@ -147,6 +169,8 @@ class Llama:
             params.flash_attn_type = int(self.flash)
         else:
             params.flash_attn = self.flash
+        if hasattr(params, "kv_unified"):
+            params.kv_unified = self.shared
         if self.context:
             self.lib.llama_free(self.context)
         self.context = self.lib.llama_init_from_model(self.model, params)

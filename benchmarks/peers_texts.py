@@ -6,6 +6,7 @@ them read texts in batches of ``size``, sorted by length; 1 is one text at a tim
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
-from engines import in_threads
+from engines import Elsewhere, in_threads
 from inference_models import CLASSES, for_ctranslate2, onnx_graph
 from peers_decode import load_headway
 from safetensors.torch import load_file
@@ -168,29 +169,43 @@ def of_openvino(directory: Path, folder: Path, precision: str, classes: bool, si
 
 
 def of_ctranslate2(directory: Path, folder: Path, precision: str, classes: bool, size: int, threads: int) -> Ways:
-    """Its encoder, with the head or the mean in numpy; all threads on one batch, or a batch on each thread."""
+    """Its encoder; all threads on one batch, or a batch on each thread; float32 also with Intel's MKL."""
 
     def make(at_a_time: int) -> Answer:
-        import ctranslate2
+        return ctranslate2_reader(directory, folder, precision, classes, size, threads, at_a_time)
 
-        place, each = str(for_ctranslate2(directory, folder)), threads // at_a_time
-        if precision not in ctranslate2.get_supported_compute_types("cpu"):
-            raise RuntimeError(f"no {precision} on this processor")
-        model = ctranslate2.Encoder(place, compute_type=precision, inter_threads=at_a_time, intra_threads=each)
-        weights = load_file(directory / "model.safetensors") if classes else {}
-        head = [weights[f"classifier.{name}"].numpy() for name in ("weight", "bias")] if classes else []
+    def make_with_mkl(at_a_time: int) -> Answer:
+        given = (directory, folder, precision, classes, size, threads, at_a_time)
+        return Elsewhere(partial(ctranslate2_reader, *given), {"CT2_USE_MKL": "1"})
 
-        def read(rows: Rows) -> np.ndarray:
-            found = model.forward_batch(rows)
-            if classes:
-                return np.array(found.pooler_output) @ head[0].T + head[1]
-            mask = padded(rows)["attention_mask"][:, :, None].astype(np.float32)
-            mean = (np.array(found.last_hidden_state) * mask).sum(1) / mask.sum(1)
-            return mean / np.linalg.norm(mean, axis=1, keepdims=True)
+    ways = _at_a_time(make, size, threads)
+    if precision != "float32":
+        return ways
+    return ways | {f"{name}, MKL": way for name, way in _at_a_time(make_with_mkl, size, threads).items()}
 
-        return sorted_batches(read, directory, size, at_a_time)
 
-    return _at_a_time(make, size, threads)
+def ctranslate2_reader(
+    directory: Path, folder: Path, precision: str, classes: bool, size: int, threads: int, at_a_time: int
+) -> Answer:
+    """An encoder of CTranslate2, with the head or the mean in numpy."""
+    import ctranslate2
+
+    place, each = str(for_ctranslate2(directory, folder)), threads // at_a_time
+    if precision not in ctranslate2.get_supported_compute_types("cpu"):
+        raise RuntimeError(f"no {precision} on this processor")
+    model = ctranslate2.Encoder(place, compute_type=precision, inter_threads=at_a_time, intra_threads=each)
+    weights = load_file(directory / "model.safetensors") if classes else {}
+    head = [weights[f"classifier.{name}"].numpy() for name in ("weight", "bias")] if classes else []
+
+    def read(rows: Rows) -> np.ndarray:
+        found = model.forward_batch(rows)
+        if classes:
+            return np.array(found.pooler_output) @ head[0].T + head[1]
+        mask = padded(rows)["attention_mask"][:, :, None].astype(np.float32)
+        mean = (np.array(found.last_hidden_state) * mask).sum(1) / mask.sum(1)
+        return mean / np.linalg.norm(mean, axis=1, keepdims=True)
+
+    return sorted_batches(read, directory, size, at_a_time)
 
 
 def _at_a_time(make: Callable[[int], Answer], size: int, threads: int) -> Ways:
