@@ -5,7 +5,7 @@ DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 TESTERS ?= 2
 
-.PHONY: demo test thorough lint bench doors faults memory fuzz clean
+.PHONY: demo test thorough lint bench inference doors faults memory fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -34,6 +34,10 @@ bench: .venv/installed  ## what README reports; DATA is the folder with the data
 	$(BIN)/python benchmarks/differences.py
 	$(BIN)/headway bench --lengths 128..8192 --widths 64..1024 --threads 1 --out benchmarks/results/bench
 	$(BIN)/python benchmarks/length.py $(DATA)/shakespeare.txt
+
+inference: .venv/installed  ## beside other engines, which are installed for it; the models are made in build/inference
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,peers]'
+	$(BIN)/python benchmarks/inference.py decode classify embed --models build/inference --data $(DATA)
 
 faults: .venv/installed  ## kill runs 200 times at random and save 500 times: benchmarks/results/faults.json
 	$(BIN)/python benchmarks/faults.py
