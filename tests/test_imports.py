@@ -138,7 +138,10 @@ def _declared():
     """The modules of the packages that pyproject.toml declares: of the base install, and of the extras but dev."""
     said = tomllib.loads((ROOT.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = said["optional-dependencies"]
-    groups = said["dependencies"], [one for extra, those in extras.items() if extra != "dev" for one in those]
+    groups = (
+        said["dependencies"],
+        [one for extra, those in extras.items() if extra not in ("dev", "peers") for one in those],
+    )
     names = [{re.split(r"[<>=!~\[ ]", package)[0] for package in group} for group in groups]
     return [{MODULE.get(name, name.replace("-", "_")) for name in group} for group in names]
 

@@ -52,8 +52,8 @@ class LowPrecisionLinear(nn.Module):
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
-        y = self.product(x.reshape(-1, self.in_features).to(torch.bfloat16)).to(x.dtype)
-        y = y if self.bias is None else y + self.bias
+        y = self.product(x.reshape(-1, self.in_features).to(torch.bfloat16))
+        y = y.to(x.dtype) if self.bias is None else y + self.bias  # in float32, as the bias is
         y = y if activation is None else ACTIVATIONS[activation](y)
         return y if x.dim() == 2 else y.view(*x.shape[:-1], self.out_features)
 

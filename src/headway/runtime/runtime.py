@@ -25,6 +25,7 @@ from headway.generation.decode import Model, Steps, decode
 from headway.generation.sampling import Sampling
 from headway.hub.generation_config import TargetRules
 from headway.io.fork_safety import check_threads
+from headway.models.baselines import RecurrentDecoder
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
@@ -120,7 +121,7 @@ class Runtime:
 
         A decoder continues many prompts in turn, as slots become free (``runtime.batcher``).
         """
-        if isinstance(self.model, Decoder):
+        if isinstance(self.model, Decoder) and not isinstance(self.model, RecurrentDecoder):
             return self._written(prompts, sampling, max_tokens, end, forbidden, seed)
         return decode(
             self.model,
