@@ -14,7 +14,7 @@ import spoiled_pickles
 import spoiled_weights
 
 HERE = Path(__file__).parent
-SECONDS, BYTES = 2.0, 100 * 10**6
+SECONDS, BYTES = 3.0, 100 * 10**6  # every case takes less than 2 s; a shared machine was seen to take 2.03
 CORPUS = {
     **{f"weights: {name}": case for name, case in spoiled_weights.SPOILED.items()},
     **{f"index: {name}": case for name, case in spoiled_indexes.SPOILED.items()},
