@@ -1,9 +1,11 @@
-"""Engines side by side: each set up in several ways, the fastest of which is measured; who cannot run says why."""
+"""Engines side by side: each set up in several ways, the fastest of which is measured; who cannot run says why.
+
+Each is in a process of its own: in one process the threads of one library were seen to halve the speed of another.
+"""
 
 import gc
 import importlib
 import multiprocessing
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import torch
 from machine import interleaved, spread
 
@@ -46,7 +49,7 @@ class Engines:
         for way, make in ways.items():
             call = None
             try:
-                call = make()
+                call = Elsewhere(make)
                 tried[way] = least_seconds(call, self.trial) if len(ways) > 1 else 0.0
             except Exception as error:  # whatever a library raises, the others go on
                 tried[way] = f"{type(error).__name__}: {error}".split("\n")[0][:300]
@@ -87,19 +90,13 @@ def least_seconds(call: Answer, work: Work, times: int = 2) -> float:
 
 
 class Elsewhere:
-    """An engine in a process of its own, for variables that a library reads once: ``make`` must be importable there."""
+    """An engine in a process of its own; ``make`` is called there, and may set variables that a library reads once."""
 
-    def __init__(self, make: Callable[[], Answer], variables: dict[str, str]):
-        before = dict(os.environ)
-        os.environ.update(variables)
-        try:
-            context = multiprocessing.get_context("spawn")
-            self.end, theirs = context.Pipe()
-            self.process = context.Process(target=_serve, args=(theirs, make), daemon=True)
-            self.process.start()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+    def __init__(self, make: Callable[[], Answer]):
+        context = multiprocessing.get_context("spawn")
+        self.end, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, cloudpickle.dumps(make)), daemon=True)
+        self.process.start()
         theirs.close()
         self._receive()
 
@@ -118,9 +115,9 @@ class Elsewhere:
         return found
 
 
-def _serve(end: Any, make: Callable[[], Answer]) -> None:
+def _serve(end: Any, make: bytes) -> None:
     try:
-        call: Answer = make()
+        call: Answer = cloudpickle.loads(make)()
         end.send(None)
         while True:
             end.send(call(end.recv()))

@@ -4,9 +4,9 @@ An engine gets texts and returns an array with a row for each: probabilities or 
 them read texts in batches of ``size``, sorted by length; 1 is one text at a time, as they arrive.
 """
 
+import os
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
-from engines import Elsewhere, in_threads
+from engines import in_threads
 from inference_models import CLASSES, for_ctranslate2, onnx_graph
 from peers_decode import load_headway
 from safetensors.torch import load_file
@@ -175,8 +175,8 @@ def of_ctranslate2(directory: Path, folder: Path, precision: str, classes: bool,
         return ctranslate2_reader(directory, folder, precision, classes, size, threads, at_a_time)
 
     def make_with_mkl(at_a_time: int) -> Answer:
-        given = (directory, folder, precision, classes, size, threads, at_a_time)
-        return Elsewhere(partial(ctranslate2_reader, *given), {"CT2_USE_MKL": "1"})
+        os.environ["CT2_USE_MKL"] = "1"
+        return make(at_a_time)
 
     ways = _at_a_time(make, size, threads)
     if precision != "float32":
