@@ -7,12 +7,14 @@ from torch import nn
 from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.nn import low_precision
+from headway.nn.kernels import int8
 from headway.nn.linear import Linear
 from headway.nn.low_precision import (
     FEW_ROWS,
     GROUP,
     BFloat16Linear,
     Int4Linear,
+    Int8DynamicLinear,
     Int8Linear,
     LowPrecisionEmbedding,
     int4_groups,
@@ -75,15 +77,29 @@ def test_a_layer_gives_nearly_the_same(precision, rows, activation, bias):
     assert apart(found, expected) < NEAR[precision]
 
 
+@pytest.mark.parametrize("activation", [None, "gelu_tanh"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_int8_without_its_instructions_gives_nearly_the_same(activation, bias, monkeypatch):
+    monkeypatch.setattr(int8, "is_usable", lambda: False)
+    torch.manual_seed(2)
+    layer, x = Linear(96, 128, bias=bias), torch.randn(5, 96)
+    holder = nn.ModuleList([layer])
+    lower(holder, "int8")
+    assert type(holder[0]) is Int8Linear
+    with torch.no_grad():
+        assert apart(holder[0](x, activation), layer(x, activation)) < NEAR["int8"]
+
+
 def test_which_layer_takes_the_place():
     def lowered(precision: str, *shape: int) -> type:
         holder = nn.ModuleList([nn.Linear(*shape)])
         lower(holder, precision)
         return type(holder[0])
 
-    assert lowered("bfloat16", 96, 128) is BFloat16Linear and lowered("int8", 96, 128) is Int8Linear
+    in_int8 = Int8DynamicLinear if int8.is_usable() else Int8Linear
+    assert lowered("bfloat16", 96, 128) is BFloat16Linear and lowered("int8", 96, 128) is in_int8
     assert lowered("int4", 96, 128) is Int4Linear
-    assert lowered("int4", 96, 100) is Int8Linear and lowered("int4", 90, 128) is Int8Linear
+    assert lowered("int4", 96, 100) is in_int8 and lowered("int4", 90, 128) is in_int8
     assert lowered("int8", 96, 3) is nn.Linear, "a classifier's last layer stays exact"
     assert takes_int4(torch.empty(128, 96)) and not takes_int4(torch.empty(96, 90))
 

@@ -4,7 +4,8 @@ They read and give float32, so that the rest of a model stays as it is: only the
 have the lower precision.  None has a gradient.
 
     "bfloat16"   the weights rounded, laid out once as oneDNN reads them fastest
-    "int8"       whole numbers from -127 to 127 and a scale for each output (symmetric, by channel)
+    "int8"       whole numbers from -127 to 127 and a scale for each output (symmetric, by channel); where the processor
+                 multiplies whole numbers fast, the rows that are read are rounded too, each by a scale of its own
     "int4"       whole numbers from 0 to 15 with a scale and a zero for each GROUP inputs of an output
 
 Letters: N rows, I inputs, O outputs, V vocabulary, D width.
@@ -18,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.nn.activations import ACTIVATIONS
+from headway.nn.kernels import int8
 from headway.nn.kernels.linear import FUSED, onednn_linear
 
 KINDS = ("bfloat16", "int8", "int4")
@@ -88,6 +90,27 @@ class Int8Linear(LowPrecisionLinear):
         if len(rows) <= FEW_ROWS:
             return torch._weight_int8pack_mm(rows, self.weight, self.scale)
         return F.linear(rows, self.weight.to(torch.bfloat16)) * self.scale
+
+
+class Int8DynamicLinear(LowPrecisionLinear):
+    """The same, in whole numbers on both sides (``nn.kernels.int8``)."""
+
+    def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None):
+        super().__init__(weight.shape[1], weight.shape[0], bias)
+        self.laid_out_bytes = weight.numel()
+        self._laid_out = int8.laid_out(weight)
+        self.scale: Tensor
+        self.no_zeros: Tensor
+        self.register_buffer("scale", scale)
+        self.register_buffer("no_zeros", torch.zeros(len(scale), dtype=torch.int32))
+
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """(..., I) -> (..., O), with an activation by its name if one is given."""
+        numbers, scales = int8.rounded_rows(x.reshape(-1, self.in_features))
+        y = int8.int8_product(numbers, self._laid_out, self.scale, self.no_zeros)
+        y = y.mul_(scales) if self.bias is None else torch.addcmul(self.bias, y, scales)
+        y = y if activation is None else ACTIVATIONS[activation](y)
+        return y if x.dim() == 2 else y.view(*x.shape[:-1], self.out_features)
 
 
 class Int4Linear(LowPrecisionLinear):
@@ -204,4 +227,6 @@ class Lowering:
             return Int4Linear(weight, part.bias)
         if not made:
             made.append(int8_rows(weight))
-        return LowPrecisionEmbedding(*made[0]) if table else Int8Linear(*made[0], part.bias)
+        if table:
+            return LowPrecisionEmbedding(*made[0])
+        return (Int8DynamicLinear if len(group) == 1 and int8.is_usable() else Int8Linear)(*made[0], part.bias)

@@ -28,6 +28,7 @@ from headway.io.fork_safety import check_threads
 from headway.models.baselines import RecurrentDecoder
 from headway.models.device import model_device
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.nn.freed_memory import keep_freed_memory
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
 from headway.runtime.batching import tokens_at_once
@@ -46,6 +47,7 @@ class Runtime:
 
     def __init__(self, model: Any):
         self.model, self.precision = model, FLOAT32
+        keep_freed_memory()
 
     def prepare(self, precision: str) -> None:
         """Bring the model's weights to a precision, once and in place (``runtime.precision``)."""

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from headway.nn.kernels.attention import attend_oracle, attend_plain, attention_weights
-from headway.nn.kernels.dispatch import PLAIN_SCORES, attend, is_plain
+from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain, attention_weights
+from headway.nn.kernels.dispatch import PLAIN_SCORES, attend, is_filled, is_plain
 from headway.nn.masks import attention_mask, source_mask, token_positions, with_bias
 from headway.nn.positions import alibi_bias, alibi_slopes
 
@@ -68,6 +68,22 @@ def test_fused_equals_oracle(kind):
     expected, weights = attend_oracle(q, k, v, mask, causal)
     torch.testing.assert_close(attend(q, k, v, mask, causal), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(B, H, n_queries), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("kind", masks())
+def test_keys_that_fill_up_change_nothing(kind):
+    n_queries, n_keys, mask, causal = masks()[kind]
+    q, k, v = qkv(n_queries, n_keys)
+    expected, _ = attend_oracle(q, k, v, mask, causal)
+    torch.testing.assert_close(attend_filled(q, k, v, mask, causal, 16), expected, atol=1e-5, rtol=0)
+
+
+def test_keys_are_added_only_without_gradients_and_where_vectors_are_long():
+    q, k, _ = qkv()  # 7 keys
+    assert not is_filled(q, k)
+    with torch.no_grad():
+        assert is_filled(q, k) == (torch.backends.cpu.get_cpu_capability() == "AVX512")
+        assert not is_filled(q[:, :, :1], k) and not is_filled(q, k[:, :, :5]) and not is_filled(q.double(), k)
 
 
 @pytest.mark.parametrize("kind", masks())

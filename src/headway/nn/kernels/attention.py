@@ -6,6 +6,7 @@ Letters: B batch, T queries, S keys, H heads, K head width.
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from headway.nn.kernels.dropout import drop_by_bytes
@@ -24,6 +25,23 @@ def attend_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: b
     scores = torch.baddbmm(added.to(q.dtype), q.flatten(0, 1), keys, alpha=1 / math.sqrt(q.shape[-1]))
     weights = drop_by_bytes(scores.softmax(dim=-1), dropout)
     return torch.bmm(weights, v.flatten(0, 1)).unflatten(0, (-1, heads))  # (B, H, T, K)
+
+
+def attend_filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, multiple: int) -> Tensor:
+    """Torch's fused attention with keys added, which no query may attend to, up to a multiple of so many.
+
+    On a CPU the fused kernel computes the exponentials of whole vectors fast and those left over one by one.
+    """
+    n_keys = k.shape[2]
+    more = -n_keys % multiple
+    if mask is not None:
+        mask = F.pad(
+            mask.expand(*mask.shape[:-1], n_keys), (0, more), value=False if mask.dtype == torch.bool else -math.inf
+        )
+    elif not causal:  # the causal triangle leaves them out already
+        mask = (torch.arange(n_keys + more, device=q.device) < n_keys).view(1, 1, 1, -1)
+    k, v = F.pad(k, (0, 0, 0, more)), F.pad(v, (0, 0, 0, more))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
 
 
 def attend_oracle(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False):

@@ -1,9 +1,7 @@
-"""bfloat16 or float32: measured on this machine, not assumed; and an allocator that keeps freed memory."""
+"""bfloat16 or float32: measured on this machine, not assumed."""
 
 import contextlib
-import ctypes
 import functools
-import sys
 import time
 
 import torch
@@ -71,18 +69,3 @@ def _rate(dtype: torch.dtype, device: torch.device, size: int, seconds: float) -
         wait_for(device)
         times.append(time.perf_counter() - start)
     return 2 * size**3 / min(times)
-
-
-def keep_freed_memory() -> None:
-    """Ask the C library to keep freed memory for the next tensor, where it is glibc; elsewhere do nothing.
-
-    By default glibc returns every large tensor to the system when it is freed and clears new pages for the next, which
-    costs a tenth of a training step on a CPU.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-        trim_threshold, mmap_threshold = -1, -3
-        mallopt(mmap_threshold, 1 << 30)
-        mallopt(trim_threshold, (1 << 31) - 1)

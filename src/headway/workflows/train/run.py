@@ -20,13 +20,13 @@ from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
+from headway.nn.freed_memory import keep_freed_memory
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
 from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.measure import evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
-from headway.training.hardware.precision import keep_freed_memory
 from headway.training.loop.budget import Budget, StepBudget, TimeBudget
 from headway.training.loop.trainer import Interrupted, Job, Saved, train
 from headway.training.monitor.progress import NoProgress, Progress
