@@ -27,8 +27,8 @@ from headway.hub.generation_config import TargetRules
 from headway.io.fork_safety import check_threads
 from headway.models.baselines import RecurrentDecoder
 from headway.models.device import model_device
+from headway.models.freed_memory import keep_freed_memory
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.nn.freed_memory import keep_freed_memory
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
 from headway.runtime.batching import tokens_at_once

@@ -8,6 +8,7 @@ Letters: N rows, I inputs, O outputs.
 """
 
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ def int8_product(numbers: Tensor, weight: Tensor, weight_scale: Tensor, no_zeros
 
     ``no_zeros`` is int32 (O,) of zeros, which oneDNN asks for.  The scales of the rows are left to the caller.
     """
-    more = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, float32 out, nothing after the product
+    more: Any = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, float32 out, nothing after the product
     found: Tensor = torch.ops.onednn.qlinear_pointwise(numbers, 1.0, ZERO, weight, weight_scale, no_zeros, *more)
     return found
 

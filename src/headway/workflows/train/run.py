@@ -20,7 +20,7 @@ from headway.hub.dataset import dataset_id
 from headway.io.quantities import parse_seconds
 from headway.models.adapt.lora import count_parameters
 from headway.models.device import device_of
-from headway.nn.freed_memory import keep_freed_memory
+from headway.models.freed_memory import keep_freed_memory
 from headway.nn.kernels.products import products_by
 from headway.tasks.registry import spec
 from headway.training.distributed.ranks import Ranks
