@@ -22,13 +22,8 @@ Ways = dict[str, Callable[[], Callable[[Ids], Ids]]]
 
 
 def load_headway(directory: Path, precision: str) -> Any:
-    """The pipeline in a precision; a version that knows no others is asked for none."""
-    try:
-        return headway.load(directory, device="cpu", precision=precision)  # type: ignore[call-overload]
-    except TypeError:
-        if precision == "float32":
-            return headway.load(directory, device="cpu")
-        raise
+    """The pipeline in a precision."""
+    return headway.load(directory, device="cpu", precision=precision)
 
 
 def of_headway(directory: Path, precision: str, tokens: int) -> Ways:

@@ -10,7 +10,7 @@ from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 
 B, T, S, V = 3, 7, 11, 31
 KINDS = Positions.KINDS
-EXACT = {"atol": 2e-5, "rtol": 0}
+EXACT = {"atol": 1e-5, "rtol": 0}
 
 
 def config(positions="rotary", **changes):

@@ -26,7 +26,6 @@ from headway.models.size import (
     weight_bytes,
 )
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
-from headway.nn.kernels import dispatch
 from headway.nn.kernels.attention import attend_oracle
 
 B, T, S, V = 3, 7, 11, 31
@@ -144,7 +143,6 @@ def test_flops(name, wiring, monkeypatch):
         return attend_oracle(q, k, v, attn_mask, is_causal)[0]
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
-    monkeypatch.setattr(dispatch, "is_filled", lambda q, k: False)
     model, inputs, words = build(CONFIGS[name], wiring)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model.eval()(*inputs)
@@ -161,7 +159,6 @@ def test_a_model_that_reads_images(monkeypatch):
     parts = parameters(config, **words)
     assert parts["total"] == counted(model)
     assert parts["embedding"] == counted(model.stack.embedding)
-    monkeypatch.setattr(dispatch, "is_filled", lambda q, k: False)
     monkeypatch.setattr(
         torch.nn.functional, "scaled_dot_product_attention", lambda q, k, v, **_: attend_oracle(q, k, v)[0]
     )
@@ -173,7 +170,6 @@ def test_a_model_that_reads_images(monkeypatch):
 def test_training_takes_about_three_forward_passes(monkeypatch):
     """Exactly twice the forward pass, but that no gradient is needed for the embedding's lookup."""
     config = SMALL.but(positions="none")
-    monkeypatch.setattr(dispatch, "is_filled", lambda q, k: False)
     monkeypatch.setattr(
         torch.nn.functional, "scaled_dot_product_attention", lambda q, k, v, **_: attend_oracle(q, k, v, causal=True)[0]
     )

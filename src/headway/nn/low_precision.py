@@ -48,14 +48,16 @@ class LowPrecisionLinear(nn.Module):
         self.bias: Tensor | None
         self.register_buffer("bias", None if bias is None else bias.detach().float())
 
-    def product(self, rows: Tensor) -> Tensor:
-        """Rows in bfloat16 (N, I) -> (N, O), in bfloat16, without the bias."""
-        raise NotImplementedError
+    def rows(self, x: Tensor) -> Tensor:
+        """(..., I) -> (N, I)."""
+        return x.reshape(-1, self.in_features)
 
-    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
-        """(..., I) -> (..., O), with an activation by its name if one is given."""
-        y = self.product(x.reshape(-1, self.in_features).to(torch.bfloat16))
-        y = y.to(x.dtype) if self.bias is None else y + self.bias  # in float32, as the bias is
+    def with_bias(self, y: Tensor) -> Tensor:
+        """A product in bfloat16 (N, O) and the bias, in float32."""
+        return y.float() if self.bias is None else y + self.bias
+
+    def finished(self, y: Tensor, x: Tensor, activation: str | None) -> Tensor:
+        """Rows (N, O) -> (..., O), in the shape of the inputs, and the activation of them where one is named."""
         y = y if activation is None else ACTIVATIONS[activation](y)
         return y if x.dim() == 2 else y.view(*x.shape[:-1], self.out_features)
 
@@ -86,14 +88,18 @@ class Int8Linear(LowPrecisionLinear):
         self.register_buffer("weight", weight)
         self.register_buffer("scale", scale.to(torch.bfloat16))
 
-    def product(self, rows: Tensor) -> Tensor:
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """(..., I) -> (..., O), with an activation by its name if one is given."""
+        rows = self.rows(x).to(torch.bfloat16)
         if len(rows) <= FEW_ROWS:
-            return torch._weight_int8pack_mm(rows, self.weight, self.scale)
-        return F.linear(rows, self.weight.to(torch.bfloat16)) * self.scale
+            y = torch._weight_int8pack_mm(rows, self.weight, self.scale)
+        else:
+            y = F.linear(rows, self.weight.to(torch.bfloat16)) * self.scale
+        return self.finished(self.with_bias(y), x, activation)
 
 
 class Int8DynamicLinear(LowPrecisionLinear):
-    """The same, in whole numbers on both sides (``nn.kernels.int8``)."""
+    """The same matrix, and each row that is read, rounded to whole numbers with its own scale (``nn.kernels.int8``)."""
 
     def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor | None):
         super().__init__(weight.shape[1], weight.shape[0], bias)
@@ -106,11 +112,10 @@ class Int8DynamicLinear(LowPrecisionLinear):
 
     def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
         """(..., I) -> (..., O), with an activation by its name if one is given."""
-        numbers, scales = int8.rounded_rows(x.reshape(-1, self.in_features))
+        numbers, scales = int8.rounded_rows(self.rows(x))
         y = int8.int8_product(numbers, self._laid_out, self.scale, self.no_zeros)
         y = y.mul_(scales) if self.bias is None else torch.addcmul(self.bias, y, scales)
-        y = y if activation is None else ACTIVATIONS[activation](y)
-        return y if x.dim() == 2 else y.view(*x.shape[:-1], self.out_features)
+        return self.finished(y, x, activation)
 
 
 class Int4Linear(LowPrecisionLinear):
@@ -124,9 +129,11 @@ class Int4Linear(LowPrecisionLinear):
         self.register_buffer("packed", torch.ops.aten._convert_weight_to_int4pack_for_cpu(numbers, 1))
         self.register_buffer("scales", scales.to(torch.bfloat16))  # (I / GROUP, O, 2)
 
-    def product(self, rows: Tensor) -> Tensor:
-        found: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.packed, GROUP, self.scales)
-        return found
+    def forward(self, x: Tensor, activation: str | None = None) -> Tensor:
+        """(..., I) -> (..., O), with an activation by its name if one is given."""
+        rows = self.rows(x).to(torch.bfloat16)
+        y = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.packed, GROUP, self.scales)
+        return self.finished(self.with_bias(y), x, activation)
 
 
 class LowPrecisionEmbedding(nn.Module):

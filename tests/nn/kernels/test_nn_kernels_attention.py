@@ -78,12 +78,13 @@ def test_keys_that_fill_up_change_nothing(kind):
     torch.testing.assert_close(attend_filled(q, k, v, mask, causal, 16), expected, atol=1e-5, rtol=0)
 
 
-def test_keys_are_added_only_without_gradients_and_where_vectors_are_long():
-    q, k, _ = qkv()  # 7 keys
+def test_keys_are_added_only_to_many_without_gradients_and_where_vectors_are_long():
+    q, k, _ = qkv(30, 30)  # 14 more than a whole vector
     assert not is_filled(q, k)
     with torch.no_grad():
         assert is_filled(q, k) == (torch.backends.cpu.get_cpu_capability() == "AVX512")
-        assert not is_filled(q[:, :, :1], k) and not is_filled(q, k[:, :, :5]) and not is_filled(q.double(), k)
+        assert not is_filled(q[:, :, :1], k) and not is_filled(q, k[:, :, :21]) and not is_filled(q.double(), k)
+        assert not is_filled(*list(qkv())[:2]), "few scores"
 
 
 @pytest.mark.parametrize("kind", masks())
