@@ -18,10 +18,13 @@ from headway.hub.directory import load_model, save_model
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.workflows.export.export import RECORD, export
-from headway.workflows.export.parity import BOUND, compare, lines
+from headway.workflows.export.hf import compare
+from headway.workflows.export.parity import BOUND, lines
+from headway.workflows.export.target import Subject
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal", "door"}
+KEYS |= {"target", "precision", "agreement"}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", RECORD}
 
 
@@ -140,7 +143,7 @@ def drop_weights(model: torch.nn.Module, path: Path, **entries: object) -> None:
 def test_a_difference_is_status_one_and_leaves_nothing(
     spoil: Callable, said: str, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.workflows.export.export.save_model", spoil)
+    monkeypatch.setattr("headway.workflows.export.hf.save_model", spoil)
     status, text, err = in_process("export", lm_run, "--out", tmp_path / "out", "--json")
     found = last_line(text)
     assert status == 1 and said in err and err.startswith("headway: ") and err.count("\n") == 1
@@ -243,11 +246,12 @@ def test_the_comparison_opens_no_socket_and_sees_small_differences(lm_run: Path,
 
     for name in ("socket", "create_connection", "getaddrinfo"):
         monkeypatch.setattr(socket, name, refuse)
-    model, tokenizer = load_model(lm_run), Tokenizer.load(lm_run)
-    assert compare(model, tokenizer, lm_run).passed
+    model = load_model(lm_run)
+    subject = Subject(model, Tokenizer.load(lm_run), None, lm_run)
+    assert compare(subject, lm_run, "float32").passed
     with torch.no_grad():
         next(model.parameters())[5, 3] += 1
-    found = compare(model, tokenizer, lm_run)
+    found = compare(subject, lm_run, "float32")
     assert not found.passed and found.tokens_equal and "differ by" in found.problem
 
 
