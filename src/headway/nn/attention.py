@@ -77,7 +77,9 @@ class Attention(nn.Module):
         q, k, v = self._read_source(x, source, cache) if self.cross else self._read_self(x, rotation)
         if cache is not None and not self.cross:
             k, v = cache.append(k, v)
-        readers = q.shape[0] // k.shape[0]  # how many rows read each source (``State.reorder``): they act as further queries
+        readers = (
+            q.shape[0] // k.shape[0]
+        )  # how many rows read each source (``State.reorder``): they act as further queries
         if readers > 1:
             q = q.unflatten(0, (-1, readers)).transpose(1, 2).flatten(2, 3)
         if self.n_kv_heads != self.n_heads:

@@ -45,6 +45,11 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{subject.directory}: cannot be written for transformers: {error}") from None
+    write_processor(subject, directory)
+
+
+def write_processor(subject: Subject, directory: Path) -> None:
+    """The files of the tokenizer or of the image preprocessor."""
     if subject.tokenizer is not None:
         subject.tokenizer.save(directory)
     if (subject.directory / PREPROCESSOR).is_file():

@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.models.baselines import BaselineConfig
 from headway.models.heads import PoolingHead, VectorHead
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.state import KeyValueCache, State
 
 MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder.onnx"
+PAST_NAME, PRESENT_NAME = "past_key_values", "present"
 BATCH, LENGTH, PAST, SOURCE = 2, 3, 5, 7
 """The sizes of the inputs with which a graph is traced; it takes any others."""
 
@@ -159,17 +159,17 @@ class GivenCache(KeyValueCache):
 
     def __init__(self, keys: Tensor, values: Tensor):
         super().__init__()
-        self._keys, self._values, self.length = keys, values, keys.shape[2]
+        self.keys, self.values, self.length = keys, values, keys.shape[2]
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add (B, G, T, K) keys and values; return all so far, (B, G, P + T, K)."""
-        before = self.read()
-        self.__init__(torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2))
+        self.keys, self.values = torch.cat([self.keys, keys], dim=2), torch.cat([self.values, values], dim=2)
+        self.length = self.keys.shape[2]
         return self.read()
 
     def read(self) -> tuple[Tensor, Tensor]:
         """All keys and values so far, each (B, G, P, K)."""
-        return self._keys, self._values
+        return self.keys, self.values
 
 
 class GivenState(State):
@@ -218,7 +218,7 @@ def _image_graph(model: Any) -> Graph:
 
 
 def _decoder_graph(model: Any) -> Graph:
-    past = _caches(model.config, "past_key_values.{}", PAST, "past_sequence_length")
+    past = _caches(model.config, PAST_NAME + ".{}", PAST, "past_sequence_length")
     inputs = {
         "input_ids": _tokens(LENGTH, "sequence_length"),
         "attention_mask": _tokens(PAST + LENGTH, "total_sequence_length"),
@@ -230,13 +230,13 @@ def _decoder_graph(model: Any) -> Graph:
 
 def _source_graph(model: Any) -> Graph:
     inputs = {name: _tokens(SOURCE, "encoder_sequence_length") for name in ("input_ids", "attention_mask")}
-    source = _caches(model.config, "past_key_values.{}.encoder", SOURCE, "encoder_sequence_length")
+    source = _caches(model.config, PAST_NAME + ".{}.encoder", SOURCE, "encoder_sequence_length")
     return Graph(ENCODER, ReadsSource(model), inputs, ["last_hidden_state", *_present(source)])
 
 
 def _target_graph(model: Any) -> Graph:
-    past = _caches(model.config, "past_key_values.{}.decoder", PAST, "past_sequence_length")
-    source = _caches(model.config, "past_key_values.{}.encoder", SOURCE, "encoder_sequence_length")
+    past = _caches(model.config, PAST_NAME + ".{}.decoder", PAST, "past_sequence_length")
+    source = _caches(model.config, PAST_NAME + ".{}.encoder", SOURCE, "encoder_sequence_length")
     inputs = {
         "input_ids": _tokens(LENGTH, "sequence_length"),
         "encoder_attention_mask": _tokens(SOURCE, "encoder_sequence_length"),
@@ -247,4 +247,4 @@ def _target_graph(model: Any) -> Graph:
 
 
 def _present(past: dict[str, Value]) -> list[str]:
-    return [name.replace("past_key_values", "present") for name in past]
+    return [name.replace(PAST_NAME, PRESENT_NAME, 1) for name in past]

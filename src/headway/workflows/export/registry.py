@@ -45,7 +45,19 @@ class TargetSpec:
             )
 
 
-TARGETS = {spec.name: spec for spec in (TargetSpec("hf", "a directory that transformers loads"),)}
+TARGETS = {
+    spec.name: spec
+    for spec in (
+        TargetSpec("hf", "a directory that transformers loads"),
+        TargetSpec(
+            "onnx",
+            "graphs for ONNX Runtime and OpenVINO",
+            (FLOAT32, "int8"),
+            ("onnx", "onnxscript", "onnxruntime"),
+            "export",
+        ),
+    )
+}
 """The targets by name; the first is the default."""
 
 
