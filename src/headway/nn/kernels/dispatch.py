@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.nn.activations import ACTIVATIONS
-from headway.nn.kernels.attention import attend_plain
+from headway.nn.kernels.attention import attend_oracle, attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
 from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
@@ -46,12 +46,15 @@ def attend(
     T = S, allows the keys nearer than that.  ``attend_oracle`` computes the same step by step.
 
     With a window: in pieces, so that the scores grow with T and not with T².  On a CPU with dropout or in bfloat16:
-    plain products (``is_plain``).  Otherwise: torch's fused kernel, which stores no T × S scores.
+    plain products (``is_plain``).  Otherwise: torch's fused kernel, which stores no T × S scores.  In an exported graph:
+    step by step, which is as fast there and takes fewer operations.
     """
     if window is not None and mask is None and q.shape[2] == k.shape[2]:
         return attend_window(q, k, v, window, causal, dropout)
     if causal and q.shape[2] != k.shape[2]:
         raise ValueError(f"causal needs as many keys as queries, found {q.shape[2]} queries and {k.shape[2]} keys")
+    if torch.compiler.is_exporting():
+        return attend_oracle(q, k, v, mask, causal)[0]
     n_scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
     if is_plain(q.device.type == "cpu", q.dtype == torch.bfloat16, n_scores, dropout):
         return attend_plain(q, k, v, mask, causal, dropout)

@@ -81,6 +81,8 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
 @torch.no_grad()
 def traced(graph: Graph) -> torch.onnx.ONNXProgram:
     """A graph as ONNX.  Raises torch.onnx.OnnxExporterError for one that torch cannot trace."""
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
     examples: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     for name, value in graph.inputs.items():
@@ -101,6 +103,7 @@ def traced(graph: Graph) -> torch.onnx.ONNXProgram:
         verbose=False,
     )
     assert found is not None
+    ClearMetadataAndDocStringPass()(found.model)  # where torch found each operation, in files of this machine
     return found
 
 
