@@ -19,7 +19,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 OWN_TASK = ROOT / "examples" / "own_task.py"
 """A package for Headway, and no program: tests/tasks/test_own_task.py runs it."""
-EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OWN_TASK})
+OF_ONNX = {*(ROOT / "examples").glob("onnx_*.py")}
+"""Programs that read an export: tests/workflows/test_workflows_export_onnx.py runs them in a process without torch."""
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OWN_TASK} - OF_ONNX)
 SMALLER = {
     "--time 5m": "--steps 3 --preset tiny --evaluations 1",
     'time="5m"': 'steps=3, preset="tiny", evaluations=1',

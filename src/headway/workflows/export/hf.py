@@ -48,10 +48,10 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
     write_processor(subject, directory)
 
 
-def write_processor(subject: Subject, directory: Path) -> None:
-    """The files of the tokenizer or of the image preprocessor."""
+def write_processor(subject: Subject, directory: Path, max_length: int | None = None) -> None:
+    """The files of the tokenizer, which say how many tokens the model reads, or of the image preprocessor."""
     if subject.tokenizer is not None:
-        subject.tokenizer.save(directory)
+        subject.tokenizer.save(directory, max_length=max_length)
     if (subject.directory / PREPROCESSOR).is_file():
         write_json(directory / PREPROCESSOR, read_object(subject.directory / PREPROCESSOR))
 

@@ -75,13 +75,13 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
             with tempfile.TemporaryDirectory(dir=directory) as folder, _quiet():
                 _quantize(program, Path(folder) / graph.file, directory / graph.file)
     _write_config(subject, directory)
-    write_processor(subject, directory)
+    write_processor(subject, directory, _longest(subject))
 
 
 @torch.no_grad()
 def traced(graph: Graph) -> torch.onnx.ONNXProgram:
     """A graph as ONNX.  Raises torch.onnx.OnnxExporterError for one that torch cannot trace."""
-    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+    from onnxscript import ir
 
     examples: dict[str, Any] = {}
     axes: dict[str, Any] = {}
@@ -103,7 +103,9 @@ def traced(graph: Graph) -> torch.onnx.ONNXProgram:
         verbose=False,
     )
     assert found is not None
-    ClearMetadataAndDocStringPass()(found.model)  # where torch found each operation, in files of this machine
+    ir.passes.common.ClearMetadataAndDocStringPass()(
+        found.model
+    )  # where torch found each operation, in files of this machine
     return found
 
 
@@ -133,6 +135,13 @@ def _quantize(program: Any, whole: Path, to: Path) -> None:
         weight_type=QuantType.QUInt8,
         use_external_data_format=large,
     )
+
+
+def _longest(subject: Subject) -> int:
+    """How many tokens a text may have: what the pipeline reads at once, else the context of the training."""
+    known = getattr(subject.pipe, "max_length", None) or (subject.tokenizer and subject.tokenizer.max_length)
+    model: Any = subject.model
+    return known or getattr(model, "encoder_config", model.config).max_length
 
 
 def _write_config(subject: Subject, directory: Path) -> None:

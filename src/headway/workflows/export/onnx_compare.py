@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.generation.decode import left_padded
-from headway.models.heads import PoolingHead
+from headway.models.heads import PoolingHead, VectorHead
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.common.compare_answers import NEW, behind, worst
 from headway.workflows.export.onnx_graphs import DECODER, ENCODER, MODEL, writes
@@ -61,7 +61,8 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
     for n_rows, length in SHAPES:
         for pair in compared.read(compared.rows(draw, n_rows, length)):
             found.difference = worst(found.difference, pair[0] - pair[1])
-    texts = own_texts(subject.tokenizer, room(model), TEXTS) if subject.tokenizer is not None else []
+    silent = subject.tokenizer is None or isinstance(getattr(model, "head", None), VectorHead)
+    texts = [] if silent else own_texts(subject.tokenizer, room(model), TEXTS)  # type: ignore[arg-type]
     rows = [subject.tokenizer.encode(text, special=not isinstance(model, Decoder)) for text in texts]  # type: ignore
     for at in range(0, len(rows), AT_ONCE):
         ours, theirs = compared.answer(rows[at : at + AT_ONCE])
