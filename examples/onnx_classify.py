@@ -27,5 +27,6 @@ if any(one.name == "token_type_ids" for one in session.get_inputs()):
 (logits,) = session.run(["logits"], inputs)  # (B, C)
 scores = np.exp(logits - logits.max(axis=1, keepdims=True))
 scores /= scores.sum(axis=1, keepdims=True)
-for text, row in zip(texts, scores, strict=True):
-    print(labels[str(row.argmax())], f"{row.max():.6f}", text, sep="\t")
+for text, row in zip(texts, scores.tolist(), strict=True):
+    best = row.index(max(row))
+    print(json.dumps({"text": text, "label": labels[str(best)], "score": row[best]}, ensure_ascii=False))

@@ -25,4 +25,5 @@ if any(one.name == "token_type_ids" for one in session.get_inputs()):
     inputs["token_type_ids"] = np.zeros_like(inputs["input_ids"])
 (vectors,) = session.run(["sentence_embedding"], inputs)  # (B, D), pooled and of length 1
 for text, vector in zip(texts, vectors, strict=True):
-    print(f"{vector @ vectors[0]:.6f}", json.dumps(vector.tolist()), text, sep="\t")  # the cosine with the first text
+    cosine = float(vector @ vectors[0])  # with the first text
+    print(json.dumps({"text": text, "cosine": cosine, "vector": vector.tolist()}, ensure_ascii=False))

@@ -32,4 +32,4 @@ for prompt in prompts:
         token = int(logits[0, -1].argmax())  # (1, T, V): greedy
         new = [] if token in ends else [token]
         written += new
-    print(prompt, tokenizer.decode(written), sep="\t")
+    print(json.dumps({"prompt": prompt, "text": tokenizer.decode(written)}, ensure_ascii=False))

@@ -14,6 +14,8 @@ from tokenizers import Tokenizer
 folder, texts = Path(sys.argv[1]), sys.argv[2:]
 rules = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
 ends = np.ravel(rules["eos_token_id"]).tolist()
+length = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"]
+most = min(length, rules.get("max_length", length)) - 1  # new tokens after the first, which starts a target
 tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 encoder, decoder = (onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in ("encoder", "decoder"))
 outputs = [one.name for one in encoder.get_outputs()]
@@ -26,7 +28,7 @@ for text in texts:
     fixed = {f"past_key_values.{name[8:]}": keys for name, keys in found.items() if name.startswith("present.")}
     past = {name: np.zeros((1, shape[1], 0, shape[3]), np.float32) for name, shape in caches.items()}
     token, written = rules["decoder_start_token_id"], []
-    while len(written) < rules.get("max_length", 200) - 1:
+    while len(written) < most:
         inputs = {"input_ids": np.array([[token]]), "encoder_attention_mask": seen, **fixed, **past}
         logits, *present = decoder.run(None, inputs)
         past = dict(zip(caches, present, strict=True))
@@ -34,4 +36,4 @@ for text in texts:
         if token in ends:
             break
         written.append(token)
-    print(text, tokenizer.decode(written), sep="\t")
+    print(json.dumps({"source": text, "text": tokenizer.decode(written)}, ensure_ascii=False))

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -57,8 +60,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[
     return of
 
 
-def without_headway(name: str, *words: object) -> list[list[str]]:
-    """Run an example in a process of its own; its lines, cut at the tabs."""
+def without_headway(name: str, *words: object) -> list[dict[str, Any]]:
+    """Run an example in a process of its own; what its lines say."""
     code = (
         "import runpy, sys; runpy.run_path(sys.argv[0], run_name='__main__'); "
         "found = {'torch', 'headway', 'transformers'} & set(sys.modules); assert not found, found"
@@ -70,23 +73,24 @@ def without_headway(name: str, *words: object) -> list[list[str]]:
         [sys.executable, "-c", program, *map(str, words)], capture_output=True, text=True, timeout=600, env=environment
     )
     assert done.returncode == 0, done.stderr
-    return [line.split("\t") for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_classifier_answers_without_headway(exported: Callable):
-    source, found = exported("classifier")
+def test_a_classifier_answers_without_headway(classifier_run: Path, tmp_path: Path):
+    found = export(classifier_run, tmp_path / "out", to="onnx")
     rows = without_headway("onnx_classify", found.out, *TEXTS)
-    answers = headway.load(source)(TEXTS)
-    assert [row[0] for row in rows] == [answer["label"] for answer in answers]
-    assert [float(row[1]) for row in rows] == pytest.approx([answer["score"] for answer in answers], abs=1e-5)
-    assert len({row[0] for row in rows}) > 1, "the answers tell something"
+    answers = headway.load(classifier_run)(TEXTS)
+    assert [row["label"] for row in rows] == [answer["label"] for answer in answers]
+    assert [row["score"] for row in rows] == pytest.approx([answer["score"] for answer in answers], abs=1e-5)
+    assert len({row["label"] for row in rows}) == 2, "the answers depend on the texts"
 
 
 def test_vectors_are_computed_without_headway(exported: Callable):
     source, found = exported("vectors")
     rows = without_headway("onnx_embed", found.out, *TEXTS)
-    vectors = np.array([json.loads(row[1]) for row in rows])
+    vectors = np.array([row["vector"] for row in rows])
     assert np.abs(vectors - headway.load(source)(TEXTS)).max() < 1e-5
+    assert [row["cosine"] for row in rows] == pytest.approx((vectors @ vectors[0]).tolist(), abs=1e-5)
     assert any("1.0000 at least" in note for note in found.parity.notes)
 
 
@@ -94,16 +98,22 @@ def test_a_language_model_continues_texts_without_headway(exported: Callable):
     source, found = exported("language model")
     rows = without_headway("onnx_generate", found.out, NEW, *TEXTS)
     ours = headway.load(source)(TEXTS, max_tokens=NEW, temperature=0)
-    assert [row[1] for row in rows] == ours
+    assert [row["text"] for row in rows] == ours
     assert len(set(ours)) > 100, "the continuations depend on the texts"
 
 
 def test_a_translator_translates_without_headway(exported: Callable):
     source, found = exported("translator")
     rows = without_headway("onnx_translate", found.out, *TEXTS)
-    ours = headway.load(source)(TEXTS, beam=1)
-    assert [row[1] if len(row) > 1 else "" for row in rows] == ours
-    assert len(set(ours)) > 100, "the translations depend on the texts"
+    with warnings.catch_warnings(action="ignore"):  # a random model does not end its translations
+        ours = headway.load(source)(TEXTS, beam=1)
+    assert [row["text"] for row in rows] == ours
+    assert len(set(ours)) > 20, "the translations depend on the texts"
+
+
+def test_the_default_language_model_is_exported(lm_run: Path, tmp_path: Path):
+    found = export(lm_run, tmp_path / "out", to="onnx")
+    assert found.parity.passed and found.parity.agreement == (256, 256), found.parity
 
 
 def test_examples_are_short():
@@ -216,16 +226,16 @@ def test_images_are_exported(tmp_path: Path):
 @pytest.mark.parametrize("kind", ["vectors", "language model"])
 def test_int8_says_what_it_costs(kind: str, exported: Callable, tmp_path: Path, in_process: Callable):
     source, whole = exported(kind)
-    status, text, err = in_process(
-        "export", source, "--to", "onnx", "--precision", "int8", "--out", tmp_path / "b", "--json"
-    )
+    status, text, err = in_process("export", source, "--to", "onnx", "--precision", "int8", "--out", tmp_path / "b")
     assert status == 0, err
-    found = json.loads(text.splitlines()[-1])
-    assert found["precision"] == "int8" and found["max_difference"] > 1e-4 and found["tokens_equal"] is True
+    assert "the same ids for 1,000 lines" in text
     if kind == "vectors":
-        assert "cosine of a text's vectors: 0.99" in err
+        assert "cosine of a text's vectors: 0.9" in text
     else:
-        assert 0.5 < found["agreement"] <= 1 and "answers equal" in err
+        equal, answers = map(int, re.search(r"(\d+) of (\d+) answers equal", text).groups())  # type: ignore[union-attr]
+        assert 0.8 * answers < equal < answers == 256, text
+    record = json.loads((tmp_path / "b" / "headway_export.json").read_text())
+    assert record["precision"] == "int8" and record["max_difference"] > 1e-4
     graph = onnx.load(tmp_path / "b" / "model.onnx").graph
     assert "MatMulInteger" in {node.op_type for node in graph.node}
     kept = {one.name for one in graph.initializer if len(one.dims) == 2 and one.data_type == onnx.TensorProto.FLOAT}

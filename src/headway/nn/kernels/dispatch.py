@@ -46,8 +46,8 @@ def attend(
     T = S, allows the keys nearer than that.  ``attend_oracle`` computes the same step by step.
 
     With a window: in pieces, so that the scores grow with T and not with T².  On a CPU with dropout or in bfloat16:
-    plain products (``is_plain``).  Otherwise: torch's fused kernel, which stores no T × S scores.  In an exported graph:
-    step by step, which is as fast there and takes fewer operations.
+    plain products (``is_plain``).  Otherwise: torch's fused kernel, which stores no T × S scores.  In an exported
+    graph: step by step, which is as fast there and takes fewer operations.
     """
     if window is not None and mask is None and q.shape[2] == k.shape[2]:
         return attend_window(q, k, v, window, causal, dropout)
