@@ -45,7 +45,19 @@ class TargetSpec:
             )
 
 
-TARGETS = {spec.name: spec for spec in (TargetSpec("hf", "a directory that transformers loads"),)}
+TARGETS = {
+    spec.name: spec
+    for spec in (
+        TargetSpec("hf", "a directory that transformers loads"),
+        TargetSpec(
+            "gguf",
+            "a file that llama.cpp and Ollama read",
+            (FLOAT32, "float16", "bfloat16", "int8"),
+            ("gguf",),
+            "export",
+        ),
+    )
+}
 """The targets by name; the first is the default."""
 
 

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-
-from torch import nn
+from typing import Any, Protocol
 
 from headway.errors import InputError
 from headway.hub.directory import family_of, has_family, model_config
@@ -19,8 +17,8 @@ from headway.workflows.export.parity import Parity
 class Subject:
     """What is exported."""
 
-    model: nn.Module
-    """in eval mode, on the CPU, in float32"""
+    model: Any
+    """an ``nn.Module`` in eval mode, on the CPU, in float32"""
     tokenizer: Tokenizer | None
     """None for a model that reads images"""
     pipe: Pipeline | None
