@@ -53,7 +53,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     notes = tuple(_notes(subject, architecture, entries, directory, precision))
     if find_spec("llama_cpp") is None:
         return _read_back(subject, architecture, entries, directory, precision, notes)
-    return compare_with_llama(subject, directory / FILE, architecture, entries.nfc, precision, notes)
+    return compare_with_llama(subject, directory / FILE, architecture, entries, precision, notes)
 
 
 def _architecture(subject: Subject) -> Architecture:
@@ -193,8 +193,8 @@ def _notes(
 ) -> Iterator[str]:
     """What the user should know of this file."""
     config: Any = subject.model.config
-    if entries.nfc:
-        yield "llama.cpp does not normalise texts to NFC, as the tokenizer here does: give it texts in NFC"
+    for limit in entries.limits:
+        yield f"llama.cpp gives other ids for texts {limit.words}"
     if (context := architecture.context(config)) < config.max_length:
         yield (
             f"its layers attend to the last {context:,} tokens, which llama.cpp does not do: it reads {context:,} "

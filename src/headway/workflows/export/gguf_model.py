@@ -9,6 +9,7 @@ Names and meanings are those of llama.cpp's source (``src/models`` and ``src/lla
 heads, K head width, R = half the head width, V vocabulary.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,8 @@ GELUS = ("gelu", "gelu_tanh")
 """llama.cpp has one GELU, in float16: both of ours are within a thousandth of it."""
 PLAIN = ("position_embd.", "token_types.", "rope_freqs.")
 """Tables that llama.cpp wants in float32, whatever the precision."""
-HALF_TURN = 2
+CLOSE = 1e-6
+"""Two factors nearer than this are the same."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Architecture:
         if scaling is not None and scaling.kind not in self.stretches:
             known = ", ".join(self.stretches) or "none"
             return f"its rotary positions are scaled by {scaling.kind!r}, and llama.cpp has {known} there"
+        if scaling is not None and scaling.kind == "yarn":
+            usual = 0.1 * math.log(scaling.factor) + 1
+            if not scaling.whole or abs(scaling.size - usual) > CLOSE:
+                return "its rotary positions are scaled by a YaRN whose size or bounds are not the paper's"
         return None
 
     def context(self, config: TransformerConfig) -> int:
@@ -206,7 +212,7 @@ def _neighbours(name: str) -> Callable[[str], Part]:
     """Rows of each head from (first half, second half) to pairs of neighbours: (H K, D) or (H K,) -> the same."""
 
     def write(x: Tensor, config: TransformerConfig) -> Tensor:
-        halves = x.reshape(-1, HALF_TURN, config.head_width // HALF_TURN, *x.shape[1:])  # (H, 2, R, ...)
+        halves = x.reshape(-1, 2, config.head_width // 2, *x.shape[1:])  # (H, 2, R, ...)
         return halves.transpose(1, 2).reshape(x.shape)
 
     return lambda kind: Part(f"blk.{{i}}.{name}.{kind}", write=write)
@@ -218,6 +224,7 @@ def _scaling(scaling: RopeScaling | None) -> dict[str, int | float | str]:
     found: dict[str, int | float | str] = {"rope.scaling.type": scaling.kind, "rope.scaling.factor": scaling.factor}
     if scaling.kind == "yarn":
         found["rope.scaling.original_context_length"] = scaling.original_length
+        found |= {"rope.scaling.yarn_beta_slow": scaling.slow, "rope.scaling.yarn_beta_fast": scaling.fast}
     return found
 
 
@@ -261,6 +268,6 @@ ARCHITECTURES = {
     "qwen2": Architecture("qwen2", _qwen_rows, ("silu",), frozenset({"qkv"}), stretches=("linear", "yarn")),
     "qwen3": Architecture("qwen3", _qwen_rows, ("silu",), stretches=("linear", "yarn")),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert"), _BERT),
-    "modernbert": Architecture("modern-bert", _modernbert_rows, GELUS, causal=False, windows=True),
+    "modernbert": Architecture("modern-bert", _modernbert_rows, GELUS, frozenset({"head"}), causal=False, windows=True),
 }
 """The ``model_type`` of a Hugging Face family -> how llama.cpp runs it."""

@@ -5,7 +5,9 @@ the same.  Characters and words have none there.
 """
 
 import json
-from dataclasses import dataclass, field
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.errors import InputError
@@ -52,8 +54,33 @@ class TokenizerEntries:
     """the token that is put before, and after, a text"""
     flags: dict[str, bool] = field(default_factory=dict)
     """more entries, without their prefix"""
-    nfc: bool = False
-    """whether texts are normalised to NFC here, which llama.cpp does not do"""
+    limits: tuple["Limit", ...] = ()
+    """texts for which llama.cpp gives other ids, whatever the file says"""
+
+    def reads(self, text: str) -> bool:
+        """Whether llama.cpp is expected to give the ids of the tokenizer here."""
+        return not any(limit.concerns(text) for limit in self.limits)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Some texts that llama.cpp reads in another way."""
+
+    words: str
+    """which, to go on from "texts" """
+    concerns: Callable[[str], bool]
+
+
+NFC = Limit("that are not in Unicode's form NFC", lambda text: not unicodedata.is_normalized("NFC", text))
+MARKED = Limit(
+    f"with the character {SPACE} (U+2581), by which it marks the beginnings of words", lambda text: SPACE in text
+)
+ACCENTS = Limit(
+    "in Korean, or with vowel signs of Indic scripts: it strips other accents there",
+    lambda text: any(
+        "\uac00" <= character <= "\ud7a3" or unicodedata.category(character) == "Mc" for character in text
+    ),
+)
 
 
 def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
@@ -65,8 +92,8 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
     spec = json.loads(tokenizer.to_json())
     kind = spec["model"]["type"]
     steps = _steps(spec.get("normalizer"), "normalizers")
-    nfc = bool(steps) and steps[0].get("type") == "NFC"
-    steps = steps[nfc:]
+    normalises = bool(steps) and steps[0].get("type") == "NFC"
+    steps = steps[normalises:]
     if kind == "WordPiece":
         found = _wordpiece(spec, steps)
     elif kind == "BPE" and spec["model"].get("byte_fallback"):
@@ -78,7 +105,8 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
     tokens, types = _all_rows(tokenizer, found.tokens, found.types, rows)
     begin, end = _around(tokenizer)
     scores = None if found.scores is None else [*found.scores, *[0.0] * (rows - len(found.scores))]
-    return TokenizerEntries(found.model, tokens, types, found.pre, found.merges, scores, begin, end, found.flags, nfc)
+    limits = (*((NFC,) if normalises else ()), *found.limits)
+    return replace(found, tokens=tokens, types=types, scores=scores, begin=begin, end=end, limits=limits)
 
 
 def _byte_level(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
@@ -135,8 +163,10 @@ def _wordpiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEn
         else SPACE + token
         for token, kind in zip(tokens, types, strict=True)
     ]
-    flags = {"normalizer.lowercase": lowercase, "normalizer.strip_accents": lowercase if strips is None else strips}
-    return TokenizerEntries("bert", written, types, flags=flags)
+    strips = lowercase if strips is None else strips
+    flags = {"normalizer.lowercase": lowercase, "normalizer.strip_accents": strips}
+    limits = (MARKED, ACCENTS) if strips else (MARKED,)
+    return TokenizerEntries("bert", written, types, flags=flags, limits=limits)
 
 
 def _split_as(spec: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import torch
 from headway.generation.sampling import Sampling
 from headway.tasks.common.compare_answers import BOUND, NEW, behind, worst
 from headway.workflows.export.gguf_model import Architecture
+from headway.workflows.export.gguf_tokenizer import TokenizerEntries
 from headway.workflows.export.parity import Parity, lines, own_texts, room
 from headway.workflows.export.target import Subject
 
@@ -35,19 +35,25 @@ TABLE_BOUND = 2e-2
 
 
 def compare_with_llama(
-    subject: Subject, file: Path, architecture: Architecture, nfc: bool, precision: str, notes: tuple[str, ...]
+    subject: Subject,
+    file: Path,
+    architecture: Architecture,
+    entries: TokenizerEntries,
+    precision: str,
+    notes: tuple[str, ...],
 ) -> Parity:
-    """Ids, and logits with greedy tokens, or vectors; ``nfc``: the lines are given to llama.cpp in NFC."""
+    """Ids of the lines that llama.cpp can read (``TokenizerEntries``), and logits with greedy tokens, or vectors."""
     tokenizer: Any = subject.tokenizer
-    texts = lines(tokenizer)
+    texts = lines(tokenizer, entries.reads)
     job: dict[str, Any] = {
         "file": str(file),
         "context": min(MOST_CONTEXT, architecture.context(subject.model.config)),
         "threads": torch.get_num_threads(),
-        "lines": [unicodedata.normalize("NFC", line) if nfc else line for line in texts],
+        "lines": texts,
     }
     if architecture.causal:
-        job |= {"prompts": _prompts(subject), "new": NEW}
+        new = max(1, min(NEW, job["context"] // 2))
+        job |= {"prompts": _prompts(subject, job["context"] - new), "new": new}
     else:
         job["texts"] = own_texts(tokenizer, room(subject.model), TEXTS)
     door = f'llama_cpp.Llama("{file.name}"' + (")" if architecture.causal else ", embedding=True)")
@@ -87,11 +93,11 @@ def _run(job: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray, str | None]:
         return json.loads(paths[1].read_text(encoding="utf-8")), np.load(paths[2]), None
 
 
-def _prompts(subject: Subject) -> list[list[int]]:
-    """Texts of the tokenizer's own tokens as ids, and random ids: from 1 to as many as leave room for new ones."""
+def _prompts(subject: Subject, most: int) -> list[list[int]]:
+    """Texts of the tokenizer's own tokens as ids, and random ids: from 1 to ``most``."""
     tokenizer: Any = subject.tokenizer
-    most = room(subject.model)
-    found = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, most, PROMPTS // 2)]
+    most = max(1, min(room(subject.model), most))
+    found = [tokenizer.encode(text) for text in own_texts(tokenizer, most, PROMPTS // 2)]
     draw = random.Random(0)
     rows = subject.model.config.vocab_size
     while len(found) < PROMPTS:
@@ -106,8 +112,8 @@ def _continuations(
     """The logits after each prompt, and every token that llama.cpp writes greedily after it."""
     difference, lag, equal, seconds = 0.0, 0.0, 0, 0.0
     for prompt, written, logits in zip(job["prompts"], answers["written"], torch.from_numpy(numbers), strict=True):
-        seconds += _seconds(subject, prompt)
-        ours = subject.model(torch.tensor([prompt + written[:-1]]))[0, len(prompt) - 1 :]  # (NEW, V)
+        seconds += _seconds(subject, prompt, len(written))
+        ours = subject.model(torch.tensor([prompt + written[:-1]]))[0, len(prompt) - 1 :]  # (T, V)
         difference = worst(difference, ours[0] - logits)
         lag = worst(lag, behind(ours, torch.tensor(written)))
         equal += int((ours.argmax(dim=-1) == torch.tensor(written)).sum())
@@ -119,18 +125,18 @@ def _continuations(
     return Parity(
         difference,
         over=f"the logits after {len(job['prompts'])} prompts",
-        agreement=(equal, NEW * len(job["prompts"])),
+        agreement=(equal, job["new"] * len(job["prompts"])),
         texts=len(job["prompts"]),
         problem="; ".join(problems) or None,
         seconds=(seconds, answers["seconds"]),
     )
 
 
-def _seconds(subject: Subject, prompt: list[int]) -> float:
+def _seconds(subject: Subject, prompt: list[int], new: int) -> float:
     """How long the new tokens after a prompt take here."""
     pipe: Any = subject.pipe
     start = time.monotonic()
-    list(pipe.runtime.write([prompt], Sampling(temperature=0), max_tokens=NEW))
+    list(pipe.runtime.write([prompt], Sampling(temperature=0), max_tokens=new))
     return time.monotonic() - start
 
 
