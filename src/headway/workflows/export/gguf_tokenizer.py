@@ -75,6 +75,7 @@ NFC = Limit("that are not in Unicode's form NFC", lambda text: not unicodedata.i
 MARKED = Limit(
     f"with the character {SPACE} (U+2581), by which it marks the beginnings of words", lambda text: SPACE in text
 )
+SPACED = Limit("that begin with a space: it puts another before it", lambda text: text[:1] in (" ", SPACE))
 ACCENTS = Limit(
     "in Korean, or with vowel signs of Indic scripts: it strips other accents there",
     lambda text: any(
@@ -123,7 +124,7 @@ def _byte_level(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerE
 def _sentencepiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
     """SentencePiece's BPE: the pair whose token has the highest score is merged first."""
     before = _steps(spec.get("pre_tokenizer"), "pretokenizers")
-    prefix = _prepends(steps, before)
+    prefix, limits = _prepends(steps, before)
     tokens, types = _typed(spec, unknown=spec["model"].get("unk_token"))
     ranks: dict[str, int] = {}
     last = None
@@ -140,7 +141,7 @@ def _sentencepiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> Tokeniz
     for byte in range(256):
         types[known[f"<0x{byte:02X}>"]] = BYTE
     scores = [-float(ranks.get(token, len(ranks) + 1)) for token in tokens]
-    return TokenizerEntries("llama", tokens, types, scores=scores, flags={"add_space_prefix": prefix})
+    return TokenizerEntries("llama", tokens, types, scores=scores, flags={"add_space_prefix": prefix}, limits=limits)
 
 
 def _wordpiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
@@ -187,17 +188,21 @@ def _split_as(spec: dict[str, Any]) -> str:
     raise Inexpressible(f"its tokenizer splits texts in another way ({_names(steps)}): {EXPRESSIBLE}")
 
 
-def _prepends(steps: list[dict[str, Any]], before: list[dict[str, Any]]) -> bool:
-    """Whether a space is put before a text, which two forms of ``tokenizer.json`` say.  Raises Inexpressible."""
+def _prepends(steps: list[dict[str, Any]], before: list[dict[str, Any]]) -> tuple[bool, tuple[Limit, ...]]:
+    """Whether a space is put before a text, which ``tokenizer.json`` says in one of two forms.  Raises Inexpressible.
+
+    In the second form, no space is put before one that is there already; llama.cpp puts one before every text.
+    """
     types = [step.get("type") for step in steps]
     if types in (["Prepend", "Replace"], ["Replace"]) and not before:
         spaces = steps[-1].get("pattern") == {"String": " "} and steps[-1].get("content") == SPACE
         if spaces and (len(steps) == 1 or steps[0].get("prepend") == SPACE):
-            return len(steps) == 2
+            return len(steps) == 2, ()
     if not types and [step.get("type") for step in before] == ["Metaspace"]:
         step = before[0]
         if step.get("replacement", SPACE) == SPACE and not step.get("split", True):
-            return step.get("prepend_scheme", "always") != "never"
+            prepends = step.get("prepend_scheme", "always") != "never"
+            return prepends, (SPACED,) if prepends else ()
     raise Inexpressible(f"its tokenizer prepares texts by {_names([*steps, *before])}, and llama.cpp's does not")
 
 

@@ -56,6 +56,13 @@ TARGETS = {
             ("gguf",),
             "export",
         ),
+        TargetSpec(
+            "ctranslate2",
+            "a directory that CTranslate2 loads",
+            (FLOAT32, "float16", "bfloat16", "int8"),
+            ("ctranslate2",),
+            "export",
+        ),
     )
 }
 """The targets by name; the first is the default."""
