@@ -24,7 +24,7 @@ from headway.workflows.export.target import Subject
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal", "door"}
-KEYS |= {"target", "precision", "agreement"}
+KEYS |= {"target", "precision", "agreement", "seconds_there", "seconds_here"}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", RECORD}
 
 

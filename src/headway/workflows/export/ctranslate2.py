@@ -11,7 +11,7 @@ from headway.errors import InputError
 from headway.models.transformer import EncoderDecoder
 from headway.workflows.export.ctranslate2_compare import compare_with_ctranslate2
 from headway.workflows.export.ctranslate2_head import write_head
-from headway.workflows.export.ctranslate2_model import FAMILIES, problem, specification
+from headway.workflows.export.ctranslate2_model import FAMILIES, problem, specification, vocabulary
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.target import Subject
 
@@ -63,9 +63,3 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
 def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     """Through Generator, Translator or Encoder: logits, greedy tokens, beams, vectors, and the ids of 1,000 lines."""
     return compare_with_ctranslate2(subject, directory, precision)
-
-
-def vocabulary(tokenizer: Any, rows: int) -> list[str]:
-    """A token for each of the model's rows, those without one named by their number."""
-    known = list(tokenizer.tokens[:rows])
-    return [token or f"<unused {number}>" for number, token in enumerate(known + [""] * (rows - len(known)))]

@@ -6,6 +6,7 @@ Letters: B batch, T length, D width, V vocabulary, C classes.
 import random
 import time
 from dataclasses import replace
+from logging import ERROR
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.common.compare_answers import BOUND, NEW, behind, worst
 from headway.text.backend import RustBackend
 from headway.workflows.export.ctranslate2_head import apply_head
+from headway.workflows.export.ctranslate2_model import vocabulary
 from headway.workflows.export.parity import Parity, lines, own_texts, room
 from headway.workflows.export.target import Subject
 
@@ -40,11 +42,15 @@ def compare_with_ctranslate2(subject: Subject, directory: Path, precision: str) 
     door = f"ctranslate2.{kind}(DIR)"
     found = Parity(reader="ctranslate2", version=ctranslate2.__version__, door=door)
     bound = BOUND if precision == "float32" else None
+    before = ctranslate2.get_log_level()
+    ctranslate2.set_log_level(ERROR)  # it warns of types that the processor computes in float32
     try:
         opened = getattr(ctranslate2, kind)(str(directory), device="cpu", intra_threads=torch.get_num_threads())
         result = compare(subject, directory, opened, bound)
     except Exception as error:  # any error means that its users cannot use the directory
         return replace(found, problem=f"{door} cannot use it: {one_line(error)}")
+    finally:
+        ctranslate2.set_log_level(before)
     equal = _same_ids(subject, directory)
     problems = [result.problem] if result.problem else []
     if equal is False:
@@ -57,13 +63,24 @@ def compare_with_ctranslate2(subject: Subject, directory: Path, precision: str) 
         bound=bound,
         tokens_equal=equal,
         problem="; ".join(problems) or None,
+        notes=(*result.notes, *_ends(subject)),
     )
+
+
+def _ends(subject: Subject) -> list[str]:
+    """What to know of a text that several tokens end: the model's files have room for one."""
+    pipe: Any = subject.pipe
+    ends = sorted(getattr(pipe, "ends", ())) or sorted(getattr(getattr(pipe, "rules", None), "end", ()))
+    if len(ends) < 2:
+        return []
+    tokens = [_tokenizer(subject).target.tokens[number] for number in ends]
+    return [f"several tokens end a text, of which its files name one: pass end_token={tokens}"]
 
 
 @torch.no_grad()
 def _generator(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """Logits at every position of prompts, and the tokens that are written greedily after them."""
-    model, names = subject.model, opened_tokens(subject)
+    model, names = subject.model, vocabulary(subject.tokenizer, subject.model.config.vocab_size)
     difference, lag, equal, asked = 0.0, 0.0, 0, 0
     seconds = [0.0, 0.0]
     for prompt in _prompts(subject):
@@ -98,10 +115,12 @@ def _generator(subject: Subject, directory: Path, opened: Any, bound: float | No
 
 def _translator(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """Targets by greedy search and by beams, and the log-probability of every token of a target."""
-    pipe, tokenizer = _pipe(subject), subject.tokenizer
-    rules, targets = pipe.rules, opened_tokens(subject, target=True)
-    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(subject.model), PROMPTS)]
-    given = [[opened_tokens(subject)[number] for number in source] for source in sources]
+    pipe, tokenizer = _pipe(subject), _tokenizer(subject)
+    rules, model = pipe.rules, subject.model
+    names = vocabulary(tokenizer, model.encoder_config.vocab_size)
+    targets = vocabulary(tokenizer.target, model.config.vocab_size)
+    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS)]
+    given = [[names[number] for number in source] for source in sources]
     prefix = [targets[number] for number in rules.start[1:]]
     most = NEW + len(rules.start)
     equal, lag, seconds = 0, 0.0, [0.0, 0.0]
@@ -122,9 +141,9 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
             here, there = (_score(subject, source, each) for each in (list(one[0].ids), ids))
             lag = max(lag, here - there)
     difference = 0.0
-    for source, names in zip(sources, given, strict=True):
+    for source, tokens in zip(sources, given, strict=True):
         ids = list(pipe.runtime.search([source], rules, beam=1, most=[NEW])[0][0].ids)
-        scores = opened.score_batch([names], [[*prefix, *(targets[number] for number in ids)]], max_input_length=0)[0]
+        scores = opened.score_batch([tokens], [[*prefix, *(targets[number] for number in ids)]], max_input_length=0)[0]
         expected = _log_probabilities(subject, source, [*ids, rules.end[0]])
         difference = worst(difference, torch.tensor(scores.log_probs[-len(expected) :]) - expected)
     problems = []
@@ -145,7 +164,7 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
 @torch.no_grad()
 def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """The vectors of the tokens of texts, and the vector or the logits of each text by ``head.json``."""
-    model, tokenizer = subject.model, subject.tokenizer
+    model, tokenizer = subject.model, _tokenizer(subject)
     texts = own_texts(tokenizer, room(model), TEXTS)
     difference, equal, seconds = 0.0, 0, [0.0, 0.0]
     classifies = isinstance(model.head, ClassificationHead)
@@ -172,13 +191,6 @@ def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None
         seconds=(seconds[0], seconds[1]),
         notes=("CTranslate2 gives the vectors of tokens; head.json says what to do with them",),
     )
-
-
-def opened_tokens(subject: Subject, target: bool = False) -> list[str]:
-    """The tokens of the model's rows, as its vocabulary in CTranslate2 has them."""
-    from headway.workflows.export.ctranslate2 import vocabulary
-
-    return vocabulary(subject.tokenizer, subject.model.config.vocab_size)
 
 
 def _prompts(subject: Subject) -> list[list[int]]:
@@ -223,3 +235,7 @@ def _same_ids(subject: Subject, directory: Path) -> bool | None:
 
 def _pipe(subject: Subject) -> Any:
     return subject.pipe
+
+
+def _tokenizer(subject: Subject) -> Any:
+    return subject.tokenizer

@@ -39,7 +39,7 @@ def write_head(subject: Subject, directory: Path) -> None:
     described = {"pooling": head.pooling, "normalise": head.normalise}
     if isinstance(head, ClassificationHead):
         described |= {"activation": head.activation, "labels": list(getattr(subject.pipe, "labels", []))}
-        arrays = {name: weight.detach().float().numpy() for name, weight in head.named_parameters()}
+        arrays: dict[str, Any] = {name: weight.detach().float().numpy() for name, weight in head.named_parameters()}
 
         def write(path: Path) -> None:
             with path.open("wb") as file:

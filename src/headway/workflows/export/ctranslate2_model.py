@@ -63,8 +63,8 @@ def _lacks(config: TransformerConfig, causal: bool) -> str | None:
     scaling = config.position.scaling
     if scaling is not None and scaling.kind != "linear":
         return f"its rotary positions are scaled by {scaling.kind!r}, and CTranslate2 has linear"
-    windows = {config.layer_window(layer) for layer in range(config.n_layers)}
-    if windows != {None}:
+    windows = [config.layer_window(layer) for layer in range(config.n_layers)]
+    if any(near is not None and near < config.max_length for near in windows):
         return "its layers attend to a window only, and CTranslate2's to all tokens"
     if config.qk_norm and config.norm != "rmsnorm":
         return "its queries and keys have a LayerNorm, and CTranslate2 has RMSNorm there"
@@ -95,6 +95,12 @@ def specification(model: Any, *, forbidden: Sequence[int] = ()) -> Any:
         spec = specs.TransformerEncoderModelSpec(encoder)
     spec.config.layer_norm_epsilon = model.config.norm_eps
     return spec
+
+
+def vocabulary(tokenizer: Any, rows: int) -> list[str]:
+    """A token for each of the model's rows, those without one named by their number."""
+    known = list(tokenizer.tokens[:rows])
+    return [token or f"<unused {number}>" for number, token in enumerate(known + [""] * (rows - len(known)))]
 
 
 def _options(config: TransformerConfig) -> dict[str, Any]:
@@ -186,7 +192,7 @@ def _set_attention(spec: Any, attention: Any, norm: nn.Module, config: Transform
         _set_norm(spec.k_norm, attention.k_norm, config, config.head_width)
 
 
-def _set_projection(spec: Any, head: TokenHead, config: TransformerConfig, forbidden: Sequence[int]) -> None:
+def _set_projection(spec: Any, head: Any, config: TransformerConfig, forbidden: Sequence[int]) -> None:
     _set_linear(spec.projection, head.matrix)
     if forbidden:
         bias = torch.zeros(config.vocab_size) if head.matrix.bias is None else _numbers(head.matrix.bias).clone()
@@ -221,4 +227,5 @@ def _position_table(embedding: Any, config: TransformerConfig) -> Tensor:
 
 
 def _numbers(weight: Tensor) -> Tensor:
-    return weight.detach().float().contiguous()
+    """A copy: CTranslate2 quantizes in place."""
+    return weight.detach().float().clone(memory_format=torch.contiguous_format)

@@ -95,10 +95,11 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
     steps = _steps(spec.get("normalizer"), "normalizers")
     normalises = bool(steps) and steps[0].get("type") == "NFC"
     steps = steps[normalises:]
+    unknown = None if tokenizer.unknown is None else tokenizer.tokens[tokenizer.unknown]
     if kind == "WordPiece":
-        found = _wordpiece(spec, steps)
+        found = _wordpiece(spec, steps, unknown)
     elif kind == "BPE" and spec["model"].get("byte_fallback"):
-        found = _sentencepiece(spec, steps)
+        found = _sentencepiece(spec, steps, unknown)
     elif kind == "BPE":
         found = _byte_level(spec, steps)
     else:
@@ -121,11 +122,11 @@ def _byte_level(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerE
     return TokenizerEntries("gpt2", tokens, types, pre, [" ".join(pair) for pair in _pairs(spec)])
 
 
-def _sentencepiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
+def _sentencepiece(spec: dict[str, Any], steps: list[dict[str, Any]], unknown: str | None) -> TokenizerEntries:
     """SentencePiece's BPE: the pair whose token has the highest score is merged first."""
     before = _steps(spec.get("pre_tokenizer"), "pretokenizers")
     prefix, limits = _prepends(steps, before)
-    tokens, types = _typed(spec, unknown=spec["model"].get("unk_token"))
+    tokens, types = _typed(spec, unknown)
     ranks: dict[str, int] = {}
     last = None
     for rank, (first, second) in enumerate(_pairs(spec)):
@@ -144,7 +145,7 @@ def _sentencepiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> Tokeniz
     return TokenizerEntries("llama", tokens, types, scores=scores, flags={"add_space_prefix": prefix}, limits=limits)
 
 
-def _wordpiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
+def _wordpiece(spec: dict[str, Any], steps: list[dict[str, Any]], unknown: str | None) -> TokenizerEntries:
     """BERT's WordPiece: there a token that begins a word has a mark, here one that does not."""
     rules = steps[0] if len(steps) == 1 and steps[0].get("type") == "BertNormalizer" else {}
     before = _steps(spec.get("pre_tokenizer"), "pretokenizers")
@@ -155,7 +156,7 @@ def _wordpiece(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEn
         raise Inexpressible("its WordPiece does not mark the later parts of a word by ##, and llama.cpp has no other")
     lowercase = bool(rules.get("lowercase", True))
     strips = rules.get("strip_accents")
-    tokens, types = _typed(spec, unknown=spec["model"].get("unk_token"))
+    tokens, types = _typed(spec, unknown)
     written = [
         token
         if kind in (CONTROL, UNKNOWN)

@@ -13,8 +13,8 @@ from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.target import Subject
 
 MODELFILE = "Modelfile"
-SAID = tuple(chr(0xE0F3 + number) for number in range(6))
-"""What the messages of the trial conversations say: characters that no template writes."""
+SAID = tuple(f"Aa{chr(0xE0F3 + number)}bB" for number in range(6))
+"""What the messages of the trial conversations say, with characters that no template writes."""
 ROLES = ("system", "user", "assistant")
 
 
