@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -33,7 +34,6 @@ from headway.text.train import train_tokenizer
 from headway.workflows.export import gguf_model
 from headway.workflows.export.export import RECORD, export
 
-gguf = pytest.importorskip("gguf")
 HAS_LLAMA = find_spec("llama_cpp") is not None
 llama_only = pytest.mark.skipif(not HAS_LLAMA, reason="llama-cpp-python is not installed")
 

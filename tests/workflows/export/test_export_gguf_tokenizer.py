@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import sentencepiece
 import tokenizers
 from export_kit import BPE, LLAMA, WORDS, decoder
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -23,7 +24,6 @@ from headway.workflows.export.gguf_tokenizer import (
     entries_of,
 )
 
-pytest.importorskip("gguf")
 llama_only = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="llama-cpp-python is not installed")
 LLAMA3, QWEN2 = PATTERNS
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -110,10 +110,9 @@ def test_other_splits_are_refused(
 @pytest.fixture(scope="module")
 def sentencepiece_model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A SentencePiece BPE with bytes, as Llama's."""
-    trainer = pytest.importorskip("sentencepiece").SentencePieceTrainer
     place = tmp_path_factory.mktemp("spm")
     (place / "text.txt").write_text("\n".join(WORDS))
-    trainer.train(
+    sentencepiece.SentencePieceTrainer.train(
         input=str(place / "text.txt"), model_prefix=str(place / "m"), vocab_size=320, model_type="bpe",
         byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False, unk_id=0, bos_id=1,
         eos_id=2, pad_id=-1, minloglevel=2,

@@ -128,7 +128,7 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
         start = time.monotonic()
         found = opened.translate_batch(
             given, target_prefix=[prefix] * len(given) if prefix else None, beam_size=beam, length_penalty=1.0,
-            max_decoding_length=most - 1, max_input_length=0,
+            min_decoding_length=0, max_decoding_length=most - 1, max_input_length=0,
         )  # fmt: skip
         middle = time.monotonic()
         ours = pipe.runtime.search(sources, rules, beam=beam, most=[NEW] * len(sources))
