@@ -280,6 +280,17 @@ def test_a_chat_model_has_its_template(tmp_path: Path):
     assert '{{ else if eq .Role "user" }}<|im_start|>user\n{{ .Content }}<|im_end|>\n{{ else if' in lines
 
 
+def test_every_token_that_ends_a_text_is_said(tmp_path: Path):
+    """The file has room for one, and for one that ends a turn."""
+    chat = with_chat(BPE)
+    source = decoder(tmp_path / "a", chat)
+    (source / "generation_config.json").write_text(json.dumps({"eos_token_id": [BPE.end_of_text, chat.end_of_text]}))
+    found = export(source, tmp_path / "b", to="gguf")
+    assert any("ends at <|endoftext|> too" in note for note in found.parity.notes), found.parity
+    lines = (tmp_path / "b" / "Modelfile").read_text().splitlines()
+    assert {'PARAMETER stop "<|endoftext|>"', 'PARAMETER stop "<|im_end|>"'} <= set(lines)
+
+
 def test_bert_pieces_carry_the_mark_of_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     export(encoder(tmp_path / "a"), tmp_path / "b", to="gguf")

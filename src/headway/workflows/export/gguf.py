@@ -20,7 +20,7 @@ from headway.workflows.export.gguf_tokenizer import Inexpressible, TokenizerEntr
 from headway.workflows.export.modelfile import MODELFILE, ends_of, modelfile, turn_end
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.run_llama import compare_with_llama
-from headway.workflows.export.target import Subject, check_family
+from headway.workflows.export.target import Subject, check_answers, check_family
 
 FILE = "model.gguf"
 KINDS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "Q8_0"}
@@ -32,6 +32,7 @@ BLOCK = 32
 def refuse(subject: Subject) -> None:
     """Raise InputError for a model or a tokenizer that llama.cpp does not have."""
     _entries(subject, _architecture(subject))
+    check_answers(subject)
 
 
 def write(subject: Subject, directory: Path, precision: str) -> None:
@@ -119,14 +120,18 @@ def _settings(
     return found
 
 
+def _ends_in_file(subject: Subject, entries: TokenizerEntries) -> tuple[int | None, int | None]:
+    """The tokens that the file says to end a text, and a turn: it has room for one of each."""
+    tokenizer: Any = subject.tokenizer
+    found = [entries.end, tokenizer.end_of_text, *ends_of(subject)]
+    end = next((number for number in found if number is not None), None)
+    return end, turn_end(tokenizer)
+
+
 def _tokenizer_settings(subject: Subject, entries: TokenizerEntries) -> dict[str, Any]:
     tokenizer: Any = subject.tokenizer
-    ends = ends_of(subject)
     begin = entries.begin if entries.begin is not None else tokenizer.begin_of_text
-    end = entries.end if entries.end is not None else tokenizer.end_of_text
-    if end is None and ends:
-        end = ends[0]
-    turn = turn_end(tokenizer)
+    end, turn = _ends_in_file(subject, entries)
     ids = {
         "bos": begin if begin is not None else end,
         "eos": end,
@@ -204,6 +209,9 @@ def _notes(
         weight.dim() == 2 and weight.shape[1] % BLOCK for weight in subject.model.parameters()
     ):
         yield f"matrices whose rows are no multiple of {BLOCK} are stored as float16, since Q8_0 cannot hold them"
+    if more := sorted({*ends_of(subject)} - {*_ends_in_file(subject, entries)}):
+        tokens = ", ".join(subject.tokenizer.tokens[number] for number in more)  # type: ignore[union-attr]
+        yield f"a text ends at {tokens} too: Modelfile says so, and llama.cpp takes it as a stop string"
     template = None if subject.tokenizer is None else subject.tokenizer.chat_template
     if template is not None and "TEMPLATE" not in (directory / MODELFILE).read_text(encoding="utf-8"):
         yield (

@@ -4,8 +4,8 @@
 
 Nothing of headway or torch is imported.  JOB has "file", "context" (tokens), "threads", "lines" (texts to tokenize) and
 either "texts" (to make vectors of, length 1) or "prompts" (ids) with "new" (how many tokens to write greedily).
-ANSWERS has "ids" and "special_ids" of the lines, "written" (ids) of the prompts, "seconds" and "version"; NUMBERS has
-the vectors, or the logits of the token after each prompt.
+ANSWERS has "ids" and "special_ids" of the lines, "written" (ids) of the prompts, and "seconds"; NUMBERS has the
+vectors, or the logits of the token after each prompt.
 """
 
 import ctypes
@@ -30,7 +30,6 @@ def main(job_file: str, answers_file: str, numbers_file: str) -> None:
     )  # fmt: skip
     lines = [line.encode() for line in job["lines"]]
     answers: dict[str, Any] = {
-        "version": llama_cpp.__version__,
         "ids": [_ids(llama, line, special=False) for line in lines],
         "special_ids": [_ids(llama, line, special=True) for line in lines],
     }

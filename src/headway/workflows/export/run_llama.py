@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from headway.workflows.export.gguf_tokenizer import TokenizerEntries
 from headway.workflows.export.parity import Parity, lines, own_texts, room
 from headway.workflows.export.target import Subject
 
+LIBRARY = "llama-cpp-python"
 READER = Path(__file__).with_name("llama_reader.py")
 PROMPTS, TEXTS = 16, 32
 """How many prompts are continued, and of how many texts vectors are made."""
@@ -59,7 +61,7 @@ def compare_with_llama(
     door = f'llama_cpp.Llama("{file.name}"' + (")" if architecture.causal else ", embedding=True)")
     answers, numbers, problem = _run(job)
     if problem is not None:
-        return Parity(problem=f"{door} {problem}", reader="llama-cpp-python", version="of this machine", door=door)
+        return Parity(problem=f"{door} {problem}", reader=LIBRARY, version=version(LIBRARY), door=door)
     bound = None if precision != "float32" else BOUND if architecture.exact else TABLE_BOUND
     compare = _continuations if architecture.causal else _vectors
     found = compare(subject, job, answers, numbers, bound)
@@ -73,8 +75,8 @@ def compare_with_llama(
         bound=bound,
         tokens_equal=not different,
         problem="; ".join(problems) or None,
-        reader="llama-cpp-python",
-        version=answers["version"],
+        reader=LIBRARY,
+        version=version(LIBRARY),
         door=door,
         notes=notes,
     )
@@ -85,7 +87,7 @@ def _run(job: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray, str | None]:
     with tempfile.TemporaryDirectory(prefix="headway-llama-") as name:
         paths = [Path(name) / file for file in ("job.json", "answers.json", "numbers.npy")]
         paths[0].write_text(json.dumps(job), encoding="utf-8")
-        command = [sys.executable, str(READER), *map(str, paths)]
+        command = [sys.executable, "-P", str(READER), *map(str, paths)]
         done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace")
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if line.strip()]

@@ -48,6 +48,12 @@ class Target(Protocol):
         """Open what was written as its users do, and compare the answers with those of the subject."""
 
 
+def check_answers(subject: Subject) -> None:
+    """Raise InputError for a model that does not answer here, so that no answers could be compared."""
+    if subject.pipe is None:
+        raise InputError(f"{subject.directory}: it lacks what Headway needs to answer with it; export it with --to hf.")
+
+
 def check_family(subject: Subject) -> str:
     """The ``model_type`` of the subject's Hugging Face family.  Raises InputError for a model that has none."""
     if isinstance(config := model_config(subject.model), BaselineConfig):
