@@ -172,7 +172,7 @@ def test_nothing_is_promised_that_is_not_there():
     said += [path.read_text(encoding="utf-8") for path in (SOURCE / "__init__.py", SOURCE / "cli" / "main.py")]
     assert ("serve" in VERBS) == any(re.search(r"runs? and serves? Transformers|headway serve", text) for text in said)
     code = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
-    asked_for = {"track": "torch.utils.tensorboard"}
+    asked_for = {"track": "torch.utils.tensorboard", "llama": "llama_cpp"}
     for extra, packages in settings["project"]["optional-dependencies"].items():
         names = [re.split(r"[<>=\[]", package)[0].replace("-", "_") for package in packages]
         known = [

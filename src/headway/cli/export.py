@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from headway.cli.common import emit, interruptible, output_options
+from headway.io.quantities import figure
 from headway.workflows.export.registry import TARGETS
 
 PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for precision in spec.precisions))
@@ -58,6 +59,8 @@ def command(
         "tokens_equal": parity.tokens_equal,
         "agreement": None if parity.agreement is None else parity.agreement[0] / parity.agreement[1],
         "door": parity.door,
+        "seconds_there": None if parity.seconds is None else parity.seconds[1],
+        "seconds_here": None if parity.seconds is None else parity.seconds[0],
     }
     lines = [f"saved in {found.out}"] if found.made else []
     if found.made and found.member:
@@ -66,6 +69,9 @@ def command(
     if parity.passed:
         lines.append(f"read through {parity.door} with {parity.reader} {parity.version}: {parity.words}")
         lines += parity.notes
+        if parity.seconds is not None:
+            own, other = parity.seconds
+            lines.append(f"time for these answers: {figure(other, 2)} s there, {figure(own, 2)} s here")
     elif not parity.checked:
         lines.append(
             f"not checked: {parity.problem}; to check, `pip install --upgrade {parity.needs}` and run this command "

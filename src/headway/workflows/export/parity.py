@@ -4,6 +4,7 @@ Letters: T length.
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,11 +80,11 @@ class Parity:
         return ", ".join(parts)
 
 
-def lines(tokenizer: Tokenizer) -> list[str]:
+def lines(tokenizer: Tokenizer, wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
     """Lines of mixed scripts, emoji and odd spaces, and lines of the tokenizer's own tokens; none spells a special one.
 
-    Other programs read a special token that a text spells as that token; Headway reads it as text, so that nobody can
-    insert one by accident or on purpose.
+    Only ``wanted`` lines are among the 1,000.  Other programs read a special token that a text spells as that token;
+    Headway reads it as text, so that nobody can insert one by accident or on purpose.
     """
     draw = random.Random(0)
     specials = [token for side in (tokenizer, tokenizer.target) for token in (side.tokens[i] for i in side.special_ids)]
@@ -95,7 +96,8 @@ def lines(tokenizer: Tokenizer) -> list[str]:
         else:
             words = (draw.choice(EMOJI if draw.random() < 0.1 else WORDS) for _ in range(draw.randint(0, 11)))
             text = draw.choice(SPACES) + "".join(word + draw.choice(SPACES) for word in words)
-        if not text.lstrip().startswith(">>") and not any(token and token in text for token in specials):
+        plain_text = not text.lstrip().startswith(">>") and not any(token and token in text for token in specials)
+        if plain_text and wanted(text):
             found.append(text)
     return found
 

@@ -50,6 +50,20 @@ TARGETS = {
     for spec in (
         TargetSpec("hf", "a directory that transformers loads"),
         TargetSpec(
+            "gguf",
+            "a file that llama.cpp and Ollama read",
+            (FLOAT32, "float16", "bfloat16", "int8"),
+            ("gguf",),
+            "export",
+        ),
+        TargetSpec(
+            "ctranslate2",
+            "a directory that CTranslate2 loads",
+            (FLOAT32, "float16", "bfloat16", "int8"),
+            ("ctranslate2",),
+            "export",
+        ),
+        TargetSpec(
             "onnx",
             "graphs for ONNX Runtime and OpenVINO",
             (FLOAT32, "int8"),

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-
-from torch import nn
+from typing import Any, Protocol
 
 from headway.errors import InputError
 from headway.hub.directory import family_of, has_family, model_config
@@ -19,8 +17,8 @@ from headway.workflows.export.parity import Parity
 class Subject:
     """What is exported."""
 
-    model: nn.Module
-    """in eval mode, on the CPU, in float32"""
+    model: Any
+    """an ``nn.Module`` in eval mode, on the CPU, in float32"""
     tokenizer: Tokenizer | None
     """None for a model that reads images"""
     pipe: Pipeline | None
@@ -48,6 +46,12 @@ class Target(Protocol):
 
     def compare(self, subject: Subject, directory: Path, precision: str) -> Parity:
         """Open what was written as its users do, and compare the answers with those of the subject."""
+
+
+def check_answers(subject: Subject) -> None:
+    """Raise InputError for a model that does not answer here, so that no answers could be compared."""
+    if subject.pipe is None:
+        raise InputError(f"{subject.directory}: it lacks what Headway needs to answer with it; export it with --to hf.")
 
 
 def check_family(subject: Subject) -> str:
