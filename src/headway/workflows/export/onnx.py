@@ -62,6 +62,8 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
     Weights of more than 2 GB are in a file of their own beside their graph.  Raises InputError for a model that torch
     cannot trace.
     """
+    import onnx
+
     for graph in graphs_of(subject.model):
         try:
             with _quiet():
@@ -74,6 +76,7 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
         else:
             with tempfile.TemporaryDirectory(dir=directory) as folder, _quiet():
                 _quantize(program, Path(folder) / graph.file, directory / graph.file)
+        onnx.checker.check_model(str(directory / graph.file))
     _write_config(subject, directory)
     write_processor(subject, directory, _longest(subject))
 
@@ -92,7 +95,7 @@ def traced(graph: Graph) -> torch.onnx.ONNXProgram:
         else:
             examples.setdefault(group, []).append(value.example)
             axes.setdefault(group, []).append(value.axes)
-    found = torch.onnx.export(
+    program: Any = torch.onnx.export(
         graph.module.eval(),
         tuple(examples.values()),
         dynamo=True,
@@ -102,11 +105,9 @@ def traced(graph: Graph) -> torch.onnx.ONNXProgram:
         opset_version=OPSET,
         verbose=False,
     )
-    assert found is not None
-    ir.passes.common.ClearMetadataAndDocStringPass()(
-        found.model
-    )  # where torch found each operation, in files of this machine
-    return found
+    # the exporter notes where it found each operation, with the names of files of this machine
+    ir.passes.common.ClearMetadataAndDocStringPass()(program.model)
+    return program
 
 
 def _group(name: str) -> str | None:

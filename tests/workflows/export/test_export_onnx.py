@@ -36,7 +36,7 @@ from headway.workflows.export.onnx_read import in_onnxruntime
 from headway.workflows.export.registry import TARGETS
 from headway.workflows.export.target import Subject
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 NEW = 12
 TEXTS = texts(200, seed=3)
 KINDS = {
