@@ -118,6 +118,7 @@ FILES = {
     "npz",
     "db",
     "safetensors",
+    "onnx",
     "gz",
     "en",
     "de",

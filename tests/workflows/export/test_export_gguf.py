@@ -217,9 +217,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "words": (lambda place: decoder(place, WHOLE), "one of words; .* --tokenizer bpe"),
     "a family": (
         lambda place: decoder(place, **NANOCHAT),
-        "runs the families gpt2, llama, .* and this model is nanochat",
+        "this model is nanochat, and llama.cpp runs the families gpt2, llama, ",
     ),
-    "a wiring": (translator, "runs the families .* and this model is bart"),
+    "a wiring": (translator, "this model is bart, and llama.cpp runs the families gpt2, "),
     "a head": (lambda place: encoder(place, classifier_head()), "makes vectors of texts .* has a ClassificationHead"),
     "a scaling": (lambda place: decoder(place, **DYNAMIC), "scaled by 'dynamic', and llama.cpp has linear, yarn"),
     "an activation": (lambda place: decoder(place, **{**LLAMA, "activation": "relu"}), "relu, and llama.cpp has silu"),

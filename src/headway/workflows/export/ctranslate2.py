@@ -28,8 +28,6 @@ def refuse(subject: Subject) -> None:
         )
     if subject.tokenizer is None:
         raise InputError(f"{subject.directory}: CTranslate2 reads tokens, and this model has no tokenizer.")
-    if isinstance(subject.model, EncoderDecoder) and subject.pipe is None:
-        raise InputError(f"{subject.directory}: it does not say with which token a target starts and which ends it.")
 
 
 def write(subject: Subject, directory: Path, precision: str) -> None:

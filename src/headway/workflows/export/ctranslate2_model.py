@@ -31,6 +31,9 @@ NEVER = -1e9
 def problem(model: nn.Module) -> str | None:
     """Why CTranslate2 cannot run a model; None if it can."""
     wiring: Any = model
+    config = getattr(wiring, "config", None)
+    if not isinstance(config, TransformerConfig):
+        return f"this is {getattr(config, 'described', type(model).__name__)}, and CTranslate2 runs Transformers"
     if isinstance(wiring, EncoderDecoder):
         if not isinstance(wiring.head, TokenHead):
             return f"it has a {type(wiring.head).__name__}, and CTranslate2 writes texts with such a model"

@@ -76,6 +76,8 @@ def export(
     check_free(place, directory)
     subject = _subject(directory, allow_pickle)
     writer.refuse(subject)
+    if spec.answers and subject.pipe is None:
+        raise InputError(f"{directory}: it lacks what Headway needs to answer with it; export it with --to hf.")
     staged = place.absolute().with_name(f".{place.absolute().name}.{os.getpid()}.tmp")
     try:
         with _as_input_error(place):

@@ -5,6 +5,7 @@ installed; otherwise by ``gguf`` itself, which shows that the file holds the wei
 the same.  Letters: B batch, T length, D width, V vocabulary.
 """
 
+import contextlib
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -16,11 +17,11 @@ import numpy as np
 from headway.errors import InputError
 from headway.io.atomic_write import write_whole
 from headway.workflows.export.gguf_model import ARCHITECTURES, PLAIN, Architecture, architecture_of, tensors
-from headway.workflows.export.gguf_tokenizer import Inexpressible, TokenizerEntries, entries_of
+from headway.workflows.export.gguf_tokenizer import Inexpressible, TokenizerEntries, check_kind, entries_of
 from headway.workflows.export.modelfile import MODELFILE, ends_of, modelfile, turn_end
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.run_llama import compare_with_llama
-from headway.workflows.export.target import Subject, check_answers, check_family
+from headway.workflows.export.target import Subject, check_family
 
 FILE = "model.gguf"
 KINDS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "Q8_0"}
@@ -30,9 +31,14 @@ BLOCK = 32
 
 
 def refuse(subject: Subject) -> None:
-    """Raise InputError for a model or a tokenizer that llama.cpp does not have."""
+    """Raise InputError for a model or a tokenizer that llama.cpp does not have.
+
+    What the user chooses first, the kind of tokenizer, is looked at first.
+    """
+    if subject.tokenizer is not None:
+        with _said_of(subject):
+            check_kind(subject.tokenizer)
     _entries(subject, _architecture(subject))
-    check_answers(subject)
 
 
 def write(subject: Subject, directory: Path, precision: str) -> None:
@@ -62,21 +68,28 @@ def _architecture(subject: Subject) -> Architecture:
     architecture = architecture_of(family)
     if architecture is None:
         raise InputError(
-            f"{subject.directory}: llama.cpp runs the families {', '.join(ARCHITECTURES)}, and this model is "
-            f"{family}; export it with --to hf."
+            f"{subject.directory}: this model is {family}, and llama.cpp runs the families {', '.join(ARCHITECTURES)}; "
+            "export it with --to hf."
         )
     if problem := architecture.problem(subject.model):
         raise InputError(f"{subject.directory}: {problem}; export it with --to hf.")
     return architecture
 
 
+@contextlib.contextmanager
+def _said_of(subject: Subject) -> Iterator[None]:
+    """What is wrong with a tokenizer as the message about a directory."""
+    try:
+        yield
+    except Inexpressible as error:
+        raise InputError(f"{subject.directory}: {error}.") from None
+
+
 def _entries(subject: Subject, architecture: Architecture) -> TokenizerEntries:
     if subject.tokenizer is None:
         raise InputError(f"{subject.directory}: llama.cpp reads texts, and this model has no tokenizer.")
-    try:
+    with _said_of(subject):
         found = entries_of(subject.tokenizer, subject.model.config.vocab_size)
-    except Inexpressible as error:
-        raise InputError(f"{subject.directory}: {error}.") from None
     if architecture.causal and not ends_of(subject):
         raise InputError(f"{subject.directory}: its tokenizer has no token that ends a text, and llama.cpp needs one.")
     return found

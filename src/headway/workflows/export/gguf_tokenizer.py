@@ -31,6 +31,8 @@ EXPRESSIBLE = (
     "llama.cpp reads byte-level BPE that splits texts as GPT-2, Llama 3, Qwen2 or SmolLM do, SentencePiece's BPE with "
     "bytes, and BERT's WordPiece"
 )
+UNKNOWN_THERE = {"char": "characters", "word": "words", "other": "another kind"}
+"""Kinds of tokenizers that it has not -> in words."""
 ADVICE = "train with --tokenizer bpe, or export with --to hf"
 
 
@@ -88,8 +90,7 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
     """The entries of a tokenizer for a model with ``rows`` token vectors.  Raises Inexpressible."""
     if not isinstance(tokenizer.backend, RustBackend) or tokenizer.target is not tokenizer:
         raise Inexpressible(f"its tokenizer is one of translation, {EXPRESSIBLE}")
-    if tokenizer.kind in ("char", "word", "other"):
-        raise Inexpressible(f"its tokenizer is one of {_KINDS[tokenizer.kind]}; {EXPRESSIBLE}; {ADVICE}")
+    check_kind(tokenizer)
     spec = json.loads(tokenizer.to_json())
     kind = spec["model"]["type"]
     steps = _steps(spec.get("normalizer"), "normalizers")
@@ -109,6 +110,12 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
     scores = None if found.scores is None else [*found.scores, *[0.0] * (rows - len(found.scores))]
     limits = (*((NFC,) if normalises else ()), *found.limits)
     return replace(found, tokens=tokens, types=types, scores=scores, begin=begin, end=end, limits=limits)
+
+
+def check_kind(tokenizer: Tokenizer) -> None:
+    """Raise Inexpressible for a tokenizer of characters, words or another kind, whatever the model."""
+    if tokenizer.kind in UNKNOWN_THERE:
+        raise Inexpressible(f"its tokenizer is one of {UNKNOWN_THERE[tokenizer.kind]}; {EXPRESSIBLE}; {ADVICE}")
 
 
 def _byte_level(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
@@ -256,6 +263,3 @@ def _steps(part: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
 
 def _names(steps: list[dict[str, Any]]) -> str:
     return ", ".join(str(step.get("type")) for step in steps) or "nothing"
-
-
-_KINDS = {"char": "characters", "word": "words", "other": "another kind"}

@@ -31,6 +31,8 @@ class TargetSpec:
     """the modules that are imported to write it"""
     extra: str | None = None
     """the extra of headway that installs them"""
+    answers: bool = False
+    """whether the model must be able to answer here, since its answers are compared"""
 
     def check(self, precision: str) -> None:
         """Raise InputError unless the target has this precision and its packages are installed."""
@@ -55,6 +57,7 @@ TARGETS = {
             (FLOAT32, "float16", "bfloat16", "int8"),
             ("gguf",),
             "export",
+            answers=True,
         ),
         TargetSpec(
             "ctranslate2",
@@ -62,6 +65,7 @@ TARGETS = {
             (FLOAT32, "float16", "bfloat16", "int8"),
             ("ctranslate2",),
             "export",
+            answers=True,
         ),
         TargetSpec(
             "onnx",

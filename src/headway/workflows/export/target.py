@@ -36,7 +36,11 @@ class Target(Protocol):
     """What the module of a target provides.  Its packages are imported inside its functions."""
 
     def refuse(self, subject: Subject) -> None:
-        """Raise InputError if the target cannot express this model or its tokenizer, naming those that it can."""
+        """Raise InputError if the target cannot express this model or its tokenizer, naming those that it can.
+
+        It looks at their parts, not at weights or files, since it is also asked before a model is trained.  The first
+        clause of the message, after the directory, says why.
+        """
 
     def write(self, subject: Subject, directory: Path, precision: str) -> None:
         """Write the files into an existing empty directory.
@@ -46,12 +50,6 @@ class Target(Protocol):
 
     def compare(self, subject: Subject, directory: Path, precision: str) -> Parity:
         """Open what was written as its users do, and compare the answers with those of the subject."""
-
-
-def check_answers(subject: Subject) -> None:
-    """Raise InputError for a model that does not answer here, so that no answers could be compared."""
-    if subject.pipe is None:
-        raise InputError(f"{subject.directory}: it lacks what Headway needs to answer with it; export it with --to hf.")
 
 
 def check_family(subject: Subject) -> str:
