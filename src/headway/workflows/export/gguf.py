@@ -1,4 +1,4 @@
-"""A GGUF file, which llama.cpp, Ollama and LM Studio read, and a Modelfile for Ollama.
+"""A GGUF file, which llama.cpp and programs built on it read, and a Modelfile for Ollama.
 
 The model is written by the ``gguf`` package from our own weights, and read back by llama.cpp where llama-cpp-python is
 installed; otherwise by ``gguf`` itself, which shows that the file holds the weights, but not that llama.cpp computes

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from headway.tasks.common.compare_answers import BOUND, NEW
 from headway.text.tokenizer import Tokenizer
 
@@ -71,13 +73,18 @@ class Parity:
         """What was compared and found, in one sentence without its full stop."""
         parts = []
         if self.max_difference is not None:
-            most = "" if self.bound is None else f" (at most {self.bound:g})"
+            most = "" if self.bound is None else f" (at most {self.bound:.2g})"
             parts.append(f"max_difference {self.max_difference:.2g} over {self.over}{most}")
         if self.agreement is not None:
             parts.append(f"{self.agreement[0]:,} of {self.agreement[1]:,} answers equal")
         if self.tokens_equal:
             parts.append(f"the same ids for {LINES:,} lines")
         return ", ".join(parts)
+
+
+def magnitude(values: Tensor) -> float:
+    """The root mean square of logits or vectors, and 1 at least: float32 errors grow with the size of numbers."""
+    return max(1.0, float(values.float().square().mean().sqrt()))
 
 
 def lines(tokenizer: Tokenizer, wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
