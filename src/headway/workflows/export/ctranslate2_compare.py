@@ -125,7 +125,7 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
     rules, model = pipe.rules, subject.model
     names = vocabulary(tokenizer, model.encoder_config.vocab_size)
     targets = vocabulary(tokenizer.target, model.config.vocab_size)
-    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS)]
+    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS) or ["a"]]
     given = [[names[number] for number in source] for source in sources]
     prefix = [targets[number] for number in rules.start[1:]]
     most = NEW + len(rules.start)
@@ -142,7 +142,9 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
         for source, one, other in zip(sources, ours, found, strict=True):
             ids = [targets.index(token) for token in other.hypotheses[0]][len(prefix) :]
             score = _score(subject, source, ids)
-            difference = worst(difference, torch.tensor(score - other.scores[0]))
+            written = len(_finished(subject, ids))
+            there = other.scores[0] * (written + len(prefix)) / written  # it counts the prefix in the length
+            difference = worst(difference, torch.tensor(score - there))
             equal += ids == list(one[0].ids)
             if beam == 1:
                 lag = max(lag, _score(subject, source, list(one[0].ids)) - score)
@@ -166,6 +168,7 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
         texts=len(sources),
         problem="; ".join(problems) or None,
         seconds=(seconds[0], seconds[1]),
+        notes=(f"a target begins with {' '.join(prefix)}: pass target_prefix=[{prefix}]",) if prefix else (),
     )
 
 
@@ -173,7 +176,7 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
 def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """The vectors of the tokens of texts, and the vector or the logits of each text by ``head.json``."""
     model, tokenizer = subject.model, _tokenizer(subject)
-    texts = own_texts(tokenizer, room(model), TEXTS)
+    texts = own_texts(tokenizer, room(model), TEXTS) or ["a"]
     difference, equal, size, seconds = 0.0, 0, 1.0, [0.0, 0.0]
     classifies = isinstance(model.head, ClassificationHead)
     for text in texts:
@@ -228,10 +231,13 @@ def _log_probabilities(subject: Subject, source: list[int], target: list[int]) -
 
 
 def _score(subject: Subject, source: list[int], ids: list[int]) -> float:
-    """The log-probability of a target, by its length; its end counts unless it was cut off."""
-    rules = _pipe(subject).rules
-    target = ids if len(ids) >= NEW else [*ids, rules.end[0]]
-    return float(_log_probabilities(subject, source, target).mean())
+    """The log-probability of a target, by its length."""
+    return float(_log_probabilities(subject, source, _finished(subject, ids)).mean())
+
+
+def _finished(subject: Subject, ids: list[int]) -> list[int]:
+    """A target with its end, unless it was cut off before it."""
+    return ids if len(ids) >= NEW else [*ids, _pipe(subject).rules.end[0]]
 
 
 def _same_ids(subject: Subject, directory: Path) -> bool | None:

@@ -46,7 +46,7 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
     architecture = _architecture(subject)
     entries = _entries(subject, architecture)
     write_whole(directory / FILE, lambda path: _write_gguf(path, subject, architecture, entries, precision))
-    text = modelfile(subject, FILE, architecture.context(subject.model.config), bool(entries.begin))
+    text = modelfile(subject, FILE, architecture.context(subject.model.config), entries.begin is not None)
     write_whole(directory / MODELFILE, lambda path: path.write_text(text, encoding="utf-8"))
 
 

@@ -110,7 +110,10 @@ def lines(tokenizer: Tokenizer, wanted: Callable[[str], bool] = lambda _: True) 
 
 
 def own_texts(tokenizer: Tokenizer, longest: int, count: int) -> list[str]:
-    """Texts of a tokenizer's own tokens, ``longest`` of them at most; none spells a special token."""
+    """Texts of a tokenizer's own tokens, ``longest`` of them at most; none spells a special token.
+
+    There may be fewer than ``count``, and of a strange tokenizer none.
+    """
     draw = random.Random(0)
     known = [number for number, token in enumerate(tokenizer.tokens) if token and number not in tokenizer.special_ids]
     specials = [tokenizer.tokens[number] for number in tokenizer.special_ids]

@@ -57,7 +57,7 @@ def compare_with_llama(
         new = max(1, min(NEW, job["context"] // 2))
         job |= {"prompts": _prompts(subject, job["context"] - new), "new": new}
     else:
-        job["texts"] = own_texts(tokenizer, room(subject.model), TEXTS)
+        job["texts"] = own_texts(tokenizer, room(subject.model), TEXTS) or ["a"]
     door = f'llama_cpp.Llama("{file.name}"' + (")" if architecture.causal else ", embedding=True)")
     answers, numbers, problem = _run(job)
     if problem is not None:
