@@ -28,6 +28,7 @@ from export_kit import (
 import headway
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_any
+from headway.hub.generation_config import TargetRules
 from headway.models.config import Positions, RopeScaling, TransformerConfig
 from headway.models.heads import MaskedTokenHead, PoolingHead, VectorHead
 from headway.models.transformer import Decoder
@@ -35,6 +36,7 @@ from headway.workflows.export import ctranslate2 as target
 from headway.workflows.export.ctranslate2_head import apply_head
 from headway.workflows.export.export import RECORD, export
 
+RULES = TargetRules(start=(2, 45), end=(2,))
 FILES = {"model.bin", "config.json", "vocabulary.json", "tokenizer.json", "tokenizer_config.json", RECORD}
 
 
@@ -67,6 +69,19 @@ def test_a_translator_finds_the_same_targets(tmp_path: Path):
     tokens = [BOTH.tokens[number] for number in BOTH.encode("old dogs ran", special=True)]
     answer = opened.translate_batch([tokens], beam_size=5, max_decoding_length=60)[0].hypotheses[0]
     assert BOTH.decode([BOTH.tokens.index(token) for token in answer]) == pipe("old dogs ran", beam=5)
+
+
+def test_a_target_begins_with_its_language_and_never_has_what_is_forbidden(tmp_path: Path):
+    """The first is what a user passes; CTranslate2's files have no list of the second, so its bias says it."""
+    source = translator(tmp_path / "a")
+    likeliest = headway.load(source).runtime.search([BOTH.encode("a cat", special=True)], RULES, beam=1)[0][0].ids[0]
+    said = {"decoder_start_token_id": 2, "eos_token_id": 2, "forced_bos_token_id": 45, "bad_words_ids": [[likeliest]]}
+    (source / "generation_config.json").write_text(json.dumps(said))
+    pipe = headway.load(source)
+    assert pipe.rules.start == (2, 45) and pipe.rules.forbidden == (likeliest,)
+    found = export(source, tmp_path / "b", to="ctranslate2")
+    assert found.made and found.parity.agreement == (32, 32), found.parity
+    assert f"pass target_prefix=[['{BOTH.tokens[45]}']]" in found.parity.notes[0]
 
 
 def test_an_encoder_gives_the_vectors_that_its_head_pools(tmp_path: Path):

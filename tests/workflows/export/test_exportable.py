@@ -15,6 +15,7 @@ from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.text.train import train_tokenizer
 from headway.workflows.export.exportable import in_words, refusals
+from headway.workflows.export.parity import magnitude
 from headway.workflows.export.registry import TARGETS
 
 TRAVELS = "norm_parameters=weight,activation=silu,gated=true,logit_softcap=none,embedding_norm=false"
@@ -81,3 +82,8 @@ def test_a_plan_says_it(corpus: Path, in_process: Callable):
     assert status == 0 and found["hf"] is None and found["gguf"] == "this model is nanochat"
     status, out, _ = in_process("train", corpus, *words, "--config-overrides", TRAVELS)
     assert status == 0 and "exports: hf, gguf, ctranslate2" in out
+
+
+def test_a_difference_is_measured_by_the_size_of_the_numbers():
+    assert magnitude(torch.tensor([[3.0, -4.0]])) == pytest.approx(12.5**0.5)
+    assert magnitude(torch.full((2, 3), 0.1)) == 1.0

@@ -23,7 +23,7 @@ from headway.tasks.common.compare_answers import BOUND, NEW, behind, worst
 from headway.text.backend import RustBackend
 from headway.workflows.export.ctranslate2_head import apply_head
 from headway.workflows.export.ctranslate2_model import vocabulary
-from headway.workflows.export.parity import Parity, lines, own_texts, room
+from headway.workflows.export.parity import Parity, lines, magnitude, own_texts, room
 from headway.workflows.export.target import Subject
 
 PROMPTS, TEXTS, BEAM = 16, 32, 5
@@ -60,7 +60,6 @@ def compare_with_ctranslate2(subject: Subject, directory: Path, precision: str) 
         reader=found.reader,
         version=found.version,
         door=door,
-        bound=bound,
         tokens_equal=equal,
         problem="; ".join(problems) or None,
         notes=(*result.notes, *_ends(subject)),
@@ -81,7 +80,7 @@ def _ends(subject: Subject) -> list[str]:
 def _generator(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """Logits at every position of prompts, and the tokens that are written greedily after them."""
     model, names = subject.model, vocabulary(subject.tokenizer, subject.model.config.vocab_size)
-    difference, lag, equal, asked = 0.0, 0.0, 0, 0
+    difference, lag, equal, asked, size = 0.0, 0.0, 0, 0, 1.0
     seconds = [0.0, 0.0]
     for prompt in _prompts(subject):
         logits = torch.from_numpy(np.array(opened.forward_batch([prompt])))[0]  # (T, V)
@@ -95,9 +94,11 @@ def _generator(subject: Subject, directory: Path, opened: Any, bound: float | No
         list(_pipe(subject).runtime.write([prompt], Sampling(temperature=0), max_tokens=len(written)))
         seconds = [seconds[0] + time.monotonic() - middle, seconds[1] + middle - start]
         ours = model(torch.tensor([prompt + written[:-1]]))[0, len(prompt) - 1 :]  # (T, V)
+        size = max(size, magnitude(ours))
         lag = worst(lag, behind(ours, torch.tensor(written)))
         equal += int((ours.argmax(dim=-1) == torch.tensor(written)).sum())
         asked += len(written)
+    bound = None if bound is None else bound * size
     problems = []
     if bound is not None and not difference <= bound:
         problems.append(f"the logits differ by {difference:.3g}, more than {bound:g}")
@@ -106,6 +107,7 @@ def _generator(subject: Subject, directory: Path, opened: Any, bound: float | No
     return Parity(
         difference,
         over=f"the logits of {PROMPTS} prompts",
+        bound=bound,
         agreement=(equal, asked),
         texts=PROMPTS,
         problem="; ".join(problems) or None,
@@ -123,11 +125,11 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
     rules, model = pipe.rules, subject.model
     names = vocabulary(tokenizer, model.encoder_config.vocab_size)
     targets = vocabulary(tokenizer.target, model.config.vocab_size)
-    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS)]
+    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS) or ["a"]]
     given = [[names[number] for number in source] for source in sources]
     prefix = [targets[number] for number in rules.start[1:]]
     most = NEW + len(rules.start)
-    equal, lag, difference, seconds = 0, 0.0, 0.0, [0.0, 0.0]
+    equal, lag, difference, size, seconds = 0, 0.0, 0.0, 1.0, [0.0, 0.0]
     for beam in (1, BEAM):
         start = time.monotonic()
         found = opened.translate_batch(
@@ -140,7 +142,9 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
         for source, one, other in zip(sources, ours, found, strict=True):
             ids = [targets.index(token) for token in other.hypotheses[0]][len(prefix) :]
             score = _score(subject, source, ids)
-            difference = worst(difference, torch.tensor(score - other.scores[0]))
+            written = len(_finished(subject, ids))
+            there = other.scores[0] * (written + len(prefix)) / written  # it counts the prefix in the length
+            difference = worst(difference, torch.tensor(score - there))
             equal += ids == list(one[0].ids)
             if beam == 1:
                 lag = max(lag, _score(subject, source, list(one[0].ids)) - score)
@@ -148,7 +152,9 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
         ids = list(pipe.runtime.search([source], rules, beam=1, most=[NEW])[0][0].ids)
         scores = opened.score_batch([tokens], [[*prefix, *(targets[number] for number in ids)]], max_input_length=0)[0]
         expected = _log_probabilities(subject, source, [*ids, rules.end[0]])
+        size = max(size, magnitude(expected))
         difference = worst(difference, torch.tensor(scores.log_probs[-len(expected) :]) - expected)
+    bound = None if bound is None else bound * size
     problems = []
     if bound is not None and not difference <= bound:
         problems.append(f"the log-probabilities of tokens differ by {difference:.3g}, more than {bound:g}")
@@ -157,10 +163,12 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
     return Parity(
         difference,
         over=f"the log-probabilities of {3 * len(sources)} targets",
+        bound=bound,
         agreement=(equal, 2 * len(sources)),
         texts=len(sources),
         problem="; ".join(problems) or None,
         seconds=(seconds[0], seconds[1]),
+        notes=(f"a target begins with {' '.join(prefix)}: pass target_prefix=[{prefix}]",) if prefix else (),
     )
 
 
@@ -168,8 +176,8 @@ def _translator(subject: Subject, directory: Path, opened: Any, bound: float | N
 def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """The vectors of the tokens of texts, and the vector or the logits of each text by ``head.json``."""
     model, tokenizer = subject.model, _tokenizer(subject)
-    texts = own_texts(tokenizer, room(model), TEXTS)
-    difference, equal, seconds = 0.0, 0, [0.0, 0.0]
+    texts = own_texts(tokenizer, room(model), TEXTS) or ["a"]
+    difference, equal, size, seconds = 0.0, 0, 1.0, [0.0, 0.0]
     classifies = isinstance(model.head, ClassificationHead)
     for text in texts:
         ids = tokenizer.encode(text, special=True)
@@ -179,15 +187,19 @@ def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None
         middle = time.monotonic()
         here = model(torch.tensor([ids]))[0] if classifies else torch.from_numpy(_pipe(subject)(text))
         seconds = [seconds[0] + time.monotonic() - middle, seconds[1] + middle - start]
-        difference = worst(difference, model.stack(torch.tensor([ids]))[0] - torch.from_numpy(vectors))
+        ours = model.stack(torch.tensor([ids]))[0]  # (T, D)
+        size = max(size, magnitude(ours), magnitude(here))
+        difference = worst(difference, ours - torch.from_numpy(vectors))
         difference = worst(difference, here - torch.from_numpy(there))
         equal += int(here.argmax()) == int(there.argmax())
+    bound = None if bound is None else bound * size
     problem = None
     if bound is not None and not difference <= bound:
         problem = f"the vectors or logits differ by {difference:.3g}, more than {bound:g}"
     return Parity(
         difference,
         over=f"the vectors{' and logits' if classifies else ''} of {len(texts)} texts",
+        bound=bound,
         agreement=(equal, len(texts)) if classifies else None,
         texts=len(texts),
         problem=problem,
@@ -219,10 +231,13 @@ def _log_probabilities(subject: Subject, source: list[int], target: list[int]) -
 
 
 def _score(subject: Subject, source: list[int], ids: list[int]) -> float:
-    """The log-probability of a target, by its length; its end counts unless it was cut off."""
-    rules = _pipe(subject).rules
-    target = ids if len(ids) >= NEW else [*ids, rules.end[0]]
-    return float(_log_probabilities(subject, source, target).mean())
+    """The log-probability of a target, by its length."""
+    return float(_log_probabilities(subject, source, _finished(subject, ids)).mean())
+
+
+def _finished(subject: Subject, ids: list[int]) -> list[int]:
+    """A target with its end, unless it was cut off before it."""
+    return ids if len(ids) >= NEW else [*ids, _pipe(subject).rules.end[0]]
 
 
 def _same_ids(subject: Subject, directory: Path) -> bool | None:

@@ -1,4 +1,4 @@
-"""A GGUF file, which llama.cpp, Ollama and LM Studio read, and a Modelfile for Ollama.
+"""A GGUF file, which llama.cpp and programs built on it read, and a Modelfile for Ollama.
 
 The model is written by the ``gguf`` package from our own weights, and read back by llama.cpp where llama-cpp-python is
 installed; otherwise by ``gguf`` itself, which shows that the file holds the weights, but not that llama.cpp computes
@@ -46,7 +46,7 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
     architecture = _architecture(subject)
     entries = _entries(subject, architecture)
     write_whole(directory / FILE, lambda path: _write_gguf(path, subject, architecture, entries, precision))
-    text = modelfile(subject, FILE, architecture.context(subject.model.config), bool(entries.begin))
+    text = modelfile(subject, FILE, architecture.context(subject.model.config), entries.begin is not None)
     write_whole(directory / MODELFILE, lambda path: path.write_text(text, encoding="utf-8"))
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from headway.tasks.common.compare_answers import BOUND, NEW
 from headway.text.tokenizer import Tokenizer
 
@@ -71,13 +73,18 @@ class Parity:
         """What was compared and found, in one sentence without its full stop."""
         parts = []
         if self.max_difference is not None:
-            most = "" if self.bound is None else f" (at most {self.bound:g})"
+            most = "" if self.bound is None else f" (at most {self.bound:.2g})"
             parts.append(f"max_difference {self.max_difference:.2g} over {self.over}{most}")
         if self.agreement is not None:
             parts.append(f"{self.agreement[0]:,} of {self.agreement[1]:,} answers equal")
         if self.tokens_equal:
             parts.append(f"the same ids for {LINES:,} lines")
         return ", ".join(parts)
+
+
+def magnitude(values: Tensor) -> float:
+    """The root mean square of logits or vectors, and 1 at least: float32 errors grow with the size of numbers."""
+    return max(1.0, float(values.float().square().mean().sqrt()))
 
 
 def lines(tokenizer: Tokenizer, wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
@@ -103,7 +110,10 @@ def lines(tokenizer: Tokenizer, wanted: Callable[[str], bool] = lambda _: True) 
 
 
 def own_texts(tokenizer: Tokenizer, longest: int, count: int) -> list[str]:
-    """Texts of a tokenizer's own tokens, ``longest`` of them at most; none spells a special token."""
+    """Texts of a tokenizer's own tokens, ``longest`` of them at most; none spells a special token.
+
+    There may be fewer than ``count``, and of a strange tokenizer none.
+    """
     draw = random.Random(0)
     known = [number for number, token in enumerate(tokenizer.tokens) if token and number not in tokenizer.special_ids]
     specials = [tokenizer.tokens[number] for number in tokenizer.special_ids]

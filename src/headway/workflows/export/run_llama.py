@@ -21,7 +21,7 @@ from headway.generation.sampling import Sampling
 from headway.tasks.common.compare_answers import BOUND, NEW, behind, worst
 from headway.workflows.export.gguf_model import Architecture
 from headway.workflows.export.gguf_tokenizer import TokenizerEntries
-from headway.workflows.export.parity import Parity, lines, own_texts, room
+from headway.workflows.export.parity import Parity, lines, magnitude, own_texts, room
 from headway.workflows.export.target import Subject
 
 LIBRARY = "llama-cpp-python"
@@ -57,7 +57,7 @@ def compare_with_llama(
         new = max(1, min(NEW, job["context"] // 2))
         job |= {"prompts": _prompts(subject, job["context"] - new), "new": new}
     else:
-        job["texts"] = own_texts(tokenizer, room(subject.model), TEXTS)
+        job["texts"] = own_texts(tokenizer, room(subject.model), TEXTS) or ["a"]
     door = f'llama_cpp.Llama("{file.name}"' + (")" if architecture.causal else ", embedding=True)")
     answers, numbers, problem = _run(job)
     if problem is not None:
@@ -72,7 +72,6 @@ def compare_with_llama(
         problems.append(f"llama.cpp gives different ids for {different[0][:60]!r}, one of {len(set(different))} lines")
     return replace(
         found,
-        bound=bound,
         tokens_equal=not different,
         problem="; ".join(problems) or None,
         reader=LIBRARY,
@@ -112,13 +111,15 @@ def _continuations(
     subject: Subject, job: dict[str, Any], answers: dict[str, Any], numbers: np.ndarray, bound: float | None
 ) -> Parity:
     """The logits after each prompt, and every token that llama.cpp writes greedily after it."""
-    difference, lag, equal, seconds = 0.0, 0.0, 0, 0.0
+    difference, lag, equal, seconds, size = 0.0, 0.0, 0, 0.0, 1.0
     for prompt, written, logits in zip(job["prompts"], answers["written"], torch.from_numpy(numbers), strict=True):
         seconds += _seconds(subject, prompt, len(written))
         ours = subject.model(torch.tensor([prompt + written[:-1]]))[0, len(prompt) - 1 :]  # (T, V)
+        size = max(size, magnitude(ours))
         difference = worst(difference, ours[0] - logits)
         lag = worst(lag, behind(ours, torch.tensor(written)))
         equal += int((ours.argmax(dim=-1) == torch.tensor(written)).sum())
+    bound = None if bound is None else bound * size
     problems = []
     if bound is not None and not difference <= bound:
         problems.append(f"the logits differ by {difference:.3g}, more than {bound:g}")
@@ -127,6 +128,7 @@ def _continuations(
     return Parity(
         difference,
         over=f"the logits after {len(job['prompts'])} prompts",
+        bound=bound,
         agreement=(equal, job["new"] * len(job["prompts"])),
         texts=len(job["prompts"]),
         problem="; ".join(problems) or None,
@@ -158,6 +160,7 @@ def _vectors(
     return Parity(
         difference,
         over=f"the vectors of {len(job['texts'])} texts",
+        bound=bound,
         texts=len(job["texts"]),
         problem=problem,
         seconds=(seconds, answers["seconds"]),
