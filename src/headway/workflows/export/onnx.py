@@ -169,21 +169,21 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         version=version("onnxruntime"),
         needs="headway[export]",
         door=", ".join(f'InferenceSession("{graph.file}")' for graph in graphs_of(subject.model)),
-        bound=BOUND if precision == FLOAT32 else None,
     )
     try:
         found = compare_graphs(subject, directory, in_onnxruntime)
         line = different_line(subject.tokenizer, directory)
     except Exception as error:  # any error means that other programs cannot use the directory
         return replace(parity, problem=f"ONNX Runtime {parity.version} cannot use it: {one_line(error)}")
-    problems = _problems("ONNX Runtime", found, parity.bound)
+    bound = BOUND * found.size if precision == FLOAT32 else None
+    problems = _problems("ONNX Runtime", found, bound)
     problems += [f"the tokenizers give different ids for {line[:60]!r}"] if line else []
     notes = [*_cosines(found), *_tokenizer_note(subject.tokenizer, directory)]
     if find_spec("openvino") is not None:
         name = f"OpenVINO {version('openvino').partition('-')[0]}"
         try:
             other = compare_graphs(subject, directory, in_openvino)
-            problems += _problems(name, other, parity.bound)
+            problems += _problems(name, other, bound)
             notes.append(f"read through {name} too: max_difference {other.difference:.2g}{_of(other)}")
         except Exception as error:
             problems.append(f"{name} cannot use it: {one_line(error)}")
@@ -191,6 +191,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         parity,
         max_difference=found.difference,
         over="random inputs" + (f" and the answers to {found.texts} texts" if found.texts else ""),
+        bound=bound,
         agreement=(found.equal, found.answers) if found.answers else None,
         tokens_equal=line is None if (directory / "tokenizer.json").exists() else None,
         texts=found.texts,

@@ -22,7 +22,7 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.tasks.common.compare_answers import NEW, behind, worst
 from headway.workflows.export.onnx_graphs import DECODER, ENCODER, MODEL, writes
 from headway.workflows.export.onnx_read import Open, Session, Written, present
-from headway.workflows.export.parity import LONGEST, own_texts, room
+from headway.workflows.export.parity import LONGEST, magnitude, own_texts, room
 from headway.workflows.export.target import Subject
 
 SHAPES = ((1, 1), (1, 23), (3, 7), (8, LONGEST))
@@ -41,6 +41,8 @@ class Found:
 
     difference: float = 0.0
     """the largest difference between outputs, or between the logits of an answer of the graph and the model's best"""
+    size: float = 1.0
+    """the magnitude of the model's outputs, which rounding errors grow with"""
     equal: int = 0
     answers: int = 0
     """how many labels or tokens are the model's own, and of how many"""
@@ -61,6 +63,7 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
     for n_rows, length in SHAPES:
         for pair in compared.read(compared.rows(draw, n_rows, length)):
             found.difference = worst(found.difference, pair[0] - pair[1])
+            found.size = max(found.size, magnitude(pair[0]))
     silent = subject.tokenizer is None or isinstance(getattr(model, "head", None), VectorHead)
     texts = [] if silent else own_texts(subject.tokenizer, room(model), TEXTS)  # type: ignore[arg-type]
     rows = [subject.tokenizer.encode(text, special=not isinstance(model, Decoder)) for text in texts]  # type: ignore
