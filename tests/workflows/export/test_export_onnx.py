@@ -221,6 +221,7 @@ def test_images_are_exported(tmp_path: Path):
     source = made("ViTForImageClassification", "image-classification", tmp_path / "a")
     found = export(source, tmp_path / "b", to="onnx")
     assert found.parity.passed and names(tmp_path / "b" / "model.onnx") == (["pixel_values"], ["logits"])
+    assert found.parity.agreement == (32, 32) and "the answers to 32 images" in found.parity.words
 
 
 @pytest.mark.parametrize("kind", ["vectors", "language model"])

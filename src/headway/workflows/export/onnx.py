@@ -175,6 +175,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         line = different_line(subject.tokenizer, directory)
     except Exception as error:  # any error means that other programs cannot use the directory
         return replace(parity, problem=f"ONNX Runtime {parity.version} cannot use it: {one_line(error)}")
+    kind = "texts" if subject.tokenizer is not None else "images"
     bound = BOUND * found.size if precision == FLOAT32 else None
     problems = _problems("ONNX Runtime", found, bound)
     problems += [f"the tokenizers give different ids for {line[:60]!r}"] if line else []
@@ -190,7 +191,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     return replace(
         parity,
         max_difference=found.difference,
-        over="random inputs" + (f" and the answers to {found.texts} texts" if found.texts else ""),
+        over="random inputs" + (f" and the answers to {found.texts} {kind}" if found.texts else ""),
         bound=bound,
         agreement=(found.equal, found.answers) if found.answers else None,
         tokens_equal=line is None if (directory / "tokenizer.json").exists() else None,

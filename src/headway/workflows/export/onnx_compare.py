@@ -51,6 +51,7 @@ class Found:
     seconds: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """how long the model and the graph took to answer"""
     texts: int = 0
+    """how many texts or images were answered"""
 
 
 @torch.no_grad()
@@ -64,9 +65,12 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
         for pair in compared.read(compared.rows(draw, n_rows, length)):
             found.difference = worst(found.difference, pair[0] - pair[1])
             found.size = max(found.size, magnitude(pair[0]))
-    silent = subject.tokenizer is None or isinstance(getattr(model, "head", None), VectorHead)
-    texts = [] if silent else own_texts(subject.tokenizer, room(model), TEXTS)  # type: ignore[arg-type]
-    rows = [subject.tokenizer.encode(text, special=not isinstance(model, Decoder)) for text in texts]  # type: ignore
+    rows: Rows = []
+    if subject.tokenizer is not None and not isinstance(getattr(model, "head", None), VectorHead):
+        texts = own_texts(subject.tokenizer, room(model), TEXTS)
+        rows = [subject.tokenizer.encode(text, special=not isinstance(model, Decoder)) for text in texts]
+    elif subject.tokenizer is None and model.head is not None:
+        rows = [[number] for number in range(TEXTS)]  # images
     for at in range(0, len(rows), AT_ONCE):
         ours, theirs = compared.answer(rows[at : at + AT_ONCE])
         found.texts += len(rows[at : at + AT_ONCE])
@@ -137,6 +141,10 @@ class _Sees(_Reads):
         images = torch.randn(len(rows), patches.channels, *patches.image_size, generator=draw)
         (theirs,) = self.session(pixel_values=images.numpy()).values()
         return [(self.model(images), torch.from_numpy(theirs))]
+
+    def answer(self, rows: Rows) -> Pair:
+        ours, theirs = self.read(rows)[0]
+        return ours, theirs.argmax(dim=-1)
 
 
 class _Continues:
