@@ -5,7 +5,7 @@ DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 TESTERS ?= 2
 
-.PHONY: demo test thorough lint bench inference doors faults memory fuzz clean
+.PHONY: demo test thorough lint bench inference doors exports faults memory fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -44,6 +44,11 @@ faults: .venv/installed  ## kill runs 200 times at random and save 500 times: be
 
 doors: .venv/installed  ## open exports of every task and family in a new process: benchmarks/results/doors.json
 	$(BIN)/python benchmarks/doors.py
+
+exports: .venv/installed  ## export every task and family to every target, llama.cpp's too: benchmarks/results/exports.json
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,llama]'
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile tests/workflows/export
+	$(BIN)/python benchmarks/exports.py $(DATA)
 
 memory: .venv/installed  ## peak memory on 20 and on 400 MB of text: benchmarks/results/memory.json
 	$(BIN)/python benchmarks/memory.py

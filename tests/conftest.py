@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parent / "doors"))  # doors_kit.py, which makes tiny models of every family
 sys.path.append(str(Path(__file__).parent / "faults"))
 sys.path.append(str(Path(__file__).parent.parent / "docs" / "differences"))  # formulas.py, which its pages share
 from faults_harness import Forker, Pair

@@ -19,7 +19,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 OWN_TASK = ROOT / "examples" / "own_task.py"
 """A package for Headway, and no program: tests/tasks/test_own_task.py runs it."""
-EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OWN_TASK})
+OF_ONNX = {*(ROOT / "examples").glob("onnx_*.py")}
+"""Programs that read an export: tests/workflows/export/test_export_onnx.py runs them in a process without torch."""
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OWN_TASK} - OF_ONNX)
 SMALLER = {
     "--time 5m": "--steps 3 --preset tiny --evaluations 1",
     'time="5m"': 'steps=3, preset="tiny", evaluations=1',
@@ -116,6 +118,7 @@ FILES = {
     "npz",
     "db",
     "safetensors",
+    "onnx",
     "gz",
     "en",
     "de",
@@ -170,7 +173,7 @@ def test_nothing_is_promised_that_is_not_there():
     said += [path.read_text(encoding="utf-8") for path in (SOURCE / "__init__.py", SOURCE / "cli" / "main.py")]
     assert ("serve" in VERBS) == any(re.search(r"runs? and serves? Transformers|headway serve", text) for text in said)
     code = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
-    asked_for = {"track": "torch.utils.tensorboard"}
+    asked_for = {"track": "torch.utils.tensorboard", "llama": "llama_cpp"}
     for extra, packages in settings["project"]["optional-dependencies"].items():
         names = [re.split(r"[<>=\[]", package)[0].replace("-", "_") for package in packages]
         known = [

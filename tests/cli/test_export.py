@@ -13,15 +13,20 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import headway
+from headway.cli.export import default_out
 from headway.errors import InputError
 from headway.hub.directory import load_model, save_model
 from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.workflows.export.export import RECORD, export
-from headway.workflows.export.parity import BOUND, compare, lines
+from headway.workflows.export.hf import compare
+from headway.workflows.export.parity import BOUND, lines
+from headway.workflows.export.registry import TARGETS
+from headway.workflows.export.target import Subject
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 KEYS = {"task", "seconds", "out", "max_difference", "checked", "tokens_equal", "door"}
+KEYS |= {"target", "precision", "agreement", "seconds_there", "seconds_here"}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", RECORD}
 
 
@@ -140,7 +145,7 @@ def drop_weights(model: torch.nn.Module, path: Path, **entries: object) -> None:
 def test_a_difference_is_status_one_and_leaves_nothing(
     spoil: Callable, said: str, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("headway.workflows.export.export.save_model", spoil)
+    monkeypatch.setattr("headway.workflows.export.hf.save_model", spoil)
     status, text, err = in_process("export", lm_run, "--out", tmp_path / "out", "--json")
     found = last_line(text)
     assert status == 1 and said in err and err.startswith("headway: ") and err.count("\n") == 1
@@ -153,7 +158,7 @@ def test_other_ids_are_status_one(lm_run: Path, tmp_path: Path, in_process: Call
     other = Tokenizer.load(lm_run)
     monkeypatch.setattr("headway.workflows.export.export.Tokenizer.load", lambda *_, **__: other)
 
-    def save(to: Path) -> None:
+    def save(to: Path, max_length: int | None = None) -> None:
         shutil.copy(lm_run / "tokenizer_config.json", to)
         spec = json.loads((lm_run / "tokenizer.json").read_text())
         spec["normalizer"] = {"type": "Lowercase"}
@@ -216,16 +221,24 @@ def test_a_full_disk_is_said_of_the_place_that_was_named(lm_run: Path, tmp_path:
 
 
 def test_only_what_exists_is_offered(lm_run: Path, tmp_path: Path, in_process: Callable, headway_command: Callable):
-    """Every target of the help writes an export, and no other is named in the help or in the error."""
+    """Every target of the help writes an export or says which models it takes, and no other is named."""
     shown = headway_command("export", "--help").stdout
     targets = re.search(r"--to \[([^\]]*)\]", shown)[1].split("|")
+    assert targets == list(TARGETS)
     for target in targets:
-        assert in_process("export", lm_run, "--to", target, "--out", tmp_path / target)[0] == 0
-        assert any((tmp_path / target).iterdir())
+        status, _, err = in_process("export", lm_run, "--to", target, "--out", tmp_path / target)
+        if status == 2:  # the library is missing, or it has other families
+            assert target != "hf" and ("pip install" in err or "families gpt2, llama" in err)
+        assert (tmp_path / target).exists() == (status == 0)
     status, out, err = in_process("export", lm_run, "--to", "papyrus")
-    assert status == 2 and out == "" and f"'papyrus' is not {' or '.join(map(repr, targets))}" in err
-    for other in {"onnx", "ctranslate2", "gguf"} - set(targets):
-        assert other not in shown and other not in err
+    assert status == 2 and out == "" and f"'papyrus' is not one of {', '.join(map(repr, targets))}" in err
+    with pytest.raises(InputError, match=r"--to papyrus: a model can be exported to hf, "):
+        export(lm_run, tmp_path / "out", to="papyrus")
+
+
+def test_a_target_has_a_directory_of_its_own():
+    assert default_out("runs/notes", "hf") == Path("exports/notes")
+    assert default_out("runs/notes/", "gguf") == Path("exports/notes-gguf")
 
 
 def test_no_model_and_no_connection(tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
@@ -243,11 +256,12 @@ def test_the_comparison_opens_no_socket_and_sees_small_differences(lm_run: Path,
 
     for name in ("socket", "create_connection", "getaddrinfo"):
         monkeypatch.setattr(socket, name, refuse)
-    model, tokenizer = load_model(lm_run), Tokenizer.load(lm_run)
-    assert compare(model, tokenizer, lm_run).passed
+    model = load_model(lm_run)
+    subject = Subject(model, Tokenizer.load(lm_run), None, lm_run)
+    assert compare(subject, lm_run, "float32").passed
     with torch.no_grad():
         next(model.parameters())[5, 3] += 1
-    found = compare(model, tokenizer, lm_run)
+    found = compare(subject, lm_run, "float32")
     assert not found.passed and found.tokens_equal and "differ by" in found.problem
 
 

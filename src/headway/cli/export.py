@@ -6,9 +6,11 @@ from pathlib import Path
 import click
 
 from headway.cli.common import emit, interruptible, output_options
+from headway.io.quantities import figure
+from headway.workflows.export.registry import TARGETS
 
-TARGETS = {"hf": "a directory that transformers loads"}
-"""What a model can be exported to."""
+PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for precision in spec.precisions))
+"""What weights can be stored in, for some target."""
 
 
 @click.command(short_help="Write a saved model for other programs, and check that they read the same model.")
@@ -16,51 +18,60 @@ TARGETS = {"hf": "a directory that transformers loads"}
 @click.option(
     "--to",
     type=click.Choice(list(TARGETS)),
-    default="hf",
+    default=next(iter(TARGETS)),
     show_default=True,
-    help="; ".join(f"{name}: {text}" for name, text in TARGETS.items()) + ".",
-    expose_value=False,
+    help="; ".join(f"{spec.name}: {spec.description}" for spec in TARGETS.values()) + ".",
 )
-@click.option("--out", help="Directory to write. [default: exports/ and the name of RUN]")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="What the weights are stored in ("
+    + "; ".join(f"{spec.name}: {', '.join(spec.precisions)}" for spec in TARGETS.values())
+    + "). [default: float32]",
+)
+@click.option("--out", help="Directory to write. [default: exports/ and the name of RUN, and -TARGET unless it is hf]")
 @click.option("--allow-pickle", is_flag=True, help="Read weights saved by torch.save; only if you trust their source.")
 @output_options
-def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet: bool) -> None:
-    """Write the model in RUN (a run, a Hugging Face directory or a hub id) as a directory of its own.
+def command(
+    run: str, to: str, precision: str | None, out: str | None, allow_pickle: bool, as_json: bool, quiet: bool
+) -> None:
+    """Write the model in RUN (a run, a Hugging Face directory or a hub id) for another program.
 
-    It holds config.json, model.safetensors, the tokenizer's files, generation_config.json and the label names, but not
-    the checkpoints, log and report.  If transformers is installed, the result is loaded as users load it, with
-    pipeline(TASK, DIR), the class of its task or SentenceTransformer, and compared: the names of all weights, the
-    logits of 32 random inputs, the labels or tokens and the scores of some texts, and the token ids of 1,000 lines in
-    many scripts.  If anything differs, the directory is removed and the exit status is 1.
+    The model and its tokenizer are written, but not the checkpoints, log and report.  The result is then opened as its
+    users open it, and compared: the logits of random inputs or prompts, the labels, tokens or vectors of some texts,
+    and the token ids of 1,000 lines in many scripts.  If anything differs, the directory is removed and the exit status
+    is 1.  With a lower precision, the difference and the number of equal answers are reported.
     """
     started = time.monotonic()
-    from headway.tasks.common.compare_answers import BOUND
     from headway.workflows.export.export import export
-    from headway.workflows.export.parity import INPUTS, LINES
 
     with interruptible():
-        found = export(run, out or default_out(run), allow_pickle=allow_pickle)
+        found = export(run, out or default_out(run, to), to=to, precision=precision, allow_pickle=allow_pickle)
     parity = found.parity
     result = {
         "task": found.task,
         "seconds": time.monotonic() - started,
         "out": str(found.out) if found.made else None,
+        "target": found.target,
+        "precision": found.precision,
         "max_difference": parity.max_difference,
         "checked": parity.checked,
         "tokens_equal": parity.tokens_equal,
+        "agreement": None if parity.agreement is None else parity.agreement[0] / parity.agreement[1],
         "door": parity.door,
+        "seconds_there": None if parity.seconds is None else parity.seconds[1],
+        "seconds_here": None if parity.seconds is None else parity.seconds[0],
     }
     lines = [f"saved in {found.out}"] if found.made else []
     if found.made and found.member:
         result["member"] = found.member
         lines.append(f"of the ensemble in {run} only the best member, {found.member}")
     if parity.passed:
-        same = "" if parity.tokens_equal is None else f", the same ids for {LINES:,} lines"
-        texts = f" and the answers to {parity.texts} texts" if parity.texts else ""
-        lines.append(
-            f"read through {parity.door} with transformers {parity.version}: no weight missing or left over, "
-            f"max_difference {parity.max_difference:.2g} over {INPUTS} random inputs{texts} (at most {BOUND:g}){same}"
-        )
+        lines.append(f"read through {parity.door} with {parity.reader} {parity.version}: {parity.words}")
+        lines += parity.notes
+        if parity.seconds is not None:
+            own, other = parity.seconds
+            lines.append(f"time for these answers: {figure(other, 2)} s there, {figure(own, 2)} s here")
     elif not parity.checked:
         lines.append(
             f"not checked: {parity.problem}; to check, `pip install --upgrade {parity.needs}` and run this command "
@@ -73,6 +84,7 @@ def command(run: str, out: str | None, allow_pickle: bool, as_json: bool, quiet:
         raise click.ClickException(f"{run}: {parity.problem}; nothing was left in {found.out}.")
 
 
-def default_out(run: str) -> Path:
-    """The default directory of an export: exports/ and the last part of the run's name."""
-    return Path("exports") / (Path(run.partition("@")[0]).resolve().name or "model")
+def default_out(run: str, to: str) -> Path:
+    """The default directory of an export: exports/ and the last part of the run's name, with the target unless hf."""
+    name = Path(run.partition("@")[0]).resolve().name or "model"
+    return Path("exports") / (name if to == next(iter(TARGETS)) else f"{name}-{to}")

@@ -74,6 +74,7 @@ def plan(
     from headway.training.hardware.precision import faster_precision
     from headway.training.loop.thread_parallel import MOST_SHARES
     from headway.training.monitor.progress import shown_to
+    from headway.workflows.export.exportable import refusals
     from headway.workflows.train.dry_run import decided, work_of, work_without_data
 
     if inputs:
@@ -84,12 +85,14 @@ def plan(
         finally:
             progress.close()
         task, decisions, wiring = prepared.objective.name, prepared.plan.decisions, wiring_of(prepared.model)
+        exports = refusals(prepared.model, prepared.data.processor)
         if gpus is not None:
             work = replace(work, precision=chosen.runtime.precision or "bfloat16", shares=1)
             decisions = [one for one in decisions if one["what"] != "precision"]  # it was measured for this machine
     else:
         work = work_without_data(numbers["parameters"], numbers.get("tokens"), chosen)
         task, decisions, wiring = supporting("planning")[0], [], {}
+        exports = None
         if gpus is None:
             precision = chosen.runtime.precision or faster_precision(work.config.d_model)[0]
             work = replace(work, precision=precision, shares=min(MOST_SHARES, torch.get_num_threads()))
@@ -103,6 +106,7 @@ def plan(
         "parameters": layout.parameters,
         "model": {name: getattr(work.config, name) for name in sizes},
         "decisions": decisions,
+        "exports": exports,
         **{name: getattr(work, name) for name in ("tokens", "length", "optimizer", "precision")},
         "hardware": asdict(hardware),
         "layout": {**asdict(layout), "memory": {**asdict(layout.memory), "total": layout.memory.total}},
@@ -120,6 +124,8 @@ def quantity(text: str, name: str) -> float:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
+    from headway.workflows.export.exportable import in_words
+
     layout, hardware, model = found["layout"], found["hardware"], found["model"]
     held, processes, micro = layout["memory"], hardware["processes"], layout["micro_batch"]
     where = "this machine's processor" if hardware["cpu"] else counted(processes, "GPU")
@@ -150,6 +156,7 @@ def lines(found: dict[str, Any]) -> list[str]:
             f"{one['what']}: {one['value']} - {one['why']}" + f" ({one['option']} to change)" * bool(one["option"])
             for one in found["decisions"]
         ),
+        *([in_words(found["exports"])] if found["exports"] else []),
         f"{layout['parameters']:,} parameters: {model['d_model']:,} wide, {model['n_layers']} layers, "
         f"{model['n_heads']} heads, {model['vocab_size']:,} tokens known, sequences of {found['length']:,}",
         f"on {where}: {found['precision']} products, {found['optimizer']}{'' if processes == 1 else ', ' + how}{again}",

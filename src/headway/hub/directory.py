@@ -12,7 +12,7 @@ from headway.errors import InputError
 from headway.hub.build_model import build, one_line, own_weights
 from headway.hub.download import locate
 from headway.hub.families import FAMILIES
-from headway.hub.families.family import Family, architecture
+from headway.hub.families.family import Family, Json, architecture
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
 from headway.hub.name_table import write_weights
 from headway.hub.own_format import OF_A_TASK, TYPES, Build, load_of_a_task, load_own, save_own
@@ -68,26 +68,44 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     if isinstance(model_config(model), BaselineConfig | OwnConfig):
         return save_own(model, directory, entries)
     model, head = without_modules(model)
+    family, theirs, files = _described(model, head, entries)
+    weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
+    weights = family.stored(weights, theirs, model_config(model))
+    if architecture(theirs, family.classes) == family.bare:
+        weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
+    try:
+        _write_files(directory, files)
+        write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
+        write_modules(directory, model, head)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
+
+
+def save_config(model: nn.Module, path: str | Path, **entries: Any) -> None:
+    """Write the JSON files of ``save_model``, for a directory that has the weights in another program's format.
+
+    Raises ValueError as ``save_model`` does; errors of the file system pass as they are.
+    """
+    _write_files(Path(path), _described(*without_modules(model), entries)[2])
+
+
+def _described(model: nn.Module, head: nn.Module | None, entries: Json) -> tuple[Family, Json, dict[str, Json]]:
+    """A model's family, its description there, and the content of the JSON files of its directory."""
     family, theirs = family_of(model)
     theirs |= head_entries(head)
     kept = entries_to_write(model, theirs, entries)
     changed = _changed(family.config(theirs), family.config({**theirs, **kept[CONFIG]}))
     if changed:
         raise ValueError(f"entries of config.json would change {', '.join(changed)} of the model")
-    weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
-    weights = family.stored(weights, theirs, model_config(model))
-    if architecture(theirs, family.classes) == family.bare:
-        weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_json(directory / "config.json", {**theirs, **kept[CONFIG], "dtype": "float32"})
-        if kept[GENERATION]:
-            write_json(directory / GENERATION, kept[GENERATION])
-        write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
-        write_modules(directory, model, head)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
+    config = {**theirs, **kept[CONFIG], "dtype": "float32"}
+    return family, theirs, {CONFIG: config} | ({GENERATION: kept[GENERATION]} if kept[GENERATION] else {})
+
+
+def _write_files(directory: Path, files: dict[str, Json]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_json(directory / name, content)
 
 
 def save_any(model: nn.Module, path: str | Path, **entries: Any) -> None:

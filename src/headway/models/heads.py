@@ -50,7 +50,7 @@ def pool(x: Tensor, mask: Tensor | None, how: Pooling) -> Tensor:
         return (x * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
     places = torch.arange(mask.shape[1], device=mask.device)
     place = (places * mask).argmax(dim=1) if how == "last" else mask.long().argmax(dim=1)  # (B,)
-    return x[torch.arange(len(x), device=x.device), place]
+    return x[torch.arange(x.shape[0], device=x.device), place]
 
 
 @dataclass(frozen=True)

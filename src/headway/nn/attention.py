@@ -77,7 +77,9 @@ class Attention(nn.Module):
         q, k, v = self._read_source(x, source, cache) if self.cross else self._read_self(x, rotation)
         if cache is not None and not self.cross:
             k, v = cache.append(k, v)
-        readers = len(q) // len(k)  # how many rows read each source (``State.reorder``): they act as further queries
+        readers = (
+            q.shape[0] // k.shape[0]
+        )  # how many rows read each source (``State.reorder``): they act as further queries
         if readers > 1:
             q = q.unflatten(0, (-1, readers)).transpose(1, 2).flatten(2, 3)
         if self.n_kv_heads != self.n_heads:
@@ -124,12 +126,15 @@ class Attention(nn.Module):
         if cache is not None and cache.length:
             k, v = cache.read()
         else:
-            kv = self.kv(source).unflatten(-1, (-1, self.d_head)).transpose(1, 2)  # (B, 2 G, S, K)
-            k, v = kv.split(self.n_kv_heads, dim=1)
-            if self.k_norm is not None:
-                k = self.k_norm(k)
+            k, v = self.source_keys(source)
             if cache is not None:
                 k, v = cache.append(k, v)
         if self.q_norm is not None:
             q = self.q_norm(q)
         return q, k, v
+
+    def source_keys(self, source: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of cross-attention: (B, S, D) -> (B, G, S, K) each."""
+        kv = self.kv(source).unflatten(-1, (-1, self.d_head)).transpose(1, 2)  # (B, 2 G, S, K)
+        k, v = kv.split(self.n_kv_heads, dim=1)
+        return (k if self.k_norm is None else self.k_norm(k)), v

@@ -50,14 +50,14 @@ class PatchEmbedding(nn.Module):
         images = images[:, :, : rows * height, : columns * width]
         patches = images.unflatten(3, (columns, width)).unflatten(2, (rows, height))  # (B, C, rows, P, columns, Q)
         patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, C P Q)
-        first = self.tokens.weight.expand(len(images), 1, -1)  # (B, 1, D)
+        first = self.tokens.weight.expand(images.shape[0], 1, -1)  # (B, 1, D)
         x = torch.cat([first, self.projection(patches)], dim=1)  # (B, N + 1, D)
         return self.dropout(x + self._positions(rows, columns))
 
     def size(self, images: Tensor) -> tuple[int, int]:
         """The number of images and the number of tokens of each: B and N + 1."""
         rows, columns = self._grid(images)
-        return len(images), rows * columns + 1
+        return images.shape[0], rows * columns + 1
 
     def _grid(self, images: Tensor) -> tuple[int, int]:
         """Rows and columns of patches; ValueError for images that do not fit."""

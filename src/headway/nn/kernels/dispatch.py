@@ -1,6 +1,7 @@
 """Which implementation computes each operation: the only place that looks at device, precision and shape.
 
-All choices agree in values and gradients up to rounding; they were made by measured speed.
+All choices agree in values and gradients up to rounding; they were made by measured speed.  While a graph is exported
+(``torch.compiler.is_exporting``), only torch's own operations are chosen, since another program has no others.
 
 Letters: B batch, T queries, S keys, H heads, K head width, R pairs, N places, V vocabulary, I inputs, O outputs.
 """
@@ -10,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headway.nn.activations import ACTIVATIONS
-from headway.nn.kernels.attention import attend_filled, attend_plain
+from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain
 from headway.nn.kernels.cross_entropy import IGNORED, CrossEntropy
 from headway.nn.kernels.dropout import drop_by_bytes
 from headway.nn.kernels.linear import FUSED, OneDnnLinear, is_usable, onednn_linear
 from headway.nn.kernels.products import onednn_everywhere
 from headway.nn.kernels.rms_norm import Normalise
-from headway.nn.kernels.rotation import Turn
+from headway.nn.kernels.rotation import Turn, turn_oracle
 from headway.nn.kernels.window import attend_window
 
 PLAIN_SCORES = 1 << 26
@@ -52,12 +53,15 @@ def attend(
 
     With a window: in pieces, so that the scores grow with T and not with T².  On a CPU with dropout or in bfloat16:
     plain products (``is_plain``).  Otherwise: torch's fused kernel, which stores no T × S scores; on a CPU without
-    gradients, with the keys filled up to whole vectors where that is faster.
+    gradients, with the keys filled up to whole vectors where that is faster.  In an exported graph: step by step,
+    which is as fast there and takes fewer operations.
     """
     if window is not None and mask is None and q.shape[2] == k.shape[2]:
         return attend_window(q, k, v, window, causal, dropout)
     if causal and q.shape[2] != k.shape[2]:
         raise ValueError(f"causal needs as many keys as queries, found {q.shape[2]} queries and {k.shape[2]} keys")
+    if torch.compiler.is_exporting():
+        return attend_oracle(q, k, v, mask, causal)[0]
     n_scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
     if is_plain(q.device.type == "cpu", q.dtype == torch.bfloat16, n_scores, dropout):
         return attend_plain(q, k, v, mask, causal, dropout)
@@ -108,6 +112,8 @@ def is_onednn(x: Tensor, weight: Tensor) -> bool:
     """
     if x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != "cpu" or weight.is_meta:
         return False
+    if torch.compiler.is_exporting():
+        return False
     few = 0 < x.numel() <= FEW_ROWS * x.shape[-1] and weight.numel() >= LARGE_MATRIX
     many = x.numel() * weight.shape[0] >= LARGE_PRODUCT
     if not (few or many) or torch.is_autocast_enabled("cpu"):
@@ -122,7 +128,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
 
     On a CPU with gradients: in closed form, since torch composes it from several operations.  Otherwise: torch's own.
     """
-    if x.device.type != "cpu" or not torch.is_grad_enabled():
+    if x.device.type != "cpu" or not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return F.rms_norm(x, (x.shape[-1],), weight, eps)
     y = Normalise.apply(x, eps)
     return y if weight is None else y * weight
@@ -133,7 +139,7 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Always with the gradient in closed form: autograd would store more, and torch has no kernel for it.
     """
-    return Turn.apply(x, cos, sin)
+    return turn_oracle(x, cos, sin) if torch.compiler.is_exporting() else Turn.apply(x, cos, sin)
 
 
 def dropout(x: Tensor, p: float) -> Tensor:

@@ -1,4 +1,7 @@
-"""Write a saved model as a directory for other programs, and check that they read the same model."""
+"""Write a saved model for another program, and check that its users read the same model.
+
+What is particular to a target is in its module (``workflows.export.target``).
+"""
 
 import contextlib
 import os
@@ -13,19 +16,19 @@ from torch import nn
 
 from headway import __version__
 from headway.errors import InputError
-from headway.hub.directory import has_family, load_model, model_config, save_model
+from headway.hub.directory import load_model, model_config
 from headway.hub.download import locate
-from headway.hub.preprocessor import FILE as PREPROCESSOR
 from headway.io.atomic_write import flush, write_json
 from headway.io.digest import sha256
 from headway.io.strict_json import read_object
-from headway.models.baselines import BaselineConfig
 from headway.tasks.registry import NAMES, room
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.store.facts import check_files, read_facts
 from headway.training.store.run_directory import best_member
-from headway.workflows.export.parity import Parity, compare
+from headway.workflows.export.parity import Parity
+from headway.workflows.export.registry import FLOAT32, TARGETS, target
+from headway.workflows.export.target import Subject
 from headway.workflows.load import pipeline_of
 
 RECORD = "headway_export.json"
@@ -39,43 +42,50 @@ class Export:
     out: Path
     task: str
     parity: Parity
+    target: str = "hf"
+    precision: str = FLOAT32
     member: str | None = None
     """for a run with several seeds, the member that was written, since a directory holds one model"""
 
     @property
     def made(self) -> bool:
-        """Whether the directory exists: a model that differs in ``transformers`` is removed."""
+        """Whether the directory exists: an export that differs from the model is removed."""
         return self.parity.passed or not self.parity.checked
 
 
-def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -> Export:
-    """Write a run, a Hugging Face directory or a hub id as a Hugging Face directory, and compare it as others read it.
+def export(
+    source: str | Path,
+    out: str | Path,
+    *,
+    to: str = "hf",
+    precision: str | None = None,
+    allow_pickle: bool = False,
+) -> Export:
+    """Write a run, a Hugging Face directory or a hub id for another program, and compare it as its users read it.
 
-    ``out`` appears complete, or not at all if the answers or the ids differ.  Checkpoints, log and report are not
-    copied.  ``allow_pickle`` reads weights of ``torch.save`` if there are no safetensors; safetensors are written.
-    Raises InputError for a source that cannot be read, and for an ``out`` that holds anything but an earlier export.
+    ``to`` is one of ``workflows.export.registry.TARGETS``, and ``precision`` one of its precisions.  ``out`` appears
+    complete, or not at all if the answers or the ids differ.  ``allow_pickle`` reads weights of ``torch.save`` if there
+    are no safetensors.  Raises InputError for a source that cannot be read, a model that the target cannot express, a
+    library that is missing, and for an ``out`` that holds anything but an earlier export.
     """
-    place = Path(out)
+    place, writer = Path(out), target(to)
+    spec = TARGETS[to]
+    precision = precision or spec.precisions[0]
+    spec.check(precision)
     directory = locate(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
-    check_files(directory, read_facts(directory))
-    model = load_model(directory, allow_pickle=allow_pickle)
-    if isinstance(config := model_config(model), BaselineConfig):
-        raise InputError(f"{source}: this is {config.described}, which no other program reads.")
-    if not has_family(model):
-        raise InputError(f"{source}: no Hugging Face family has these parts, so no other program reads this model.")
-    tokenizer = None
-    if getattr(model, "patches", None) is None:
-        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
-    task = task_of(model)
+    subject = _subject(directory, allow_pickle)
+    writer.refuse(subject)
+    if spec.answers and subject.pipe is None:
+        raise InputError(f"{directory}: it lacks what Headway needs to answer with it; export it with --to hf.")
     staged = place.absolute().with_name(f".{place.absolute().name}.{os.getpid()}.tmp")
     try:
         with _as_input_error(place):
             staged.mkdir(parents=True)
         with _as_input_error(place):
-            _write(model, tokenizer, directory, staged)
-        parity = compare(model, tokenizer, staged, _pipeline(model, directory))
-        found = Export(place, task, parity, best_member(directory))
+            writer.write(subject, staged, precision)
+        parity = writer.compare(subject, staged, precision)
+        found = Export(place, task_of(subject.model), parity, to, precision, best_member(directory))
         if found.made:
             with _as_input_error(place):
                 write_json(staged / RECORD, _record(str(source), found, staged))
@@ -83,6 +93,16 @@ def export(source: str | Path, out: str | Path, *, allow_pickle: bool = False) -
         return found
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def _subject(directory: Path, allow_pickle: bool) -> Subject:
+    """The model in a directory, with its tokenizer and its pipeline."""
+    check_files(directory, read_facts(directory))
+    model = load_model(directory, allow_pickle=allow_pickle)
+    tokenizer = None
+    if getattr(model, "patches", None) is None:
+        tokenizer = Tokenizer.load(directory, rows=model_config(model).vocab_size)
+    return Subject(model, tokenizer, _pipeline(model, directory), directory)
 
 
 def check_free(out: Path, source: Path) -> None:
@@ -119,25 +139,14 @@ def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:
         return None
 
 
-def _write(model: nn.Module, tokenizer: Tokenizer | None, source: Path, to: Path) -> None:
-    try:
-        save_model(model, to)
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{source}: cannot be written for transformers: {error}") from None
-    if tokenizer is not None:
-        tokenizer.save(to)
-    if (source / PREPROCESSOR).is_file():
-        write_json(to / PREPROCESSOR, read_object(source / PREPROCESSOR))
-
-
 def _record(source: str, found: Export, directory: Path) -> dict[str, Any]:
     """The content of ``RECORD``."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     return {
         "headway": __version__,
         "source": source,
+        "target": found.target,
+        "precision": found.precision,
         "task": found.task,
         "checked": found.parity.checked,
         "max_difference": found.parity.max_difference,
@@ -145,7 +154,7 @@ def _record(source: str, found: Export, directory: Path) -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "torch": version("torch"),
-            "transformers": found.parity.version,
+            found.parity.reader: found.parity.version,
         },
         "files": {path.relative_to(directory).as_posix(): sha256(path) for path in files},
     }

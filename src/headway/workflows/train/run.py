@@ -35,6 +35,7 @@ from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
 from headway.training.store.cleaning import ADAPTED, complete, keep_once
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
+from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.check import check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
@@ -189,6 +190,7 @@ def _say_plan(prepared: Prepared, options: TrainOptions, progress: Progress) -> 
             continue  # a continued run trains for the time or steps given now
         change = f" ({decision['option']} to change)" if decision["option"] else ""
         progress.say(f"{decision['what']}: {decision['value']} - {decision['why']}{change}")
+    progress.say(in_words(refusals(prepared.model, prepared.data.processor)))
     whole, learning = count_parameters(prepared.model)
     if learning < whole:
         progress.say(f"training {learning:,} of {whole:,} parameters ({learning / whole:.2%})")

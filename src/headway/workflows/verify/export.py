@@ -26,9 +26,9 @@ def check_export(subject: Subject, directory: Path, folder: Path) -> Check:
     except InputError as error:
         return Check(NAME, what, None, BOUND, f"it cannot be exported: {error}")
     parity = found.parity
-    more = {"transformers": parity.version, "door": parity.door, "tokens_equal": parity.tokens_equal}
+    more = {parity.reader: parity.version, "door": parity.door, "tokens_equal": parity.tokens_equal}
     value = float("nan") if parity.max_difference is None else parity.max_difference
-    by = f"{parity.door} with transformers {parity.version}"
+    by = f"{parity.door} with {parity.reader} {parity.version}"
     if not found.made:
         return Check(NAME, f"{what}, read through {by}", value, BOUND, parity.problem, more=more)
     texts = subject.inputs(different_lengths(subject.longest))

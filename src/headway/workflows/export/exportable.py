@@ -1,0 +1,37 @@
+"""What a model can be exported to, asked before it is trained: only its parts and its tokenizer matter."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.text.tokenizer import Tokenizer
+from headway.workflows.export.registry import TARGETS, target
+from headway.workflows.export.target import Subject
+
+ANYWHERE = Path("RUN")
+CLAUSE = re.compile(r", and |, so |; |\. ")
+"""Where the first clause of a message ends."""
+
+
+def refusals(model: Any, processor: Any) -> dict[str, str | None]:
+    """By target: None if it can express the model, or why it cannot, in a few words.
+
+    ``processor`` is the model's tokenizer, or its image preprocessor.  No library of a target is imported.
+    """
+    subject = Subject(model, processor if isinstance(processor, Tokenizer) else None, None, ANYWHERE)
+    found: dict[str, str | None] = {}
+    for name in TARGETS:
+        try:
+            target(name).refuse(subject)
+            found[name] = None
+        except InputError as error:
+            found[name] = CLAUSE.split(str(error).removeprefix(f"{ANYWHERE}: "))[0].removesuffix(".")
+    return found
+
+
+def in_words(refused: dict[str, str | None]) -> str:
+    """The same in one line."""
+    possible = ", ".join(name for name, reason in refused.items() if reason is None) or "none"
+    reasons = [f"{name}: {reason}" for name, reason in refused.items() if reason is not None]
+    return f"exports: {possible}" + (f" - not {'; not '.join(reasons)}" if reasons else "")

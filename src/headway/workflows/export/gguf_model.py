@@ -1,0 +1,273 @@
+"""Models as llama.cpp reads them: for each family the architecture's name, its settings, and a table of tensor names.
+
+    found = architecture_of("llama")
+    found.problem(config)          # why llama.cpp cannot run such a model, or None
+    found.settings(config)         # the entries of the file, by name
+    tensors(model, found)          # the tensors, by name
+
+Names and meanings are those of llama.cpp's source (``src/models`` and ``src/llama-arch.cpp``).  Letters: D width, H
+heads, K head width, R = half the head width, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.hub.build_model import own_weights
+from headway.hub.name_table import Part, Row, layers, row, stacked, write_weights
+from headway.models.config import RopeScaling, TransformerConfig
+from headway.models.heads import PoolingHead, TokenHead
+from headway.nn.positions.stretch import STRETCHES
+
+GELUS = ("gelu", "gelu_tanh")
+"""llama.cpp has one GELU, in float16: both of ours are within a thousandth of it."""
+PLAIN = ("position_embd.", "token_types.", "rope_freqs.")
+"""Tables that llama.cpp wants in float32, whatever the precision."""
+CLOSE = 1e-6
+"""Two factors nearer than this are the same."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """An architecture of llama.cpp."""
+
+    name: str
+    """``general.architecture``"""
+    rows: Callable[[TransformerConfig], list[Row]]
+    """the name table: our parameters and its tensors"""
+    activations: tuple[str, ...]
+    biases: frozenset[str] = frozenset()
+    """the linear layers that may have a bias, as in ``TransformerConfig.bias``"""
+    causal: bool = True
+    windows: bool = False
+    """whether layers with a window are run as such"""
+    stretches: tuple[str, ...] = ()
+    """the kinds of rotary scaling that it has"""
+
+    @property
+    def exact(self) -> bool:
+        """Whether llama.cpp computes it in float32 throughout: its GELU is looked up in a table of float16."""
+        return not set(self.activations) & set(GELUS)
+
+    def problem(self, model: nn.Module) -> str | None:
+        """Why llama.cpp cannot run a model of this architecture; None if it can."""
+        config: Any = model.config
+        head: Any = getattr(model, "head", None)
+        if self.causal and not isinstance(head, TokenHead):
+            return f"llama.cpp continues texts, and this model has {_described(head)}"
+        if not self.causal and not (head is None or (isinstance(head, PoolingHead) and head.dense is None)):
+            return f"llama.cpp makes vectors of texts with such an encoder, and this model has {_described(head)}"
+        if config.activation not in self.activations:
+            return f"its activation is {config.activation}, and llama.cpp has {' or '.join(self.activations)} there"
+        if more := sorted(set(config.bias) - self.biases):
+            return f"its layers {', '.join(more)} have a bias, and llama.cpp has none there"
+        scaling = config.position.scaling
+        if scaling is not None and scaling.kind not in self.stretches:
+            known = ", ".join(self.stretches) or "none"
+            return f"its rotary positions are scaled by {scaling.kind!r}, and llama.cpp has {known} there"
+        if scaling is not None and scaling.kind == "yarn":
+            usual = 0.1 * math.log(scaling.factor) + 1
+            if not scaling.whole or abs(scaling.size - usual) > CLOSE:
+                return "its rotary positions are scaled by a YaRN whose size or bounds are not the paper's"
+        return None
+
+    def context(self, config: TransformerConfig) -> int:
+        """The tokens that llama.cpp may read: where it has no windows, no more than the nearest window."""
+        windows = [config.layer_window(layer) for layer in range(config.n_layers)]
+        return min([config.max_length, *([] if self.windows else [near for near in windows if near is not None])])
+
+    def settings(self, model: nn.Module) -> dict[str, int | float | bool | str]:
+        """The entries of the file that describe the model, without the prefix of the architecture's name."""
+        config: Any = model.config
+        norm = "attention.layer_norm_epsilon" if config.norm == "layernorm" else "attention.layer_norm_rms_epsilon"
+        found: dict[str, int | float | bool | str] = {
+            "vocab_size": config.vocab_size,
+            "block_count": config.n_layers,
+            "context_length": self.context(config),
+            "embedding_length": config.d_model,
+            "feed_forward_length": config.hidden,
+            "attention.head_count": config.n_heads,
+            "attention.head_count_kv": config.kv_heads,
+            norm: config.norm_eps,
+        }
+        if config.position.kind == "rotary":
+            found |= {
+                "attention.key_length": config.head_width,
+                "attention.value_length": config.head_width,
+                "rope.dimension_count": config.head_width,
+                "rope.freq_base": config.position.base,
+                **_scaling(config.position.scaling),
+            }
+        if not self.causal:
+            found |= {"attention.causal": False, "pooling_type": _pooling(getattr(model, "head", None))}
+        if self.windows:
+            found |= _windows(config)
+        return found
+
+
+def architecture_of(family: str) -> Architecture | None:
+    """The architecture of a Hugging Face family, by its ``model_type``; None if llama.cpp has none."""
+    return ARCHITECTURES.get(family)
+
+
+def tensors(model: nn.Module, architecture: Architecture) -> dict[str, Tensor]:
+    """The tensors of the file, in float32.  Raises ValueError for a weight that has no place there."""
+    config: Any = model.config
+    ours = {name: weight for name, weight in own_weights(model).items() if not name.startswith("pooler.")}
+    found = write_weights(architecture.rows(config), ours, config)
+    scaling = config.position.scaling if config.position.kind == "rotary" else None
+    if scaling is not None and scaling.kind == "llama3":
+        found["rope_freqs.weight"] = _divisors(config, scaling)
+    return found
+
+
+def _llama_rows(config: TransformerConfig) -> list[Row]:
+    """Queries and keys in llama.cpp's order of entries: it rotates neighbours, Headway entries half a head apart."""
+    return _decoder_rows(_neighbours("attn_q"), _neighbours("attn_k"), config)
+
+
+def _qwen_rows(config: TransformerConfig) -> list[Row]:
+    return _decoder_rows(
+        lambda kind: Part(f"blk.{{i}}.attn_q.{kind}"), lambda kind: Part(f"blk.{{i}}.attn_k.{kind}"), config
+    )
+
+
+def _decoder_rows(queries: Callable[[str], Part], keys: Callable[[str], Part], config: TransformerConfig) -> list[Row]:
+    ours = "stack.blocks.{i}."
+    return [
+        *layers(
+            ("stack.embedding.tokens", "token_embd"),
+            (ours + "attention.norm", "blk.{i}.attn_norm"),
+            (ours + "attention.layer.q_norm", "blk.{i}.attn_q_norm"),
+            (ours + "attention.layer.k_norm", "blk.{i}.attn_k_norm"),
+            (ours + "attention.layer.out", "blk.{i}.attn_output"),
+            (ours + "feedforward.norm", "blk.{i}.ffn_norm"),
+            (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
+            ("stack.norm", "output_norm"),
+            ("head.matrix", "output"),
+        ),
+        *(
+            row(f"{ours}attention.layer.qkv.{kind}", queries(kind), keys(kind), f"blk.{{i}}.attn_v.{kind}")
+            for kind in ("weight", "bias")
+        ),
+        *stacked(ours + "feedforward.layer.up", "blk.{i}.ffn_gate", "blk.{i}.ffn_up"),
+    ]
+
+
+def _gpt2_rows(config: TransformerConfig) -> list[Row]:
+    ours = "stack.blocks.{i}."
+    return layers(
+        ("stack.embedding.tokens", "token_embd"),
+        ("stack.embedding.learned.table", "position_embd"),
+        (ours + "attention.norm", "blk.{i}.attn_norm"),
+        (ours + "attention.layer.qkv", "blk.{i}.attn_qkv"),
+        (ours + "attention.layer.out", "blk.{i}.attn_output"),
+        (ours + "feedforward.norm", "blk.{i}.ffn_norm"),
+        (ours + "feedforward.layer.up", "blk.{i}.ffn_up"),
+        (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
+        ("stack.norm", "output_norm"),
+        ("head.matrix", "output"),
+    )
+
+
+def _bert_rows(config: TransformerConfig) -> list[Row]:
+    """Positions without the rows before the first that is used (RoBERTa)."""
+    ours, start = "stack.blocks.{i}.", config.position.start
+    return [
+        *layers(
+            ("stack.embedding.tokens", "token_embd"),
+            ("stack.embedding.segments", "token_types"),
+            ("stack.embedding.norm", "token_embd_norm"),
+            (ours + "attention.layer.out", "blk.{i}.attn_output"),
+            (ours + "attention.norm", "blk.{i}.attn_output_norm"),
+            (ours + "feedforward.layer.up", "blk.{i}.ffn_up"),
+            (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
+            (ours + "feedforward.norm", "blk.{i}.layer_output_norm"),
+        ),
+        row("stack.embedding.learned.table.weight", Part("position_embd.weight", write=lambda x, _: x[start:])),
+        *stacked(ours + "attention.layer.qkv", *(f"blk.{{i}}.attn_{name}" for name in "qkv")),
+    ]
+
+
+def _modernbert_rows(config: TransformerConfig) -> list[Row]:
+    ours = "stack.blocks.{i}."
+    return layers(
+        ("stack.embedding.tokens", "token_embd"),
+        ("stack.embedding.norm", "token_embd_norm"),
+        (ours + "attention.norm", "blk.{i}.attn_norm"),
+        (ours + "attention.layer.qkv", "blk.{i}.attn_qkv"),
+        (ours + "attention.layer.out", "blk.{i}.attn_output"),
+        (ours + "feedforward.norm", "blk.{i}.ffn_norm"),
+        (ours + "feedforward.layer.up", "blk.{i}.ffn_up"),
+        (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
+        ("stack.norm", "output_norm"),
+    )
+
+
+def _neighbours(name: str) -> Callable[[str], Part]:
+    """Rows of each head from (first half, second half) to pairs of neighbours: (H K, D) or (H K,) -> the same."""
+
+    def write(x: Tensor, config: TransformerConfig) -> Tensor:
+        halves = x.reshape(-1, 2, config.head_width // 2, *x.shape[1:])  # (H, 2, R, ...)
+        return halves.transpose(1, 2).reshape(x.shape)
+
+    return lambda kind: Part(f"blk.{{i}}.{name}.{kind}", write=write)
+
+
+def _scaling(scaling: RopeScaling | None) -> dict[str, int | float | str]:
+    if scaling is None or scaling.kind == "llama3":  # which is a tensor
+        return {}
+    found: dict[str, int | float | str] = {"rope.scaling.type": scaling.kind, "rope.scaling.factor": scaling.factor}
+    if scaling.kind == "yarn":
+        found["rope.scaling.original_context_length"] = scaling.original_length
+        found |= {"rope.scaling.yarn_beta_slow": scaling.slow, "rope.scaling.yarn_beta_fast": scaling.fast}
+    return found
+
+
+def _divisors(config: TransformerConfig, scaling: RopeScaling) -> Tensor:
+    """What every rotary frequency is divided by: (R,)."""
+    base, width = config.position.base, config.head_width
+    frequencies = 1.0 / base ** (torch.arange(0, width, 2).float() / width)
+    return frequencies / STRETCHES[scaling.kind](scaling, base, frequencies)
+
+
+def _windows(config: TransformerConfig) -> dict[str, Any]:
+    """Layers with a window: how many tokens it spans on both sides together, and which layers have one."""
+    windows = [config.layer_window(layer) for layer in range(config.n_layers)]
+    near = next((window for window in windows if window is not None), None)
+    if near is None:
+        return {}
+    return {
+        "attention.sliding_window": 2 * (near - 1),
+        "attention.sliding_window_pattern": [window is not None for window in windows],
+        "rope.freq_base_swa": config.position.layer_base(near),
+    }
+
+
+def _pooling(head: Any) -> int:
+    """``pooling_type`` of llama.cpp: 1 mean, 2 first token, 3 last token."""
+    return {"mean": 1, "first": 2, "last": 3}["mean" if head is None else head.pooling]
+
+
+def _described(head: Any) -> str:
+    return "no head" if head is None else f"a {type(head).__name__}"
+
+
+_LLAMA = Architecture(
+    "llama", _llama_rows, ("silu",), frozenset({"qkv", "out", "ff"}), stretches=("linear", "llama3", "yarn")
+)
+_BERT = Architecture("bert", _bert_rows, GELUS, frozenset({"qkv", "out", "ff", "head"}), causal=False)
+ARCHITECTURES = {
+    "gpt2": Architecture("gpt2", _gpt2_rows, GELUS, frozenset({"qkv", "out", "ff"})),
+    "llama": _LLAMA,
+    "mistral": _LLAMA,
+    "qwen2": Architecture("qwen2", _qwen_rows, ("silu",), frozenset({"qkv"}), stretches=("linear", "yarn")),
+    "qwen3": Architecture("qwen3", _qwen_rows, ("silu",), stretches=("linear", "yarn")),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert"), _BERT),
+    "modernbert": Architecture("modern-bert", _modernbert_rows, GELUS, frozenset({"head"}), causal=False, windows=True),
+}
+"""The ``model_type`` of a Hugging Face family -> how llama.cpp runs it."""

@@ -1,0 +1,218 @@
+"""A Hugging Face directory, compared with the model by opening it as users of ``transformers`` do.
+
+Letters: B batch, T length, S source length, D width, V vocabulary, C classes.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from logging import CRITICAL
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.errors import InputError
+from headway.hub.directory import read_json, save_model
+from headway.hub.download import one_line
+from headway.hub.preprocessor import FILE as PREPROCESSOR
+from headway.hub.sentence_transformers import without_modules
+from headway.io.atomic_write import write_json
+from headway.io.strict_json import read_object
+from headway.models.transformer import EncoderDecoder
+from headway.tasks.common.compare_answers import BOUND, Original
+from headway.text.tokenizer import Tokenizer
+from headway.workflows.export.choose_loader import loader_of, other_reader
+from headway.workflows.export.parity import LONGEST, Parity, lines, own_texts, room
+from headway.workflows.export.target import Subject, check_family
+
+INPUTS, BATCH = 32, 8
+"""Number of random inputs, and batch size."""
+
+
+def refuse(subject: Subject) -> None:
+    """Raise InputError for a model that no family of ``transformers`` expresses."""
+    check_family(subject)
+
+
+def write(subject: Subject, directory: Path, precision: str) -> None:
+    """The model, its tokenizer or image preprocessor; checkpoints, log and report are not copied."""
+    try:
+        save_model(subject.model, directory)
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{subject.directory}: cannot be written for transformers: {error}") from None
+    write_processor(subject, directory)
+
+
+def write_processor(subject: Subject, directory: Path, max_length: int | None = None) -> None:
+    """The files of the tokenizer, which say how many tokens the model reads, or of the image preprocessor."""
+    if subject.tokenizer is not None:
+        subject.tokenizer.save(directory, max_length=max_length)
+    if (subject.directory / PREPROCESSOR).is_file():
+        write_json(directory / PREPROCESSOR, read_object(subject.directory / PREPROCESSOR))
+
+
+def compare(subject: Subject, directory: Path, precision: str) -> Parity:
+    """Open a directory as users of ``transformers`` do, and compare it with the model that was saved there.
+
+    It compares the logits for 32 random inputs, the ids of 1,000 lines if there is a tokenizer, and the answers to some
+    texts if there is a pipeline.  Nothing is downloaded.  If ``transformers`` is missing or too old for the family,
+    ``checked`` is false.
+    """
+    with offline() as transformers:
+        if transformers is None:
+            return Parity(problem="transformers is not installed")
+        try:
+            return _compare(transformers, subject, directory)
+        except ImportError as error:  # loading may need more than transformers itself
+            needs = (error.name or "transformers").partition(".")[0].replace("_", "-")
+            return Parity(problem=f"it cannot be opened here: {one_line(error)}", needs=needs)
+
+
+def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
+    version, model, tokenizer = transformers.__version__, subject.model, subject.tokenizer
+    entries = read_json(directory / "config.json")
+    if entries.get("model_type") not in transformers.CONFIG_MAPPING:
+        return Parity(problem=f"transformers {version} does not know models of type {entries.get('model_type')!r}")
+    architecture = entries["architectures"][0]
+    loader = loader_of(subject.pipe, model, architecture)
+    found = Parity(version=version, door=loader.words)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            opened = loader.open(transformers, directory, architecture)
+            difference = max_difference(without_modules(model)[0], opened.model)
+    except ImportError:
+        raise
+    except Exception as error:  # any error means that other programs cannot use the directory
+        other = other_reader(model, getattr(subject.pipe, "labels", []))
+        problem = f"{loader.words} with transformers {version} cannot use it: {one_line(error)}"
+        return replace(found, problem=f"{problem}; {other}" if other else problem)
+    problems = []
+    if not difference <= BOUND:
+        problems.append(f"the answers differ by {difference:.3g}, more than {BOUND:g}")
+    texts: Sequence[str] = ()
+    try:
+        if tokenizer is not None:
+            other = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
+            line = different_line(tokenizer, other)
+            found = replace(found, tokens_equal=line is None)
+            problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
+        if loader.compare is not None and not problems:
+            texts = () if tokenizer is None else own_texts(tokenizer, room(model), loader.texts)
+            value, differs = loader.compare(Original(subject.pipe, model, directory, texts), opened.answers)
+            difference = max(difference, value, key=lambda each: (each != each, each))
+            if differs or not value <= BOUND:
+                problems.append(f"{loader.words} {differs or f'gives scores that differ by {value:.3g}'}")
+    except ImportError:
+        raise
+    except Exception as error:
+        problems.append(f"{loader.words} with transformers {version} cannot use it: {one_line(error)}")
+    answers = f" and the answers to {len(texts)} texts" if texts else ""
+    return replace(
+        found,
+        max_difference=difference,
+        over=f"{INPUTS} random inputs{answers}",
+        texts=len(texts),
+        problem="; ".join(problems) or None,
+        notes=("no weight is missing or left over",),
+    )
+
+
+@torch.no_grad()
+def max_difference(ours: nn.Module, theirs: Any) -> float:
+    """The largest difference between the answers of a model and its copy in ``transformers``, over 32 random inputs.
+
+    Inputs have from 1 to 48 tokens, and come in padded batches of 8.  Raises RuntimeError for answers of other shapes.
+    """
+    draw = torch.Generator().manual_seed(0)
+    largest = 0.0
+    for _ in range(INPUTS // BATCH):
+        found, expected = _answers(ours, theirs, draw)
+        if found.shape != expected.shape:
+            raise RuntimeError(f"the answers have shape {list(expected.shape)}, expected {list(found.shape)}")
+        largest = max(largest, float((found - expected).abs().max()), key=lambda value: (value != value, value))
+    return largest
+
+
+def different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
+    """The first of 1,000 lines for which two tokenizers give different ids, as source or target; None: none."""
+    texts = lines(tokenizer)
+    kinds = [
+        (tokenizer.encode_batch(texts, special=True), theirs(texts)),
+        (tokenizer.encode_batch(texts), theirs(texts, add_special_tokens=False)),
+    ]
+    if tokenizer.target is not tokenizer:
+        kinds.append((tokenizer.target.encode_batch(texts, special=True), theirs(text_target=texts)))
+    for found, expected in kinds:
+        for text, one, other in zip(texts, found, expected["input_ids"], strict=True):
+            if one != list(other):
+                return text
+    return None
+
+
+def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The outputs of both for one batch, at the positions that hold tokens."""
+    patches = getattr(ours, "patches", None)
+    if patches is not None:
+        images = torch.randn(BATCH, patches.channels, *patches.image_size, generator=draw)
+        return ours(images), _of(theirs(pixel_values=images))
+    pad = theirs.config.pad_token_id
+    lengths = [LONGEST, *torch.randint(1, LONGEST + 1, (BATCH - 1,), generator=draw).tolist()]
+    if isinstance(ours, EncoderDecoder):
+        source, mask = _batch(ours.encoder_config, lengths, pad, draw)
+        target, _ = _batch(ours.config, [max(lengths[1:])] * BATCH, pad, draw)
+        answer = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
+        return ours(source, target, mask), _of(answer)
+    if pad is None and hasattr(theirs, "score"):
+        lengths = lengths[:1]  # a decoder's classifier finds the last token by the padding: without, one at a time
+    ids, mask = _batch(ours.config, lengths, pad, draw)
+    found, expected = ours(ids, mask), _of(theirs(input_ids=ids, attention_mask=mask.long()))
+    return (found[mask], expected[mask]) if found.dim() == 3 and found.shape == expected.shape else (found, expected)
+
+
+def _batch(config: Any, lengths: list[int], pad: int | None, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random ids (B, T); padding exactly where ``mask`` (B, T) is false."""
+    lengths = [min(length, config.max_length) for length in lengths]
+    ids = torch.randint(0, config.vocab_size, (len(lengths), max(lengths)), generator=draw)
+    mask = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+    if pad is not None:
+        ids = ids.where(ids != pad, (pad + 1) % config.vocab_size).masked_fill(~mask, pad)
+    return ids, mask
+
+
+def _of(answer: Any) -> Tensor:
+    return (answer.logits if "logits" in answer else answer.last_hidden_state).float()
+
+
+@contextlib.contextmanager
+def offline() -> Iterator[Any]:
+    """``transformers``, silenced and offline inside the context; None if it is missing."""
+    try:
+        from huggingface_hub import constants
+
+        before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+        try:
+            import transformers
+            from transformers.utils import logging as theirs
+        except BaseException:
+            constants.HF_HUB_OFFLINE = before
+            raise
+    except ImportError:
+        yield None
+        return
+    verbosity, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
+    theirs.set_verbosity(CRITICAL)
+    theirs.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield transformers
+    finally:
+        constants.HF_HUB_OFFLINE = before
+        theirs.set_verbosity(verbosity)
+        if bars:
+            theirs.enable_progress_bar()

@@ -1,0 +1,254 @@
+"""ONNX graphs of a model, compared with it by running them in ONNX Runtime, and in OpenVINO where it is installed.
+
+The graphs are traced by torch's exporter (``onnx_graphs``); beside them lie ``config.json``, ``generation_config.json``
+and the tokenizer's files, as in a Hugging Face directory.  In int8, matrices have a scale and a zero for each output,
+tables of vectors one for the whole table, and what they are multiplied with is rounded while the graph runs.
+"""
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.errors import InputError
+from headway.hub.directory import has_family, read_json, save_config
+from headway.hub.download import one_line
+from headway.hub.kept_entries import CONFIG, GENERATION
+from headway.io.atomic_write import write_json
+from headway.models.baselines import BaselineConfig
+from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.tasks.common.compare_answers import BOUND
+from headway.text.tokenizer import Tokenizer
+from headway.workflows.export.hf import write_processor
+from headway.workflows.export.onnx_compare import Found, compare_graphs
+from headway.workflows.export.onnx_graphs import PAST_NAME, Graph, graphs_of
+from headway.workflows.export.onnx_read import in_onnxruntime, in_openvino
+from headway.workflows.export.parity import Parity, lines
+from headway.workflows.export.registry import FLOAT32
+from headway.workflows.export.target import Subject
+
+OPSET = 18
+"""The version of ONNX's operations: ONNX Runtime (its web build too) and OpenVINO read it."""
+QUANTIZED = ["MatMul", "Gather"]
+"""The operations whose weights are int8: products with matrices, and reading of tables of vectors."""
+
+
+def refuse(subject: Subject) -> None:
+    """Raise InputError for a recurrent model, and for one that only the package of its task can build."""
+    model, config = subject.model, getattr(subject.model, "config", None)
+    if isinstance(config, BaselineConfig) and config.recurrent:
+        raise InputError(
+            f"{subject.directory}: this is {config.described}, and torch's exporter cannot write recurrent layers for "
+            "texts of any length; Transformers, CNNs and bags of words can be exported to onnx."
+        )
+    if not isinstance(model, Encoder | Decoder | EncoderDecoder):
+        raise InputError(
+            f"{subject.directory}: this is {getattr(config, 'described', type(model).__name__)}; encoders, decoders "
+            "and encoder-decoders of Headway can be exported to onnx."
+        )
+
+
+def write(subject: Subject, directory: Path, precision: str) -> None:
+    """The graphs, ``config.json`` with the names of the labels, ``generation_config.json``, and the processor's files.
+
+    Weights of more than 2 GB are in a file of their own beside their graph.  Raises InputError for a model that torch
+    cannot trace.
+    """
+    import onnx
+
+    for graph in graphs_of(subject.model):
+        try:
+            with _quiet():
+                program = traced(graph)
+        except torch.onnx.OnnxExporterError as error:
+            cause = one_line(error.__cause__ or error)
+            raise InputError(f"{subject.directory}: torch cannot trace this model for onnx: {cause}") from None
+        if precision == FLOAT32:
+            program.save(directory / graph.file)
+        else:
+            with tempfile.TemporaryDirectory(dir=directory) as folder, _quiet():
+                _quantize(program, Path(folder) / graph.file, directory / graph.file)
+        onnx.checker.check_model(str(directory / graph.file))
+    _write_config(subject, directory)
+    write_processor(subject, directory, _longest(subject))
+
+
+@torch.no_grad()
+def traced(graph: Graph) -> torch.onnx.ONNXProgram:
+    """A graph as ONNX.  Raises torch.onnx.OnnxExporterError for one that torch cannot trace."""
+    from onnxscript import ir
+
+    examples: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
+    for name, value in graph.inputs.items():
+        group = _group(name)
+        if group is None:
+            examples[name], axes[name] = value.example, value.axes
+        else:
+            examples.setdefault(group, []).append(value.example)
+            axes.setdefault(group, []).append(value.axes)
+    program: Any = torch.onnx.export(
+        graph.module.eval(),
+        tuple(examples.values()),
+        dynamo=True,
+        input_names=list(graph.inputs),
+        output_names=graph.outputs,
+        dynamic_shapes=tuple(axes.values()),
+        opset_version=OPSET,
+        verbose=False,
+    )
+    # the exporter notes where it found each operation, with the names of files of this machine
+    ir.passes.common.ClearMetadataAndDocStringPass()(program.model)
+    return program
+
+
+def _group(name: str) -> str | None:
+    """The argument of a graph's module that an input is a part of; None: the input is an argument itself."""
+    if not name.startswith(PAST_NAME):
+        return None
+    return "source" if ".encoder." in name else "past"
+
+
+def _quantize(program: Any, whole: Path, to: Path) -> None:
+    """Write the graph of a program in int8; ``whole`` is where it may lie in float32 until then."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxscript import optimizer
+
+    # A matrix is transposed in the graph; only one that is stored transposed is found by the quantizer.
+    limit = 1 << 40
+    optimizer.optimize_ir(program.model, input_size_limit=limit, output_size_limit=limit)
+    program.save(whole)
+    large = whole.with_name(f"{whole.name}.data").exists()
+    # unsigned: on processors without VNNI, signed products may overflow
+    quantize_dynamic(
+        whole,
+        to,
+        op_types_to_quantize=QUANTIZED,
+        per_channel=True,
+        weight_type=QuantType.QUInt8,
+        use_external_data_format=large,
+    )
+
+
+def _longest(subject: Subject) -> int:
+    """How many tokens a text may have: what the pipeline reads at once, else the context of the training."""
+    known = getattr(subject.pipe, "max_length", None) or (subject.tokenizer and subject.tokenizer.max_length)
+    model: Any = subject.model
+    return known or getattr(model, "encoder_config", model.config).max_length
+
+
+def _write_config(subject: Subject, directory: Path) -> None:
+    labels = getattr(subject.pipe, "labels", None)
+    named = {"id2label": {str(number): label for number, label in enumerate(labels)}} if labels else {}
+    if labels:
+        named["label2id"] = {label: number for number, label in enumerate(labels)}
+    if has_family(subject.model):
+        save_config(subject.model, directory, **named)
+    else:
+        write_json(directory / CONFIG, {**read_json(subject.directory / CONFIG), **named})
+    if (subject.directory / GENERATION).is_file() and not (directory / GENERATION).exists():
+        write_json(directory / GENERATION, read_json(subject.directory / GENERATION))
+
+
+def compare(subject: Subject, directory: Path, precision: str) -> Parity:
+    """Run the graphs in ONNX Runtime, and in OpenVINO where it is installed, and compare them with the model.
+
+    It compares the outputs for random inputs of several sizes, with padding; the answers to 32 texts, which a decoder
+    writes token by token with its cache; and the ids that ``tokenizers`` gives to 1,000 lines.
+    """
+    parity = Parity(
+        reader="ONNX Runtime",
+        version=version("onnxruntime"),
+        needs="headway[export]",
+        door=", ".join(f'InferenceSession("{graph.file}")' for graph in graphs_of(subject.model)),
+    )
+    try:
+        found = compare_graphs(subject, directory, in_onnxruntime)
+        line = different_line(subject.tokenizer, directory)
+    except Exception as error:  # any error means that other programs cannot use the directory
+        return replace(parity, problem=f"ONNX Runtime {parity.version} cannot use it: {one_line(error)}")
+    kind = "texts" if subject.tokenizer is not None else "images"
+    bound = BOUND * found.size if precision == FLOAT32 else None
+    problems = _problems("ONNX Runtime", found, bound)
+    problems += [f"the tokenizers give different ids for {line[:60]!r}"] if line else []
+    notes = [*_cosines(found), *_tokenizer_note(subject.tokenizer, directory)]
+    if find_spec("openvino") is not None:
+        name = f"OpenVINO {version('openvino').partition('-')[0]}"
+        try:
+            other = compare_graphs(subject, directory, in_openvino)
+            problems += _problems(name, other, bound)
+            notes.append(f"read through {name} too: max_difference {other.difference:.2g}{_of(other)}")
+        except Exception as error:
+            problems.append(f"{name} cannot use it: {one_line(error)}")
+    return replace(
+        parity,
+        max_difference=found.difference,
+        over="random inputs" + (f" and the answers to {found.texts} {kind}" if found.texts else ""),
+        bound=bound,
+        agreement=(found.equal, found.answers) if found.answers else None,
+        tokens_equal=line is None if (directory / "tokenizer.json").exists() else None,
+        texts=found.texts,
+        seconds=(found.seconds[0], found.seconds[1]),
+        problem="; ".join(problems) or None,
+        notes=tuple(notes),
+    )
+
+
+def different_line(tokenizer: Tokenizer | None, directory: Path) -> str | None:
+    """The first of 1,000 lines for which ``tokenizers`` gives other ids, with or without special tokens; None: none."""
+    if tokenizer is None or not (directory / "tokenizer.json").exists():
+        return None
+    import tokenizers
+
+    theirs = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+    texts = lines(tokenizer)
+    for special in (True, False):
+        found = theirs.encode_batch(texts, add_special_tokens=special)
+        for text, ours, other in zip(texts, tokenizer.encode_batch(texts, special=special), found, strict=True):
+            if ours != other.ids:
+                return text
+    return None
+
+
+def _problems(reader: str, found: Found, bound: float | None) -> list[str]:
+    """What is wrong with answers; with a lower precision only that they are no numbers."""
+    if found.difference != found.difference or (bound is not None and found.difference > bound):
+        return [f"in {reader} the answers differ by {found.difference:.3g}, more than {bound or 0:g}"]
+    return []
+
+
+def _of(found: Found) -> str:
+    return f", {found.equal:,} of {found.answers:,} answers equal" if found.answers else ""
+
+
+def _cosines(found: Found) -> list[str]:
+    if not found.cosines:
+        return []
+    mean = sum(found.cosines) / len(found.cosines)
+    return [f"cosine of a text's vectors: {mean:.4f} on average, {min(found.cosines):.4f} at least"]
+
+
+def _tokenizer_note(tokenizer: Tokenizer | None, directory: Path) -> list[str]:
+    if tokenizer is None or (directory / "tokenizer.json").exists():
+        return []
+    return ["its tokenizer has no tokenizer.json: sentencepiece reads the files that it has, and ids were not compared"]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of the exporters, which are about their own code."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,63 @@
+"""The interface of a target: a module of this folder, listed in ``workflows.export.registry``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.errors import InputError
+from headway.hub.directory import family_of, has_family, model_config
+from headway.hub.sentence_transformers import without_modules
+from headway.models.baselines import BaselineConfig
+from headway.tasks.task import Pipeline
+from headway.text.tokenizer import Tokenizer
+from headway.workflows.export.parity import Parity
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is exported."""
+
+    model: Any
+    """an ``nn.Module`` in eval mode, on the CPU, in float32"""
+    tokenizer: Tokenizer | None
+    """None for a model that reads images"""
+    pipe: Pipeline | None
+    """the model's pipeline here; None if it has no task or lacks files that the pipeline needs"""
+    directory: Path
+    """where the model was read from"""
+
+    @property
+    def family(self) -> str | None:
+        """The ``model_type`` of the Hugging Face family that expresses the model; None: there is none."""
+        return family_of(without_modules(self.model)[0])[0].model_type if has_family(self.model) else None
+
+
+class Target(Protocol):
+    """What the module of a target provides.  Its packages are imported inside its functions."""
+
+    def refuse(self, subject: Subject) -> None:
+        """Raise InputError if the target cannot express this model or its tokenizer, naming those that it can.
+
+        It looks at their parts, not at weights or files, since it is also asked before a model is trained.  The first
+        clause of the message, after the directory, says why.
+        """
+
+    def write(self, subject: Subject, directory: Path, precision: str) -> None:
+        """Write the files into an existing empty directory.
+
+        Errors of the file system may pass as they are.  Raises InputError for a model that turns out inexpressible.
+        """
+
+    def compare(self, subject: Subject, directory: Path, precision: str) -> Parity:
+        """Open what was written as its users do, and compare the answers with those of the subject."""
+
+
+def check_family(subject: Subject) -> str:
+    """The ``model_type`` of the subject's Hugging Face family.  Raises InputError for a model that has none."""
+    if isinstance(config := model_config(subject.model), BaselineConfig):
+        raise InputError(f"{subject.directory}: this is {config.described}, which no other program reads.")
+    if subject.family is None:
+        raise InputError(
+            f"{subject.directory}: no Hugging Face family has these parts, so no other program reads this model."
+        )
+    return subject.family
