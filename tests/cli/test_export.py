@@ -236,9 +236,11 @@ def test_only_what_exists_is_offered(lm_run: Path, tmp_path: Path, in_process: C
         export(lm_run, tmp_path / "out", to="papyrus")
 
 
-def test_a_target_has_a_directory_of_its_own():
-    assert default_out("runs/notes", "hf") == Path("exports/notes")
-    assert default_out("runs/notes/", "gguf") == Path("exports/notes-gguf")
+def test_an_export_has_a_directory_of_its_own_in_the_run(tmp_path: Path):
+    assert default_out(str(tmp_path), "hf") == tmp_path / "exports" / "hf"
+    assert default_out(f"{tmp_path}/", "gguf", "float32") == tmp_path / "exports" / "gguf"
+    assert default_out(str(tmp_path), "onnx", "int8") == tmp_path / "exports" / "onnx-int8"
+    assert default_out("org/notes@main", "hf") == Path("exports/notes-hf"), "a model of the hub has none here"
 
 
 def test_no_model_and_no_connection(tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):

@@ -17,6 +17,7 @@ from headway.cli.common import (
     check_names_of_files,
     device_option,
     emit,
+    engine_option,
     output_options,
     precision_option,
     show,
@@ -61,6 +62,7 @@ class SharedOptions:
     encoding: str | None = None
     device: str = "auto"
     precision: str | None = None
+    engine: str = "torch"
 
 
 def command(verb: str) -> click.Command:
@@ -84,8 +86,9 @@ class _Predict(click.Command):
             from headway.workflows.load import load
 
             ctx.meta[STARTED] = time.monotonic()
-            device, precision = _option_given(args, "--device"), _option_given(args, "--precision")
-            ctx.obj = load(check_name(run, "RUN"), device=device or "auto", precision=precision)
+            given = {name: _option_given(args, f"--{name}") for name in ("device", "precision", "engine")}
+            how: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+            ctx.obj = load(check_name(run, "RUN"), **how)
             known = _built(PREDICT, [registry.command(ctx.obj.task)])
             self.params, self.callback, self.help = known.params, known.callback, known.help
             args = in_our_words(self, args)
@@ -145,7 +148,7 @@ def _built(verb: str, rooms: Rooms, *, one: bool = False, kind: type[click.Comma
     if not one:
         ways += [text_options, click.option("--to", help=f"File to write results to: {_endings(rooms)}.")]
     function: Callable[..., Any] = callback
-    for way in reversed([*ways, device_option, precision_option, threads_option, output_options]):
+    for way in reversed([*ways, device_option, precision_option, engine_option, threads_option, output_options]):
         function = way(function)
     short = rooms[0].spec.help if rooms else "Use a saved model, whatever its task."
     found = click.command(verb, cls=kind, help=_help(rooms, one), short_help=short)(function)
@@ -235,11 +238,15 @@ def _room(
 
     loaded = context.obj
     if loaded is None:
-        loaded = load(shared.run, device=shared.device, precision=shared.precision)
+        loaded = load(shared.run, device=shared.device, precision=shared.precision, engine=shared.engine)
     if shared.precision not in (None, "auto", "float32") and not (shared.quiet or shared.as_json):
         from headway.workflows.precisions import cost_of
 
         click.echo(f"headway: {cost_of(shared.run, str(shared.precision))}", err=True)
+    if shared.engine == "auto" and loaded.runtime.engine is not None and not (shared.quiet or shared.as_json):
+        from headway.workflows.engines import speed_of
+
+        click.echo(f"headway: {speed_of(shared.run, loaded.runtime.engine)}", err=True)
     for room in rooms:
         own = {option.name: options[option.name] for option in room.options}
         if (pipe := room.takes(loaded, own)) is not None:

@@ -78,6 +78,7 @@ def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
 
     model = full_fingerprint(locate(use.inputs.run).path)
     options = sorted({**use.depends_on, **more}.items())
-    precision = use.pipe.runtime.precision
-    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), precision, options)
+    runtime = use.pipe.runtime
+    by = (runtime.precision, "" if runtime.engine is None else runtime.engine.name)
+    kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), *by, options)
     return key_of(chain(kind, use.inputs.known_by or use.inputs.values))

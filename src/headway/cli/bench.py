@@ -56,12 +56,16 @@ def command(
     held-out data. --store keeps that in RUN, with the best of them or the one you name as the precision that RUN
     answers in.
 
+    For exports that lie in RUN (headway export RUN --to onnx), also measure the engines that read them beside torch,
+    and how many answers on the held-out data are equal. --store keeps that too: --engine auto takes the best.
+
     Measurements are repeated as often as --time allows; sizes that do not fit are skipped.
 
     With --lengths or --widths, plot instead how time and memory of one forward pass grow on the CPU, and fit the
     exponents. The models are new: Transformers with full or windowed attention and recurrent networks, with the sizes
     of RUN's model or, without RUN, small decoders.
     """
+    from headway.cli.engines import measured_engines
     from headway.cli.main import STARTED
     from headway.cli.precisions import measured_precisions
     from headway.io.quantities import parse_seconds
@@ -84,12 +88,15 @@ def command(
             found["out"] = str(_written(found, Path(out or "runs/bench")))
             lines = _curve_lines(found)
         else:
-            found = _speed(str(run), left / 2, device, progress)
+            found = _speed(str(run), left / 3, device, progress)
             lines = _speed_lines(str(run), found)
             rest = parse_seconds(limit) - (clock.monotonic() - STARTED)
             more, also = measured_precisions(
-                str(run), limit=rest, device=device, full=full, store=store, progress=progress
+                str(run), limit=rest / 2, device=device, full=full, store=store, progress=progress
             )
+            found, lines = found | more, lines + also
+            rest = parse_seconds(limit) - (clock.monotonic() - STARTED)
+            more, also = measured_engines(str(run), limit=rest, store=store is not None, progress=progress)
             found, lines = found | more, lines + also
     finally:
         progress.close()

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from headway.errors import InputError, printable
+from headway.runtime.engines.registry import ENGINES, TORCH
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
 """Endings of text files."""
@@ -75,6 +76,15 @@ def precision_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "nothing.  [default: what the run stores, else float32]"
     )
     return click.option("--precision", help=words)(function)
+
+
+def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--engine: what computes a model's answers."""
+    words = (
+        f"{', '.join(ENGINES[1:])}, which read exports of RUN on the CPU, or auto, the fastest that `headway bench RUN "
+        "--store` found to give the same answers."
+    )
+    return click.option("--engine", default=TORCH, show_default=True, help=words)(function)
 
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for prec
     + "; ".join(f"{spec.name}: {', '.join(spec.precisions)}" for spec in TARGETS.values())
     + "). [default: float32]",
 )
-@click.option("--out", help="Directory to write. [default: exports/ and the name of RUN, and -TARGET unless it is hf]")
+@click.option("--out", help="Directory to write. [default: RUN/exports/TARGET-PRECISION, without float32]")
 @click.option("--allow-pickle", is_flag=True, help="Read weights saved by torch.save; only if you trust their source.")
 @output_options
 def command(
@@ -46,7 +46,8 @@ def command(
     from headway.workflows.export.export import export
 
     with interruptible():
-        found = export(run, out or default_out(run, to), to=to, precision=precision, allow_pickle=allow_pickle)
+        place = out or default_out(run, to, precision)
+        found = export(run, place, to=to, precision=precision, allow_pickle=allow_pickle)
     parity = found.parity
     result = {
         "task": found.task,
@@ -84,7 +85,11 @@ def command(
         raise click.ClickException(f"{run}: {parity.problem}; nothing was left in {found.out}.")
 
 
-def default_out(run: str, to: str) -> Path:
-    """The default directory of an export: exports/ and the last part of the run's name, with the target unless hf."""
-    name = Path(run.partition("@")[0]).resolve().name or "model"
-    return Path("exports") / (name if to == next(iter(TARGETS)) else f"{name}-{to}")
+def default_out(run: str, to: str, precision: str | None = None) -> Path:
+    """The default directory of an export: in the run, where engines look for it; for a hub id, exports/NAME-TARGET."""
+    from headway.runtime.engines.exported import FOLDER, place_of
+
+    place = place_of(Path(run), to, precision or TARGETS[to].precisions[0])
+    if Path(run).is_dir():
+        return place
+    return Path(FOLDER) / f"{Path(run.partition('@')[0]).name or 'model'}-{place.name}"

@@ -5,13 +5,15 @@
     for step in runtime.write(prompts, Sampling(), max_tokens=100, end=end): ...    # new tokens by row, as they come
     runtime.search(sources, rules, beam=5)                          # the best targets of each source
 
-A runtime follows its model: after ``model.to("cuda")`` it computes there.
+A runtime follows its model: after ``model.to("cuda")`` it computes there.  On the CPU, an engine may compute in the
+model's place (``runtime.engines``); what it lacks, the model does, and that is said once.
 
 Letters: B rows read together, T length of the longest of them, S source length.
 """
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,8 +34,10 @@ from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
 from headway.runtime.batching import tokens_at_once
+from headway.runtime.engines.engine import Engine, Lacks, Searching, Writing
 from headway.runtime.precision import FLOAT32, prepare
 
+T = TypeVar("T")
 Answers = Tensor | tuple[Tensor, ...]
 """The result of a batch: the first axis of each tensor is the rows."""
 
@@ -47,12 +51,19 @@ class Runtime:
 
     def __init__(self, model: Any):
         self.model, self.precision = model, FLOAT32
+        self.engine: Engine | None = None
+        """what computes in the model's place while that is on the CPU; None: the model itself"""
+        self._said: set[str] = set()  # what the engine lacks
         keep_freed_memory()
 
     def prepare(self, precision: str) -> None:
         """Bring the model's weights to a precision, once and in place (``runtime.precision``)."""
         prepare(self.model, precision)
         self.precision = precision
+
+    def use(self, engine: Engine) -> None:
+        """Let an engine compute in the model's place."""
+        self.engine, self.precision = engine, engine.precision
 
     @property
     def device(self) -> torch.device:
@@ -64,6 +75,17 @@ class Runtime:
         """The number of tokens in a batch, padding included."""
         return tokens_at_once(self.model.config)
 
+    def output(self, ids: Tensor, mask: Tensor | None = None, *, chosen: Tensor | None = None) -> Tensor:
+        """What the model gives for ids and mask (B, T), or for images: computed by the engine where there is one.
+
+        ``chosen`` is for a masked-token head, as in ``models.transformer.Encoder``.
+        """
+        found = self._by_engine(lambda engine: engine.output(ids, mask, chosen))
+        if found is not None:
+            return found
+        output: Tensor = self.model(ids, mask) if chosen is None else self.model(ids, mask, chosen=chosen)
+        return output
+
     def batches(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """The given batches, each moved to the model's device when its turn comes."""
         return on_device(batches, self.device)
@@ -74,8 +96,8 @@ class Runtime:
         """One answer for each row of ids, in order, without gradients; each is on the processor.
 
         ``answer`` is given ids (B, T) and a mask (B, T), or None where all are tokens, both on the model's device, and
-        the numbers of the rows, int64 (B,).  It may give one tensor or a tuple of them.  On a processor it is called
-        in several threads at a time.
+        the numbers of the rows, int64 (B,).  It may give one tensor or a tuple of them, and computes by ``output``.  On
+        a processor it is called in several threads at a time, unless an engine computes, which has its own.
         """
         check_threads()
         groups = [np.arange(len(rows))][: len(rows)]  # one input, or none, needs no sorting
@@ -123,36 +145,40 @@ class Runtime:
 
         A decoder continues many prompts in turn, as slots become free (``runtime.batcher``).
         """
+        ends = () if end is None else (end,) if isinstance(end, int) else end
+        context = self.model.config.max_length
+        how = Writing(sampling, max_tokens, ends, forbidden, seed, context)
+        found = self._by_engine(lambda engine: engine.write(prompts, how))
+        if found is not None:
+            return found
         if isinstance(self.model, Decoder) and not isinstance(self.model, RecurrentDecoder):
-            return self._written(prompts, sampling, max_tokens, end, forbidden, seed)
+            return self._written(prompts, how)
         return decode(
             self.model,
             prompts,
             sampling,
             max_tokens=max_tokens,
-            context=self.model.config.max_length,
-            end=end,
+            context=context,
+            end=ends,
             forbidden=forbidden,
             seed=seed,
             device=self.device,
         )
 
-    def _written(
-        self,
-        prompts: Sequence[Sequence[int]],
-        sampling: Sampling,
-        max_tokens: int,
-        end: int | Collection[int] | None,
-        forbidden: Sequence[int],
-        seed: int | None,
-    ) -> Steps:
+    def _written(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
         check_threads()
-        ends = () if end is None else (end,) if isinstance(end, int) else end
         if not all(prompts):
             raise ValueError(f"prompt {[bool(one) for one in prompts].index(False)} has no tokens: give at least one")
         batcher = Batcher(self.model)
         requests = [
-            batcher.submit(prompt, sampling, max_tokens=max_tokens, ends=ends, forbidden=forbidden, seed=seed)
+            batcher.submit(
+                prompt,
+                how.sampling,
+                max_tokens=how.max_tokens,
+                ends=how.ends,
+                forbidden=how.forbidden,
+                seed=how.seed,
+            )
             for prompt in prompts
         ]
         rows = {id(request): row for row, request in enumerate(requests)}
@@ -181,6 +207,10 @@ class Runtime:
         limits = [targets.longest_target(self.model, rules, len(source)) for source in sources]
         if most is not None:
             limits = [min(pair) for pair in zip(limits, most, strict=True)]
+        how = Searching(rules, limits, beam, n_best, length_penalty)
+        by_engine = self._by_engine(lambda engine: engine.search(sources, how))
+        if by_engine is not None:
+            return by_engine
         device = self.device
         sizes = [beam * len(source) for source in sources]
         batches = length_batches(sizes, targets.BATCH_TOKENS, 0, 0) if sources else []
@@ -211,7 +241,21 @@ class Runtime:
 
     def _threads(self, batches: int) -> int:
         """The number of batches computed at a time."""
-        return max(1, min(torch.get_num_threads(), batches)) if self.device.type == "cpu" else 1
+        if self.device.type != "cpu" or self.engine is not None:
+            return 1
+        return max(1, min(torch.get_num_threads(), batches))
+
+    def _by_engine(self, call: Callable[[Engine], T]) -> T | None:
+        """What the engine gives; None where there is none, and where it lacks what it is asked for."""
+        if self.engine is None or self.device.type != "cpu":
+            return None
+        try:
+            return call(self.engine)
+        except Lacks as lack:
+            if str(lack) not in self._said:
+                self._said.add(str(lack))
+                warnings.warn(f"{self.engine.name} does not {lack}: torch does it instead", stacklevel=3)
+            return None
 
 
 def _by_row(answers: Answers) -> Iterable[Any]:

@@ -294,6 +294,17 @@ class Task(ABC):
         """How its speed is measured on some inputs; a model that continues texts writes ``tokens`` for each."""
         return Timed(pipe, inputs)
 
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        """At most ``count`` inputs of the held-out data, by which ways to compute the same answers are compared.
+
+        None for a task whose answers are not compared so.  Raises InputError as ``evaluate`` does.
+        """
+        return []
+
+    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        """The answer to each input in the form in which it is compared: what must be equal, or a vector (D,)."""
+        return list(pipe(list(inputs)))
+
     def reads_conversations(self, pipe: Any) -> bool:
         """Whether a file of conversations is data for this model, instead of a table."""
         return False

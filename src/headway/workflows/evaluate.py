@@ -1,9 +1,10 @@
 """Measure a saved model again, on its held-out data or on other data."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from headway.errors import InputError
 from headway.hub.dataset import dataset_id
 from headway.runtime.precision import FLOAT32
 from headway.tasks.registry import room, spec
-from headway.tasks.task import EvaluationInputs
+from headway.tasks.task import EvaluationInputs, Pipeline
 from headway.training.evaluation.comparison import judged
 from headway.training.evaluation.metric import REPORTED
 from headway.training.options import TrainOptions
@@ -48,6 +49,22 @@ def evaluate(
     nothing to measure on, or no such ``device`` or ``precision``.
     """
     pipe = load(run, device=device, precision=precision)
+    given_data = given_for(run, pipe, inputs, whole, columns)
+    metrics = room(pipe.task).evaluate(pipe, given_data)
+    verdict = _verdict(pipe.task, metrics, given_data)
+    on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
+    every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
+    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
+
+
+def given_for(
+    run: str | Path,
+    pipe: Pipeline,
+    inputs: Any = (),
+    whole: bool = False,
+    columns: Mapping[str, str | None] = MappingProxyType({}),
+) -> EvaluationInputs:
+    """The data that a saved model is measured on, read; as for ``evaluate``.  Raises InputError."""
     facts = read_facts(Path(run)) or {}
     named = not isinstance(inputs, list | tuple) or len(inputs) > 0
     files: list[Any] = given_inputs([inputs]) if named else []
@@ -79,12 +96,7 @@ def evaluate(
     if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
         warnings.warn(f"{source.name}: it has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
-    given_data = EvaluationInputs(source, found, facts, options, same, whole, partial(trained_on, facts, options))
-    metrics = room(pipe.task).evaluate(pipe, given_data)
-    verdict = _verdict(pipe.task, metrics, given_data)
-    on = f"{source.name}, the held-out part" if same else source.name
-    every = {metric.key: metrics.get(metric.key) for metric in REPORTED}
-    return {"task": pipe.task, "on": on, **every, **metrics, "verdict": verdict}
+    return EvaluationInputs(source, found, facts, options, same, whole, partial(trained_on, facts, options))
 
 
 def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:

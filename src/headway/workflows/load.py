@@ -1,5 +1,6 @@
 """Load a saved model as the pipeline of its task."""
 
+import warnings
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -10,9 +11,10 @@ from headway.hub import directory as hub
 from headway.hub.download import locate
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
-from headway.models.device import device_of
 from headway.models.own import OwnConfig
-from headway.runtime.precision import FLOAT32, resolved
+from headway.runtime.engines.choose import Choice, choose, engine_device
+from headway.runtime.engines.load import open_engine
+from headway.runtime.engines.registry import AUTO, FLOAT32, TORCH, check_engine
 from headway.tasks.classification.pipeline import Classifier
 from headway.tasks.embedding.pipeline import Embedder
 from headway.tasks.image_classification.pipeline import ImageClassifier
@@ -27,51 +29,80 @@ from headway.training.store.facts import check_files, read_facts
 
 @overload
 def load(
-    path: str | Path, task: Literal["image_classification"], *, device: str = ..., precision: str | None = ...
+    path: str | Path,
+    task: Literal["image_classification"],
+    *,
+    device: str = ...,
+    precision: str | None = ...,
+    engine: str = ...,
 ) -> ImageClassifier: ...
 
 
 @overload
 def load(
-    path: str | Path, task: Literal["translation"], *, device: str = ..., precision: str | None = ...
+    path: str | Path, task: Literal["translation"], *, device: str = ..., precision: str | None = ..., engine: str = ...
 ) -> Translator: ...
 
 
 @overload
 def load(
-    path: str | Path, task: Literal["classification"], *, device: str = ..., precision: str | None = ...
+    path: str | Path,
+    task: Literal["classification"],
+    *,
+    device: str = ...,
+    precision: str | None = ...,
+    engine: str = ...,
 ) -> Classifier: ...
 
 
 @overload
 def load(
-    path: str | Path, task: Literal["language_modeling"], *, device: str = ..., precision: str | None = ...
+    path: str | Path,
+    task: Literal["language_modeling"],
+    *,
+    device: str = ...,
+    precision: str | None = ...,
+    engine: str = ...,
 ) -> Generator: ...
 
 
 @overload
 def load(
-    path: str | Path, task: Literal["masked_lm"], *, device: str = ..., precision: str | None = ...
+    path: str | Path, task: Literal["masked_lm"], *, device: str = ..., precision: str | None = ..., engine: str = ...
 ) -> MaskFiller: ...
 
 
 @overload
 def load(
-    path: str | Path, task: Literal["embedding"], *, device: str = ..., precision: str | None = ...
+    path: str | Path, task: Literal["embedding"], *, device: str = ..., precision: str | None = ..., engine: str = ...
 ) -> Embedder: ...
 
 
 @overload
 def load(
-    path: str | Path, task: Literal["token_classification"], *, device: str = ..., precision: str | None = ...
+    path: str | Path,
+    task: Literal["token_classification"],
+    *,
+    device: str = ...,
+    precision: str | None = ...,
+    engine: str = ...,
 ) -> Tagger: ...
 
 
 @overload
-def load(path: str | Path, task: str | None = ..., *, device: str = ..., precision: str | None = ...) -> Pipeline: ...
+def load(
+    path: str | Path, task: str | None = ..., *, device: str = ..., precision: str | None = ..., engine: str = ...
+) -> Pipeline: ...
 
 
-def load(path: str | Path, task: str | None = None, *, device: str = "auto", precision: str | None = None) -> Pipeline:
+def load(
+    path: str | Path,
+    task: str | None = None,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    engine: str = TORCH,
+) -> Pipeline:
     """The pipeline of a run directory, of a Hugging Face directory, or of an id of the hub.
 
     It computes on ``device``: auto, cpu, cuda, cuda:N or mps; auto is a CUDA GPU if PyTorch finds one.  You can move
@@ -84,13 +115,19 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto", pre
     and float32 where nothing was measured.  A model in another precision than float32 answers only: it has no gradients
     and cannot be saved.
 
+    ``engine`` computes the answers, on the CPU, from an export that lies in the run (``runtime.engines``): torch,
+    ctranslate2, onnxruntime, openvino or llama.cpp.  "auto" is the fastest that was measured to give the same answers
+    (``headway bench RUN --store``), and torch where nothing was measured.  Raises InputError for an engine that is not
+    installed, and for an export that is missing, damaged or of another model.  What an engine lacks, torch does.
+
     The pipeline computes in several threads, which a child process made by ``os.fork`` does not have: there it would
     wait forever, so it raises RuntimeError.  Create processes with ``multiprocessing.get_context("spawn")`` and load
     the model in each, or fork first, or call ``torch.set_num_threads(1)`` in the child.
     """
     check_name(str(path), "the model's directory:")
     check_threads()
-    chosen = device_of(device)
+    check_engine(engine)
+    chosen = engine_device(engine, device)
     if task is not None:
         check(task)
     directory = locate(path).path
@@ -100,14 +137,26 @@ def load(path: str | Path, task: str | None = None, *, device: str = "auto", pre
         raise InputError(f"{path}: there is no config.json; no model has been saved here yet.")
     facts = read_facts(directory)
     check_files(directory, facts)
-    named = resolved(precision, facts, chosen)
-    lower = named if chosen.type == "cpu" and named != FLOAT32 else None
+    choice = choose(engine, precision, facts, chosen, Path(path))
+    lower = choice.of_torch if chosen.type == "cpu" and choice.of_torch != FLOAT32 else None
     pipe = pipeline_of(load_model(directory, lower), directory)
     if task is not None and pipe.task != task:
         raise InputError(f"{path}: this is a model for {pipe.task}, not for {task}.")
     pipe.model.to(chosen)
-    pipe.runtime.prepare(named)
+    pipe.runtime.prepare(choice.of_torch)
+    if choice.engine != TORCH:
+        _use(choice, pipe, directory, measured=engine == AUTO)
     return pipe
+
+
+def _use(choice: Choice, pipe: Pipeline, directory: Path, *, measured: bool) -> None:
+    """Let an engine answer; one that was ``measured`` and is not there any more gives a warning, and torch answers."""
+    try:
+        pipe.runtime.use(open_engine(choice.engine, directory, pipe.model, choice.precision))
+    except InputError as error:
+        if not measured:
+            raise
+        warnings.warn(f"torch answers, since the engine that was measured cannot: {error}", stacklevel=3)
 
 
 def load_model(directory: Path, precision: str | None = None) -> nn.Module:

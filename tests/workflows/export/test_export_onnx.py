@@ -27,12 +27,12 @@ from headway.models.heads import TokenClassificationHead
 from headway.models.own import OwnConfig
 from headway.models.transformer import Encoder
 from headway.models.wirings import wired
+from headway.runtime.engines.onnxruntime import OnnxRuntimeSession
 from headway.text.train import train_tokenizer
 from headway.workflows.export import onnx as target
 from headway.workflows.export import onnx_graphs
 from headway.workflows.export.export import Export, export
 from headway.workflows.export.onnx_compare import compare_graphs
-from headway.workflows.export.onnx_read import in_onnxruntime
 from headway.workflows.export.registry import TARGETS
 from headway.workflows.export.target import Subject
 
@@ -181,8 +181,8 @@ def test_the_comparison_sees_one_changed_weight(exported: Callable):
         weight = changed.model.get_parameter(name)
         with torch.no_grad():
             weight.view(-1)[-1] += 0.5
-        assert compare_graphs(subject(source), found.out, in_onnxruntime).difference < 1e-4
-        assert compare_graphs(changed, found.out, in_onnxruntime).difference > 1e-3, kind
+        assert compare_graphs(subject(source), found.out, OnnxRuntimeSession).difference < 1e-4
+        assert compare_graphs(changed, found.out, OnnxRuntimeSession).difference > 1e-3, kind
 
 
 WORDS = train_tokenizer(["the cat sat on a mat while old dogs ran"] * 9, "wordpiece", 60, role="encoder")

@@ -3,6 +3,7 @@
 import difflib
 import warnings
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,22 +27,15 @@ MOST_FITTED = 20_000
 
 def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the rows that were counted; texts are cut as in training.  Raises InputError."""
-    table, found = given.table("a classifier is measured on a table of texts and labels"), given.found
-    columns = found.text_column or "", found.label_column or ""
-    merged = recorded(given.facts)
-    rows = labelled(
-        table, *columns, on_bad_row=given.options.data.on_bad_row, to_learn=False, merging=merged, classes=pipe.labels
-    )
+    rows = _held_out(pipe, given)
     known = None if given.same else _trained_rows(given)
-    if given.same:
-        rows = split_labelled(rows, split_seed(given.before))[1]
     if known is not None:
         _warn_of_leaks(known, rows)
     used = {rows.classes[at] for at in np.unique(rows.targets)}
     strange = sorted(used - set(pipe.labels))
     if strange:
         raise InputError(
-            f"{table.name}: has labels that the model does not know: "
+            f"{given.source.name}: has labels that the model does not know: "
             f"{', '.join(_with_nearest(label, pipe.labels) for label in strange[:5])}; "
             f"known: {', '.join(pipe.labels[:20])}{', ...' * (len(pipe.labels) > 20)}."
         )
@@ -54,6 +48,22 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
         lines, _ = classification_baselines(*learnt, rows, targets, pipe.labels, given.of_baselines)
         given.baselines.extend(lines)
     return {**metrics, "examples": len(rows)}
+
+
+def held_out_inputs(pipe: Classifier, given: EvaluationInputs, count: int) -> list[str]:
+    """The first texts that are held out."""
+    return list(islice(_held_out(pipe, given), count))
+
+
+def _held_out(pipe: Classifier, given: EvaluationInputs) -> Labelled:
+    """The rows to measure.  Raises InputError for what is no table of texts and labels."""
+    table, found = given.table("a classifier is measured on a table of texts and labels"), given.found
+    columns = found.text_column or "", found.label_column or ""
+    merged = recorded(given.facts)
+    rows = labelled(
+        table, *columns, on_bad_row=given.options.data.on_bad_row, to_learn=False, merging=merged, classes=pipe.labels
+    )
+    return split_labelled(rows, split_seed(given.before))[1] if given.same else rows
 
 
 def _with_nearest(label: str, labels: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ class Classifier:
             return torch.zeros(0, len(self.labels))
 
         def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return self.model(ids, mask).float().softmax(dim=-1)
+            return self.runtime.output(ids, mask).float().softmax(dim=-1)
 
         likely, rows = torch.stack(self.runtime.read(windows, answer)), torch.tensor(owners)  # (windows, C)
         total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)

@@ -3,6 +3,7 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ class ClassificationTask(Task):
         from headway.tasks.classification.measure import measure
 
         return measure(pipe, given)
+
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        from headway.tasks.classification.measure import held_out_inputs
+
+        return held_out_inputs(pipe, given, count)
+
+    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        return [found["label"] for found in pipe(list(inputs))]
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), ClassificationHead) and getattr(model, "patches", None) is None

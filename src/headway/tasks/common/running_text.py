@@ -9,7 +9,11 @@ from headway.data.batches.tokens import TokenFile
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT, split_text
 from headway.data.stream.streamed import Streamed
+from headway.tasks.task import EvaluationInputs
 from headway.text.tokenizer import Tokenizer
+
+FEW = 10
+"""A line of at most so many characters is left out where lines are inputs."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,18 @@ def held_out_part(corpus: Corpus) -> Text:
     """What a run on this text holds out where no validation file is named."""
     chunks = corpus.held_out.chunks if isinstance(corpus, Streamed) else split_text(corpus, HELD_OUT)[1].__iter__
     return Text(chunks, (corpus.fingerprint, "validation"))
+
+
+def held_out_text(given: EvaluationInputs, what: str) -> Text:
+    """The text to measure on.  Raises InputError, with ``what`` a model is measured on, for data that are no text."""
+    corpus = given.corpus(what)
+    return held_out_part(corpus) if given.same else whole(corpus)
+
+
+def text_lines(text: Text) -> Iterator[str]:
+    """The lines of a text that have more than a few characters."""
+    for chunk, _ in text:
+        yield from (line for line in chunk.splitlines() if len(line.strip()) > FEW)
 
 
 def text_parts(corpus: Corpus, held_out: Corpus | None) -> tuple[Text, Text]:

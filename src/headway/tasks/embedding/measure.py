@@ -1,8 +1,10 @@
 """An encoder of texts is measured as its training measured it."""
 
+from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import pair_batches
+from headway.data.records.text_pairs import TextPairs
 from headway.tasks.common.rows import encoded_pairs
 from headway.tasks.embedding.data import most_held_out, read_pairs, scores_of, split_pairs
 from headway.tasks.embedding.objective import Embedding
@@ -13,12 +15,21 @@ from headway.training.options import split_seed
 
 def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the pairs that were counted; they are cut as in training."""
-    table = given.table("an encoder of texts is measured on a table of pairs of texts")
-    pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
-    if given.same:
-        pairs = split_pairs(pairs, split_seed(given.before), most_held_out(given.facts))[1]
+    pairs = _held_out(given)
     rows = encoded_pairs(pairs, pipe.tokenizer).cut(given.length(pipe.max_length), pipe.tokenizer.special_ids)
     batches = pair_batches(rows.sides, scores_of(pairs), pipe.runtime.tokens)
     task = Embedding("pairs" if pairs.scores is None else "scores")
     metrics = task.evaluate(pipe.pooled, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(pairs)}
+
+
+def held_out_inputs(pipe: Embedder, given: EvaluationInputs, count: int) -> list[str]:
+    """The first texts of the first pairs that are held out."""
+    return [text for text, _ in islice(_held_out(given), count)]
+
+
+def _held_out(given: EvaluationInputs) -> TextPairs:
+    """The pairs to measure.  Raises InputError for what is no table of pairs."""
+    table = given.table("an encoder of texts is measured on a table of pairs of texts")
+    pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
+    return split_pairs(pairs, split_seed(given.before), most_held_out(given.facts))[1] if given.same else pairs

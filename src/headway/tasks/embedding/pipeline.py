@@ -1,5 +1,6 @@
 """Texts as vectors, near each other when the texts mean alike."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ def as_embedder(pipe: Any) -> "Embedder | None":
     """
     if isinstance(pipe, Embedder) or not isinstance(getattr(pipe.model, "head", None), MaskedTokenHead):
         return pipe if isinstance(pipe, Embedder) else None
+    if pipe.runtime.engine is not None:
+        warnings.warn(f"{pipe.runtime.engine.name} does not make vectors of this model: torch does it", stacklevel=2)
     pipe.model.head = PoolingHead("mean")
     return Embedder(pipe.model, pipe.tokenizer)
 
@@ -48,7 +51,9 @@ class Embedder:
 
     def pooled(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """One vector for each sequence of ids: (B, T) -> (B, D), whatever the model's head."""
-        vectors = self.model(ids, mask)
+        return self._pooled(self.model(ids, mask), mask)
+
+    def _pooled(self, vectors: Tensor, mask: Tensor | None) -> Tensor:
         return vectors if self._pool is None else self._pool(vectors, mask)
 
     @property
@@ -108,7 +113,7 @@ class Embedder:
             return total
 
         def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return self.pooled(ids, mask).float()
+            return self._pooled(self.runtime.output(ids, mask), mask).float()
 
         rows, lengths = torch.tensor(owners), torch.tensor([len(window) for window in windows])
         counts = torch.bincount(rows, minlength=len(texts))

@@ -43,6 +43,11 @@ class EmbeddingTask(Task):
 
         return measure(pipe, given)
 
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        from headway.tasks.embedding.measure import held_out_inputs
+
+        return held_out_inputs(pipe, given, count)
+
     def claims(self, model: nn.Module) -> bool:
         return (
             isinstance(model, Encoder)

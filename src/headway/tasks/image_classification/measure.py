@@ -3,6 +3,8 @@
 import warnings
 from typing import Any
 
+import numpy as np
+
 from headway.data.images.batch_source import image_batches
 from headway.data.images.decode import Decoded, decoded
 from headway.data.images.image_table import ImageTable
@@ -17,19 +19,28 @@ from headway.training.options import split_seed
 
 def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the images that were counted: as they are, in the model's size."""
-    if not isinstance(given.source, ImageTable):
-        raise InputError(f"{given.source.name}: an image classifier is measured on images.")
-    found = decoded(given.source, pipe.preprocessor)
-    check_known(found.labels, pipe.labels, given.source.name)
-    if given.same:
-        found = found.split(split_seed(given.before))[1]
-    else:
+    found = _held_out(pipe, given)
+    if not given.same:
         _warn_of_images(pipe, found, given)
     each = pipe.model.config.max_length
     size = max(1, pipe.runtime.tokens // each)
     batches = image_batches(found.pixels, found.targets(pipe.labels), pipe.preprocessor, size, each)
     metrics = ImageClassification(pipe.labels).evaluate(pipe.model, pipe.runtime.batches(batches), given.each)
     return {**metrics, "examples": len(found)}
+
+
+def held_out_inputs(pipe: ImageClassifier, given: EvaluationInputs, count: int) -> list[np.ndarray]:
+    """The first images that are held out, in the model's size."""
+    return list(_held_out(pipe, given).pixels[:count])
+
+
+def _held_out(pipe: ImageClassifier, given: EvaluationInputs) -> Decoded:
+    """The images to measure.  Raises InputError for what are no images, and for unknown classes."""
+    if not isinstance(given.source, ImageTable):
+        raise InputError(f"{given.source.name}: an image classifier is measured on images.")
+    found = decoded(given.source, pipe.preprocessor)
+    check_known(found.labels, pipe.labels, given.source.name)
+    return found.split(split_seed(given.before))[1] if given.same else found
 
 
 def _warn_of_images(pipe: ImageClassifier, found: Decoded, given: EvaluationInputs) -> None:

@@ -49,7 +49,7 @@ class ImageClassifier:
             return normalised(np.stack(pixels), self.preprocessor)  # (B, 3, H, W)
 
         def answer(pixels: Tensor) -> Tensor:
-            return self.model(pixels).float().softmax(dim=-1)
+            return self.runtime.output(pixels).float().softmax(dim=-1)
 
         found = self.runtime.read_equal(len(images), self.model.config.max_length, make, answer)
         return torch.stack(found) if found else torch.zeros(0, len(self.labels))

@@ -3,6 +3,7 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ class ImageClassificationTask(Task):
 
     def some_inputs(self, source: Any, found: Detected, count: int) -> list[Any]:
         return source.column(IMAGE)[:count] if source.arrays is None else source.arrays[:count]
+
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        from headway.tasks.image_classification.measure import held_out_inputs
+
+        return held_out_inputs(pipe, given, count)
+
+    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        return [found["label"] for found in pipe(list(inputs))]
 
     def claims(self, model: nn.Module) -> bool:
         return getattr(model, "patches", None) is not None and isinstance(

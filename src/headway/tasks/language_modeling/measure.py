@@ -1,17 +1,22 @@
 """A language model is measured as its training measured it: running text in windows, conversations by their replies."""
 
+from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, text_batches
 from headway.data.records.dialogues import Dialogues
 from headway.errors import InputError
 from headway.tasks.common.next_token import LanguageModeling
-from headway.tasks.common.running_text import encode_text, held_out_part, whole
+from headway.tasks.common.running_text import encode_text, held_out_text, text_lines
 from headway.tasks.language_modeling.chat import chat_tokenizer
-from headway.tasks.language_modeling.dialogue import encoded_talks, talks
+from headway.tasks.language_modeling.dialogue import Talks, encoded_talks, talks
 from headway.tasks.language_modeling.pipeline import Generator
 from headway.tasks.task import EvaluationInputs
 from headway.training.options import split_seed
+
+BEGINNING = 40
+"""Characters of a line that are continued where two ways to compute are compared."""
+NEEDS = "a language model is measured on running text or on conversations"
 
 
 def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
@@ -21,11 +26,22 @@ def measure(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
     return _text_metrics(pipe, given)
 
 
+def held_out_inputs(pipe: Generator, given: EvaluationInputs, count: int) -> list[str]:
+    """The beginnings of lines of the held-out text, or of what users say first in conversations."""
+    if isinstance(given.source, Dialogues):
+        said = [talk[0]["content"] for talk in islice(_held_out_talks(given.source, given), count)]
+    else:
+        said = list(islice(text_lines(held_out_text(given, NEEDS)), count))
+    return [text[:BEGINNING] for text in said]
+
+
+def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:
+    return talks(source).split(split_seed(given.before))[1] if given.same else talks(source)
+
+
 def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:
     """Of replies alone, in conversations of at most the length of training."""
-    length, found = given.length(pipe.model.config.max_length), talks(source)
-    if given.same:
-        found = found.split(split_seed(given.before))[1]
+    length, found = given.length(pipe.model.config.max_length), _held_out_talks(source, given)
     examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
     if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
@@ -34,9 +50,8 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
 
 
 def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
-    corpus = given.corpus("a language model is measured on running text or on conversations")
     length, every = given.length(pipe.model.config.max_length), given.every
-    text = held_out_part(corpus) if given.same else whole(corpus)
+    text = held_out_text(given, NEEDS)
     tokens = encode_text(text, pipe.tokenizer)
     task = LanguageModeling(bytes_per_token=text.n_bytes / max(1, len(tokens)))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))

@@ -32,8 +32,8 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 
-PROMPT = 40
-"""Characters of a text that it goes on from where its speed is measured."""
+PROMPT, COMPARED = 40, 32
+"""Characters of a text that it goes on from where its speed is measured, and tokens by which two ways are compared."""
 
 
 class LanguageModelingTask(Task):
@@ -64,12 +64,20 @@ class LanguageModelingTask(Task):
 
     def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
         endless = Generator(pipe.model, pipe.tokenizer)
-        endless.ends = frozenset()  # all write as many tokens
-        answer = partial(endless, max_tokens=tokens, temperature=1.0, seed=0)
+        endless.runtime, endless.ends = pipe.runtime, frozenset()  # all write as many tokens
+        answer = partial(endless, max_tokens=tokens, temperature=0)
         return Timed(answer, [text[:PROMPT] or "a" for text in inputs], tokens)
 
     def reads_conversations(self, pipe: Any) -> bool:
         return pipe.tokenizer.chat_template is not None
+
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        from headway.tasks.language_modeling.measure import held_out_inputs
+
+        return held_out_inputs(pipe, given, count)
+
+    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        return list(pipe(list(inputs), max_tokens=COMPARED, temperature=0))
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(model, Decoder) and not isinstance(model.head, ClassificationHead)

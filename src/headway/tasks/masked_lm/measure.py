@@ -1,8 +1,9 @@
 """A masked language model is measured as its training measured it."""
 
+from itertools import islice
 from typing import Any
 
-from headway.tasks.common.running_text import held_out_part, whole
+from headway.tasks.common.running_text import held_out_text, text_lines
 from headway.tasks.masked_lm.data import MASK_SHARE, encode_documents, held_out_batches, task_of
 from headway.tasks.masked_lm.pipeline import MaskFiller
 from headway.tasks.task import EvaluationInputs
@@ -10,8 +11,8 @@ from headway.tasks.task import EvaluationInputs
 
 def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the hidden tokens that were counted: the same ones of a text in the same windows."""
-    corpus = given.corpus("a masked language model is measured on running text")
-    tokens = encode_documents(held_out_part(corpus) if given.same else whole(corpus), pipe.tokenizer)
+    text = held_out_text(given, "a masked language model is measured on running text")
+    tokens = encode_documents(text, pipe.tokenizer)
     length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
     share = given.plan.get("mask_share") or MASK_SHARE
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
@@ -20,3 +21,10 @@ def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     batches = pipe.runtime.batches(held_out_batches(tokens, pipe.tokenizer, length, every))
     metrics = task.evaluate(pipe.model, batches, given.each)
     return {**metrics, "examples": examples}
+
+
+def held_out_inputs(pipe: MaskFiller, given: EvaluationInputs, count: int) -> list[str]:
+    """Lines of the held-out text, each with its middle word masked."""
+    lines = text_lines(held_out_text(given, "a masked language model is measured on running text"))
+    words = (line.split() for line in lines if not pipe.is_open(line))
+    return [" ".join([*one[: len(one) // 2], "[MASK]", *one[len(one) // 2 + 1 :]]) for one in islice(words, count)]

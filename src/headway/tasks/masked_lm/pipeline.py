@@ -113,7 +113,7 @@ class MaskFiller:
             for row, i in enumerate(index):
                 chosen[row, places[i]] = True
             chosen = chosen.to(ids.device, non_blocking=True)
-            scores = self.model(ids, mask, chosen=chosen).float().softmax(dim=-1)  # (N, V)
+            scores = self.runtime.output(ids, mask, chosen=chosen).float().softmax(dim=-1)  # (N, V)
             offered = self._offered.to(ids.device, non_blocking=True)
             best = scores.masked_fill(~offered, -1.0).topk(k, dim=-1)
             top, tokens = (pad_sequence(list(part.split(counts)), batch_first=True) for part in best)

@@ -48,6 +48,14 @@ class MaskedLMTask(Task):
     def timed(self, pipe: Any, inputs: Sequence[Any], tokens: int) -> Timed:
         return Timed(pipe, [f"{text} [MASK]" for text in inputs])
 
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        from headway.tasks.masked_lm.measure import held_out_inputs
+
+        return held_out_inputs(pipe, given, count)
+
+    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        return [found[0]["token"] for found in pipe(list(inputs), k=1)]  # each has one open place
+
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), MaskedTokenHead)
 

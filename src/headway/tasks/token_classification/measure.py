@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from headway.data.open.detected import Detected
@@ -21,10 +22,8 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
 
     Raises InputError.
     """
-    scheme: dict[str, Any] = {"whole": OUTSIDE not in pipe.labels, "labels": pipe.labels}
-    tagged = read_tagged(given.source, given.found, given.options.data.on_bad_row, **scheme)
-    tagged.check_labels(pipe.labels, "the model's tags")
-    held_out = tagged.split(split_seed(given.before))[1] if given.same else tagged
+    scheme = _scheme(pipe)
+    held_out = _held_out(pipe, given)
     longest = given.length(pipe.model.config.max_length)
     rows = _rows(pipe, held_out, longest)
     if not len(rows.ids):
@@ -38,6 +37,22 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
         given.baselines.append(line)
         given.of_baselines[str(line["name"])] = units
     return {**metrics, "examples": int(rows.words.sum())}
+
+
+def held_out_inputs(pipe: Tagger, given: EvaluationInputs, count: int) -> list[str]:
+    """The first sentences that are held out."""
+    return [one.text for one in islice(_held_out(pipe, given), count)]
+
+
+def _scheme(pipe: Tagger) -> dict[str, Any]:
+    return {"whole": OUTSIDE not in pipe.labels, "labels": pipe.labels}
+
+
+def _held_out(pipe: Tagger, given: EvaluationInputs) -> Tagged:
+    """The sentences to measure.  Raises InputError for tags that the model does not have."""
+    tagged = read_tagged(given.source, given.found, given.options.data.on_bad_row, **_scheme(pipe))
+    tagged.check_labels(pipe.labels, "the model's tags")
+    return tagged.split(split_seed(given.before))[1] if given.same else tagged
 
 
 def _rows(pipe: Tagger, tagged: Tagged, longest: int) -> Rows:

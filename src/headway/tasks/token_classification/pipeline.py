@@ -74,7 +74,7 @@ class Tagger:
                 owners.append((row, start))
 
         def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return self.model(ids, mask).float().softmax(dim=-1)  # (B, T, C)
+            return self.runtime.output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
 
         found = [torch.zeros(len(ids), len(self.labels)) for ids in rows]
         margin = [np.full(len(ids), -1) for ids in rows]

@@ -3,6 +3,7 @@
 What only training and measuring need is imported when they begin, so that answers begin sooner.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -50,6 +51,14 @@ class TokenClassificationTask(Task):
         from headway.tasks.token_classification.measure import measure
 
         return measure(pipe, given)
+
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        from headway.tasks.token_classification.measure import held_out_inputs
+
+        return held_out_inputs(pipe, given, count)
+
+    def comparable(self, pipe: Any, inputs: Sequence[Any]) -> list[Any]:
+        return [[(span["label"], span["start"], span["end"]) for span in spans] for spans in pipe(list(inputs))]
 
     def claims(self, model: nn.Module) -> bool:
         return isinstance(getattr(model, "head", None), TokenClassificationHead)

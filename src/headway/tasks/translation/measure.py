@@ -1,6 +1,7 @@
 """A translator is measured as its training measured it: the loss of targets, and BLEU and chrF of what it writes."""
 
 import warnings
+from itertools import islice
 from typing import Any
 
 from headway.data.batches.batch_source import row_batches, target_batches
@@ -9,7 +10,7 @@ from headway.data.records.table import Table
 from headway.data.records.text_pairs import TextPairs, exchanged_sides, read_text_pairs
 from headway.errors import InputError
 from headway.models.transformer import EncoderDecoder
-from headway.tasks.common.rows import encoded_pairs
+from headway.tasks.common.rows import EncodedPairs, encoded_pairs
 from headway.tasks.task import EvaluationInputs
 from headway.tasks.translation.bleu import MISSING, WITHOUT_SPACES, bleu_scores, chrf_intervals, without_spaces
 from headway.tasks.translation.data import UNCHANGED, columns_of, copied_scores, split_pairs
@@ -21,21 +22,15 @@ from headway.training.options import split_seed
 
 def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     """The loss as in training, BLEU and chrF of what is written; of pairs that fit into the model."""
-    table = given.table("a translator is measured on pairs of texts")
-    pairs = columns_of(table, given.found)
-    if given.same:
-        pairs = split_pairs(pairs, split_seed(given.before))[1]
-    else:
-        _warn_of_pairs(pairs, table.name, given)
-    longest = min(pipe.longest_source, pipe.longest_target)
-    if isinstance(pipe.model, EncoderDecoder):
-        longest = min(longest, int(given.plan.get("length", longest)))
-    rows = encoded_pairs(pairs, pipe.tokenizer).fitting(longest)
+    pairs = _held_out(given)
+    if not given.same:
+        _warn_of_pairs(pairs, given.source.name, given)
+    rows, longest = _fitting(pipe, given, pairs)
     if len(rows) < len(pairs):
         left_out = f"{len(pairs) - len(rows):,} of {len(pairs):,} pairs"
         warnings.warn(f"{left_out} are longer than {longest:,} tokens and were left out", stacklevel=3)
     if not len(rows):
-        raise InputError(f"{table.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
+        raise InputError(f"{given.source.name}: no pair fits the maximum length of {longest:,} tokens on each side.")
     if isinstance(pipe.model, EncoderDecoder):
         batches = pipe.runtime.batches(target_batches(rows.sides, pipe.runtime.tokens))
         metrics = Translation(pipe.rules.start[0]).evaluate(pipe.model, batches, given.each)
@@ -53,6 +48,25 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     if scores and without_spaces(targets):
         warnings.warn(WITHOUT_SPACES, stacklevel=3)
     return {**metrics, **scores, "examples": len(rows)}
+
+
+def held_out_inputs(pipe: Translator, given: EvaluationInputs, count: int) -> list[str]:
+    """The first sources that are held out, of pairs that fit into the model."""
+    return list(islice(_fitting(pipe, given, _held_out(given))[0].texts.sources, count))
+
+
+def _held_out(given: EvaluationInputs) -> TextPairs:
+    """The pairs to measure.  Raises InputError for what is no table of pairs."""
+    pairs = columns_of(given.table("a translator is measured on pairs of texts"), given.found)
+    return split_pairs(pairs, split_seed(given.before))[1] if given.same else pairs
+
+
+def _fitting(pipe: Translator, given: EvaluationInputs, pairs: TextPairs) -> tuple[EncodedPairs, int]:
+    """The pairs that fit into the model, and how many tokens a side may have."""
+    longest = min(pipe.longest_source, pipe.longest_target)
+    if isinstance(pipe.model, EncoderDecoder):
+        longest = min(longest, int(given.plan.get("length", longest)))
+    return encoded_pairs(pairs, pipe.tokenizer).fitting(longest), longest
 
 
 def _warn_of_pairs(pairs: TextPairs, name: str, given: EvaluationInputs) -> None:

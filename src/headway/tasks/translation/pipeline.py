@@ -50,7 +50,9 @@ class Translator:
 
         Raises InputError for a language that the model does not have.
         """
-        return Translator(self.model, self.tokenizer.with_languages(source=source, target=target), self.rules)
+        found = Translator(self.model, self.tokenizer.with_languages(source=source, target=target), self.rules)
+        found.runtime = self.runtime
+        return found
 
     def __call__(self, text: str | Sequence[str], beam: int = 5, n_best: int = 1, length_penalty: float = 1.0) -> Any:
         """The translation of a text, or those of a list, in order; with ``n_best`` above 1 lists of {"text", "score"}.

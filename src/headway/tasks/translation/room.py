@@ -60,6 +60,11 @@ class TranslationTask(Task):
 
         return None if bleu_scores(["a"], ["a"]) else f"translators are compared by chrF. {MISSING}."
 
+    def held_out_inputs(self, pipe: Any, given: EvaluationInputs, count: int) -> list[Any]:
+        from headway.tasks.translation.measure import held_out_inputs
+
+        return held_out_inputs(pipe, given, count)
+
     def claims(self, model: nn.Module) -> bool:
         return isinstance(model, EncoderDecoder)
 

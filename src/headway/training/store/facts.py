@@ -92,14 +92,28 @@ def _is_precision(value: Any) -> bool:
     )
 
 
+def _is_engines(value: Any) -> bool:
+    """Whether these are the entries that ``workflows.engines`` writes."""
+    if not OBJECT[0](value) or not TEXTS_BY_NAME[0](value.get("best")) or not OBJECTS[0](value.get("measured")):
+        return False
+    return all(
+        TEXT[0](row.get("engine"))
+        and TEXT[0](row.get("precision"))
+        and OBJECTS[0](row.get("speeds"))
+        and all(POSITIVE[0](speed.get("per_second")) and speed["per_second"] > 0 for speed in row["speeds"])
+        for row in value["measured"]
+    )
+
+
 PRECISION: Kind = _is_precision, "what `headway bench RUN --store` writes"
+MEASURED_ENGINES: Kind = _is_engines, PRECISION[1]
 
 FACTS: dict[str, Kind] = {
     **dict.fromkeys(("headway", "task", "started"), TEXT),
     **dict.fromkeys(("command", "validation", "labels"), TEXTS),
     **{"members": _list_of(MEMBER, "names such as seed-0"), "best_member": MEMBER},
     **dict.fromkeys(("options", "plan", "data", "machine", "metrics", "seeds", "tuning", FILES), OBJECT),
-    "precision": _or_none(PRECISION),
+    **{"precision": _or_none(PRECISION), "engines": _or_none(MEASURED_ENGINES)},
     **dict.fromkeys(("parameters", "trained_parameters", "best_step", "steps", "tokens", "snapshot"), COUNT),
     **dict.fromkeys(("training_seconds", "tokens_per_second", "seconds"), POSITIVE),
     **{"finished": FLAG, "checkpoints": FLAG, "versions": TEXTS_BY_NAME},

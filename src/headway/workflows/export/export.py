@@ -18,9 +18,11 @@ from headway import __version__
 from headway.errors import InputError
 from headway.hub.directory import load_model, model_config
 from headway.hub.download import locate
+from headway.hub.fingerprint import full_fingerprint
 from headway.io.atomic_write import flush, write_json
 from headway.io.digest import sha256
 from headway.io.strict_json import read_object
+from headway.runtime.engines.exported import RECORD
 from headway.tasks.registry import NAMES, room
 from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
@@ -30,9 +32,6 @@ from headway.workflows.export.parity import Parity
 from headway.workflows.export.registry import FLOAT32, TARGETS, target
 from headway.workflows.export.target import Subject
 from headway.workflows.load import pipeline_of
-
-RECORD = "headway_export.json"
-"""The record of an export: its source, files and check.  It marks an earlier export, which may be replaced."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def export(
         found = Export(place, task_of(subject.model), parity, to, precision, best_member(directory))
         if found.made:
             with _as_input_error(place):
-                write_json(staged / RECORD, _record(str(source), found, staged))
+                write_json(staged / RECORD, _record(str(source), full_fingerprint(directory), found, staged))
                 _put_in_place(staged, place.absolute())
         return found
     finally:
@@ -139,12 +138,13 @@ def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:
         return None
 
 
-def _record(source: str, found: Export, directory: Path) -> dict[str, Any]:
+def _record(source: str, model: str, found: Export, directory: Path) -> dict[str, Any]:
     """The content of ``RECORD``."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     return {
         "headway": __version__,
         "source": source,
+        "model": model,
         "target": found.target,
         "precision": found.precision,
         "task": found.task,

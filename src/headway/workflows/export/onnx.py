@@ -25,12 +25,14 @@ from headway.hub.kept_entries import CONFIG, GENERATION
 from headway.io.atomic_write import write_json
 from headway.models.baselines import BaselineConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.runtime.engines.graph import PAST_NAME
+from headway.runtime.engines.onnxruntime import OnnxRuntimeSession
+from headway.runtime.engines.openvino import OpenVinoSession
 from headway.tasks.common.compare_answers import BOUND
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.hf import write_processor
 from headway.workflows.export.onnx_compare import Found, compare_graphs
-from headway.workflows.export.onnx_graphs import PAST_NAME, Graph, graphs_of
-from headway.workflows.export.onnx_read import in_onnxruntime, in_openvino
+from headway.workflows.export.onnx_graphs import Graph, graphs_of
 from headway.workflows.export.parity import Parity, lines
 from headway.workflows.export.registry import FLOAT32
 from headway.workflows.export.target import Subject
@@ -171,7 +173,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         door=", ".join(f'InferenceSession("{graph.file}")' for graph in graphs_of(subject.model)),
     )
     try:
-        found = compare_graphs(subject, directory, in_onnxruntime)
+        found = compare_graphs(subject, directory, OnnxRuntimeSession)
         line = different_line(subject.tokenizer, directory)
     except Exception as error:  # any error means that other programs cannot use the directory
         return replace(parity, problem=f"ONNX Runtime {parity.version} cannot use it: {one_line(error)}")
@@ -183,7 +185,7 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     if find_spec("openvino") is not None:
         name = f"OpenVINO {version('openvino').partition('-')[0]}"
         try:
-            other = compare_graphs(subject, directory, in_openvino)
+            other = compare_graphs(subject, directory, OpenVinoSession)
             problems += _problems(name, other, bound)
             notes.append(f"read through {name} too: max_difference {other.difference:.2g}{_of(other)}")
         except Exception as error:

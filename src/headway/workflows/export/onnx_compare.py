@@ -19,9 +19,9 @@ from torch import Tensor
 from headway.generation.decode import left_padded
 from headway.models.heads import PoolingHead, VectorHead
 from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, Open, Session, Written, present
 from headway.tasks.common.compare_answers import NEW, behind, worst
-from headway.workflows.export.onnx_graphs import DECODER, ENCODER, MODEL, writes
-from headway.workflows.export.onnx_read import Open, Session, Written, present
+from headway.workflows.export.onnx_graphs import writes
 from headway.workflows.export.parity import LONGEST, magnitude, own_texts, room
 from headway.workflows.export.target import Subject
 

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 from headway.models.heads import PoolingHead, VectorHead
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.nn.state import KeyValueCache, State
+from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, PAST_NAME, present
 
-MODEL, ENCODER, DECODER = "model.onnx", "encoder.onnx", "decoder.onnx"
-PAST_NAME, PRESENT_NAME = "past_key_values", "present"
 BATCH, LENGTH, PAST, SOURCE = 2, 3, 5, 7
 """The sizes of the inputs with which a graph is traced; it takes any others."""
 
@@ -247,4 +246,4 @@ def _target_graph(model: Any) -> Graph:
 
 
 def _present(past: dict[str, Value]) -> list[str]:
-    return [name.replace(PAST_NAME, PRESENT_NAME, 1) for name in past]
+    return [present(name) for name in past]

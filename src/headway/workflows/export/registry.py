@@ -10,11 +10,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from headway.errors import InputError
+from headway.runtime.engines.registry import FLOAT32, PRECISIONS
 
 if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
     from headway.workflows.export.target import Target
-
-FLOAT32 = "float32"
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ TARGETS = {
         TargetSpec(
             "gguf",
             "a file that llama.cpp and Ollama read",
-            (FLOAT32, "float16", "bfloat16", "int8"),
+            PRECISIONS["gguf"],
             ("gguf",),
             "export",
             answers=True,
@@ -62,7 +61,7 @@ TARGETS = {
         TargetSpec(
             "ctranslate2",
             "a directory that CTranslate2 loads",
-            (FLOAT32, "float16", "bfloat16", "int8"),
+            PRECISIONS["ctranslate2"],
             ("ctranslate2",),
             "export",
             answers=True,
@@ -70,7 +69,7 @@ TARGETS = {
         TargetSpec(
             "onnx",
             "graphs for ONNX Runtime and OpenVINO",
-            (FLOAT32, "int8"),
+            PRECISIONS["onnx"],
             ("onnx", "onnxscript", "onnxruntime"),
             "export",
         ),

@@ -88,6 +88,7 @@ def finish(
     run.update(
         finished=True,
         precision=None,  # what was measured of other weights
+        engines=None,
         baselines=baselines,
         verdict=verdict,
         kept=None if options is None else kept(now, options.run.keep, metric),

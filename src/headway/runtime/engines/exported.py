@@ -1,0 +1,61 @@
+"""Where the exports of a run lie, and whether they are still the model of the run.
+
+    RUN/exports/onnx            headway export RUN --to onnx
+    RUN/exports/onnx-int8       headway export RUN --to onnx --precision int8
+
+Each holds its record, ``headway_export.json``, with the SHA-256 of its files and the fingerprint of the model that was
+exported.  An export of other weights, or one whose files have changed, is refused: it would give other answers.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.hub.fingerprint import full_fingerprint
+from headway.io.digest import sha256
+from headway.io.strict_json import read_object
+from headway.runtime.engines.registry import FLOAT32, EngineSpec
+
+FOLDER = "exports"
+RECORD = "headway_export.json"
+"""The record of an export: its source, files and check.  It marks an earlier export, which may be replaced."""
+
+
+def place_of(run: Path, target: str, precision: str = FLOAT32) -> Path:
+    """The directory of an export in a run."""
+    return run / FOLDER / (target if precision == FLOAT32 else f"{target}-{precision}")
+
+
+def checked_export(run: Path, spec: EngineSpec, precision: str) -> Path:
+    """The directory that an engine reads.
+
+    Raises InputError where there is none, where it is of another model than the run's, and where a file is damaged.
+    """
+    place = place_of(run, spec.target, precision)
+    how = "" if precision == FLOAT32 else f" --precision {precision}"
+    again = f"`headway export {run} --to {spec.target}{how}`"
+    if not (place / RECORD).is_file():
+        raise InputError(f"--engine {spec.name}: there is no export in {place}; {again} makes it.")
+    record = read_object(place / RECORD)
+    files: Any = record.get("files")
+    if not isinstance(files, dict) or not all(isinstance(name, str) and _is_inside(name) for name in files):
+        raise InputError(f"{place / RECORD}: is damaged; {again} makes the export anew.")
+    if record.get("model") != full_fingerprint(run):
+        raise InputError(f"{place}: is an export of another model than {run} holds now; {again} replaces it.")
+    for name, told in files.items():
+        try:
+            found = sha256(place / name)
+        except OSError as error:
+            raise InputError(
+                f"{place / name}: cannot be read ({error.strerror or error}); {again} makes it anew."
+            ) from None
+        if found != told:
+            raise InputError(
+                f"{place / name}: is damaged: it has changed since it was exported (its SHA-256 differs); {again} "
+                "replaces it."
+            )
+    return place
+
+
+def _is_inside(name: str) -> bool:
+    return not Path(name).is_absolute() and ".." not in Path(name).parts

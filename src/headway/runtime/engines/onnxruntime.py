@@ -1,0 +1,53 @@
+"""Graphs of ``headway export --to onnx`` in ONNX Runtime, on the CPU."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.runtime.engines.graph import Arrays
+from headway.runtime.engines.graph_engine import GraphEngine
+
+ERRORS = 3
+"""The level of its log that shows errors only."""
+
+
+class OnnxRuntimeSession:
+    """A graph, optimised once, that computes in as many threads as torch has now."""
+
+    def __init__(self, path: Path):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = ERRORS
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.inter_op_num_threads = 1
+        self._opened = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._value = onnxruntime.OrtValue
+        self.outputs = [one.name for one in self._opened.get_outputs()]
+        self.shapes = {
+            one.name: [size if isinstance(size, int) else -1 for size in one.shape] for one in self._opened.get_inputs()
+        }
+
+    def __call__(self, **given: np.ndarray) -> Arrays:
+        """The outputs by name."""
+        return dict(zip(self.outputs, self._opened.run(None, given), strict=True))
+
+    def step(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The outputs by name, for arrays and values of earlier steps: values of ONNX Runtime."""
+        values = {
+            name: self._value.ortvalue_from_numpy(np.ascontiguousarray(one)) if isinstance(one, np.ndarray) else one
+            for name, one in given.items()
+        }
+        return dict(zip(self.outputs, self._opened.run_with_ort_values(self.outputs, values), strict=True))
+
+    def array(self, value: Any) -> np.ndarray:
+        """The array of a value."""
+        found: np.ndarray = value if isinstance(value, np.ndarray) else value.numpy()
+        return found
+
+
+def open_engine(directory: Path, model: Any, precision: str) -> GraphEngine:
+    """The engine of an export.  Raises what the library raises for files that it cannot use."""
+    return GraphEngine("onnxruntime", precision, directory, model, OnnxRuntimeSession)

@@ -1,0 +1,217 @@
+"""What each engine of a run gives on this machine: its speed beside torch's, and how many held-out answers are equal.
+
+rows = engines("runs/reviews", limit=60.0)              # a dict for each engine and precision, torch first
+best(rows)                                              # {"float32": "onnxruntime", ...}: what "auto" takes
+stored(Path("runs/reviews"), rows)                      # headway.load(run, engine="auto") takes it from now on
+
+An engine is measured where its export lies in the run and its library is installed.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.errors import InputError
+from headway.hub.download import locate
+from headway.models.device import PROCESSOR
+from headway.runtime.engines.engine import Engine
+from headway.runtime.engines.exported import place_of
+from headway.runtime.engines.load import open_engine
+from headway.runtime.engines.registry import FLOAT32, SPECS, TORCH
+from headway.runtime.precision import available
+from headway.tasks.registry import room
+from headway.training.monitor.progress import NoProgress, Progress
+from headway.training.store.facts import read_facts
+from headway.training.store.run_directory import RunDirectory
+from headway.workflows.bench import seconds
+from headway.workflows.evaluate import given_for
+from headway.workflows.load import load
+from headway.workflows.precisions import WRITTEN
+
+BATCHES, SINGLE = (1, 32), 8
+"""Inputs at once; of single ones, several are answered in turn, since their lengths differ."""
+ROUNDS = 7
+LEAST, MOST = 32, 256
+"""Held-out inputs whose answers are compared; between the two, as many as the time allows."""
+COMPARING = 0.4
+"""The share of the time for comparing answers."""
+COSINE = 0.9999
+"""Vectors are equal from this cosine on."""
+SLOWER = 0.95
+"""At no batch size may the engine that "auto" takes have less than this share of torch's speed."""
+LOST = 0.01
+"""The share of answers that may differ in a lower precision, in addition to those that differ by torch itself."""
+
+Row = dict[str, Any]
+
+
+def engines(run: str, *, limit: float, progress: Progress | None = None) -> list[Row]:
+    """A dict for each engine that a run has, in each precision of its exports; torch first in each precision.
+
+    ``engine``, ``precision``; ``speeds``, a dict for each of ``BATCHES``: ``batch`` and ``per_second`` (answers, or
+    tokens of a language model); ``compared``, how many held-out answers were compared with those of torch in float32,
+    and ``equal``, how many are the same; ``cosine``, the smallest of vectors, or None; ``problem``, why an engine could
+    not be measured, or None.  Empty where no engine can be measured.
+
+    Raises InputError as ``load`` does, and where the run has no data to measure with.
+    """
+    progress, began = progress or NoProgress(), time.monotonic()
+    directory = locate(run).path
+    found = _exports(directory)
+    if not found:
+        return []
+    pipes = {precision: load(run, device="cpu", precision=precision) for precision in _precisions(found)}
+    exact = pipes[FLOAT32]
+    task = room(exact.task)
+    inputs = task.held_out_inputs(exact, given_for(run, exact), MOST)
+    if not inputs:
+        raise InputError(f"{run}: has no held-out inputs of which answers could be compared.")
+    rows: list[Row] = []
+    opened: list[Engine | None] = []
+    for precision in pipes:
+        for name in (TORCH, *(name for name, one in found if one == precision)):
+            row: Row = {"engine": name, "precision": precision, "speeds": [], "compared": 0, "equal": 0}
+            rows.append(row | {"cosine": None, "problem": None})
+            try:
+                opened.append(None if name == TORCH else open_engine(name, directory, exact.model, precision))
+            except InputError as error:
+                rows[-1]["problem"] = str(error)
+                opened.append(None)
+    measured = [number for number, row in enumerate(rows) if row["problem"] is None]
+    ways = [partial(_answering, pipes[rows[number]["precision"]], opened[number]) for number in measured]
+    count = _count(task, ways[0], inputs, COMPARING * limit / len(ways))
+    reference = task.comparable(ways[0](), inputs[:count])
+    for number, way in zip(measured, ways, strict=True):
+        progress.phase(f"{rows[number]['engine']} {rows[number]['precision']}: answers")
+        rows[number] |= _compared(task.comparable(way(), inputs[:count]), reference)
+    left = limit - (time.monotonic() - began)
+    for number, speeds in zip(measured, _speeds(task, ways, inputs, left, progress), strict=True):
+        rows[number]["speeds"] = speeds
+    return rows
+
+
+def best(rows: Sequence[Row]) -> dict[str, str]:
+    """The engine that "auto" takes in each precision: the fastest whose answers are the same, or torch.
+
+    Fastest is by the geometric mean over the batch sizes; one that is slower than torch at any of them is not taken.
+    """
+    found = {}
+    for own in (row for row in rows if row["engine"] == TORCH):
+        names = {TORCH: 1.0}
+        for row in rows:
+            if row["precision"] == own["precision"] and row["engine"] != TORCH and is_same(row, own):
+                times = faster(row, own)
+                if min(times) >= SLOWER:
+                    names[row["engine"]] = math.prod(times) ** (1 / len(times))
+        found[own["precision"]] = max(names, key=lambda name: names[name])
+    return found
+
+
+def is_same(row: Row, own: Row) -> bool:
+    """Whether an engine's answers are the same: all in float32, else at most ``LOST`` fewer than torch's own."""
+    if row["problem"] is not None or not row["compared"]:
+        return False
+    if row["precision"] == FLOAT32:
+        return bool(row["equal"] == row["compared"])
+    return bool(row["equal"] >= own["equal"] - LOST * row["compared"])
+
+
+def faster(row: Row, own: Row) -> list[float]:
+    """How many times as fast an engine is as torch, at each batch size."""
+    return [one["per_second"] / other["per_second"] for one, other in zip(row["speeds"], own["speeds"], strict=True)]
+
+
+def stored(run: Path, rows: list[Row]) -> None:
+    """Write what was measured to the run's headway.json.  Raises InputError for a directory that is no run."""
+    directory = RunDirectory(run)
+    if directory.read() is None:
+        raise InputError(f"{run}: there is no headway.json, so an engine cannot be stored; name it when you load.")
+    directory.update(engines={"best": best(rows), "measured": rows})
+
+
+def speed_of(run: str, engine: Engine) -> str:
+    """A sentence about the engine that "auto" took, by what was measured."""
+    rows = ((read_facts(locate(run).path) or {}).get("engines") or {}).get("measured") or []
+    named = {row["engine"]: row for row in rows if row["precision"] == engine.precision}
+    times = faster(named[engine.name], named[TORCH])
+    said = ", ".join(f"{one:.2g} for {batch} at once" for one, batch in zip(times, BATCHES, strict=True))
+    return f"{engine.name} answers; times as fast as torch when it was measured: {said}"
+
+
+def _exports(directory: Path) -> list[tuple[str, str]]:
+    """(engine, precision) of each export that lies in a run and whose library is installed."""
+    return [
+        (spec.name, precision)
+        for spec in SPECS.values()
+        if spec.installed
+        for precision in spec.precisions
+        if place_of(directory, spec.target, precision).is_dir()
+    ]
+
+
+def _precisions(found: list[tuple[str, str]]) -> list[str]:
+    """float32, and the other precisions of exports that torch has too."""
+    return [FLOAT32, *(one for one in available(PROCESSOR)[1:] if any(one == precision for _, precision in found))]
+
+
+def _answering(pipe: Any, engine: Engine | None) -> Any:
+    """A pipeline, answered by an engine from now on."""
+    pipe.runtime.engine = engine
+    return pipe
+
+
+def _count(task: Any, way: Callable[[], Any], inputs: Sequence[Any], limit: float) -> int:
+    """How many inputs can be answered in so many seconds: from ``LEAST`` to all."""
+    began, some = time.monotonic(), inputs[:SINGLE]
+    task.comparable(way(), some)
+    each = (time.monotonic() - began) / len(some)
+    return min(len(inputs), max(LEAST, int(limit / each)))
+
+
+def _compared(found: Sequence[Any], reference: Sequence[Any]) -> Row:
+    """How many answers equal those of the reference."""
+    if isinstance(reference[0], np.ndarray):
+        cosines = [
+            float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b))) for a, b in zip(found, reference, strict=True)
+        ]
+        return {"compared": len(cosines), "equal": sum(one >= COSINE for one in cosines), "cosine": min(cosines)}
+    equal = sum(bool(one == other) for one, other in zip(found, reference, strict=True))
+    return {"compared": len(reference), "equal": equal}
+
+
+def _speeds(
+    task: Any, ways: Sequence[Callable[[], Any]], inputs: Sequence[Any], limit: float, progress: Progress
+) -> list[list[Row]]:
+    """For each way to answer its speed at each batch size; all are measured in turn, so that a pause affects all."""
+    ends = time.monotonic() + limit
+    times: dict[tuple[int, int], list[float]] = {}
+    amounts: dict[int, float] = {}
+    for number in range(1 + ROUNDS):
+        progress.phase(f"engines: round {number} of {ROUNDS}")
+        for batch in BATCHES:
+            for place, way in enumerate(ways):
+                timed = task.timed(way(), inputs, WRITTEN)
+                parts = [[timed.inputs[i % len(timed.inputs)] for i in range(batch)]]
+                if batch == 1:
+                    parts = [[timed.inputs[i % len(timed.inputs)]] for i in range(SINGLE)]
+                amounts[batch] = float(timed.each * sum(map(len, parts)))
+                took = seconds(partial(_answer_each, timed.answer, parts))
+                if number:  # the first does not count
+                    times.setdefault((place, batch), []).append(took)
+        if number and time.monotonic() > ends:
+            break
+    return [
+        [{"batch": batch, "per_second": amounts[batch] / statistics.median(times[place, batch])} for batch in BATCHES]
+        for place in range(len(ways))
+    ]
+
+
+def _answer_each(answer: Callable[[Any], Any], parts: Sequence[Any]) -> None:
+    for part in parts:
+        answer(part)

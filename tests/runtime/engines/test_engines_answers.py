@@ -1,0 +1,160 @@
+"""Each engine gives torch's answers, for each task that its exports have; what it lacks, torch does, and says so."""
+
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headway
+from headway.generation.sampling import Sampling
+from headway.runtime.engines.registry import SPECS
+
+TEXTS = ["the cat sat", "old dogs ran past red doors and sang", "a", "on a mat while the cat sang " * 9, "", "zebra"]
+GREEDY = {"max_tokens": 70, "temperature": 0}
+"""More tokens than the models read at once: the older half is forgotten on the way."""
+
+
+def vectors(pipe: Any) -> np.ndarray:
+    return pipe(TEXTS)
+
+
+def scores(pipe: Any) -> np.ndarray:
+    return np.array([[one["scores"][label] for label in pipe.labels] for one in pipe(TEXTS)])
+
+
+def filled(pipe: Any) -> list:
+    found = pipe(["the [MASK] sat", "[MASK] dogs [MASK] past red doors", TEXTS[3] + "[MASK]"], k=3)
+    return [[round(one["score"], 4) for one in place] for place in [found[0], *found[1], found[2]]]
+
+
+def spans(pipe: Any) -> list:
+    return [[(one["label"], one["start"], one["end"], round(one["score"], 4)) for one in each] for each in pipe(TEXTS)]
+
+
+def continued(pipe: Any) -> list:
+    with warnings.catch_warnings(action="ignore"):  # a prompt is longer than the model reads
+        return [pipe(TEXTS, **GREEDY), "".join(pipe.stream("the cat", **GREEDY)), pipe("old", **GREEDY, stop=["5"])]
+
+
+def translated(pipe: Any) -> list:
+    with warnings.catch_warnings(action="ignore"):  # random models write to the end
+        return [pipe(TEXTS[:3], beam=1), pipe(TEXTS[1])]
+
+
+ANSWERS: dict[str, Callable[[Any], Any]] = {
+    "classification": scores,
+    "embedding": vectors,
+    "headless": vectors,
+    "masked_lm": filled,
+    "token_classification": spans,
+    "language_modeling": continued,
+    "translation": translated,
+}
+CASES = [
+    *((engine, task) for engine in ("onnxruntime", "openvino") for task in ANSWERS),
+]
+
+
+@pytest.mark.parametrize(("engine", "task"), CASES)
+def test_an_engine_gives_the_answers_of_torch(engine: str, task: str, exported: Callable):
+    if find_spec(SPECS[engine].package) is None:
+        pytest.skip(f"{engine} is not installed")
+    run = exported(task, SPECS[engine].target)
+    own, pipe = headway.load(run), headway.load(run, engine=engine)
+    assert pipe.runtime.engine is not None and pipe.runtime.engine.name == engine and own.runtime.engine is None
+    answers, expected = ANSWERS[task](pipe), ANSWERS[task](own)
+    if isinstance(expected, np.ndarray):
+        np.testing.assert_allclose(answers, expected, atol=2e-5)
+    else:
+        assert answers == expected
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_a_graph_computes_and_not_torch(engine: str, exported: Callable, monkeypatch: pytest.MonkeyPatch):
+    """With an engine, the torch model is not called: neither to read nor to write nor to search."""
+    for task in ("classification", "language_modeling", "translation"):
+        pipe = headway.load(exported(task), engine=engine)
+        expected = ANSWERS[task](headway.load(exported(task)))
+
+        def refuse(*_: object, **__: object) -> None:
+            raise AssertionError("torch computed")
+
+        for part in pipe.model.modules():
+            monkeypatch.setattr(part, "forward", refuse)
+        answers = ANSWERS[task](pipe)
+        np.testing.assert_allclose(answers, expected, atol=2e-5) if task == "classification" else None
+        assert task == "classification" or answers == expected
+
+
+def test_sampling_settings_are_ours_over_a_graph(exported: Callable):
+    run = exported("language_modeling")
+    ways = {"temperature": 0.8, "top_k": 40, "top_p": 0.9, "min_p": 0.02, "repetition_penalty": 1.1, "seed": 3}
+    own, pipe = headway.load(run), headway.load(run, engine="onnxruntime")
+    assert pipe("the cat", max_tokens=20, **ways) == own("the cat", max_tokens=20, **ways)
+    many = [f"the cat {word}" for word in "abcdefghijklmnopqrstuvwxyz" * 2]  # more than are continued together
+    assert pipe(many, max_tokens=5, temperature=0) == own(many, max_tokens=5, temperature=0)
+
+
+def test_n_best_and_lengths_are_ours_over_a_graph(exported: Callable):
+    own, pipe = (headway.load(exported("translation"), engine=engine) for engine in ("torch", "onnxruntime"))
+    for ways in ({"beam": 4, "n_best": 3}, {"beam": 3, "length_penalty": 0.2}):
+        with warnings.catch_warnings(action="ignore"):
+            one, other = (each.hypotheses(TEXTS[:3], **ways) for each in (own, pipe))
+        assert [[h["text"] for h in each] for each in one] == [[h["text"] for h in each] for each in other]
+        for a, b in zip(one, other, strict=True):
+            assert [h["score"] for h in a] == pytest.approx([h["score"] for h in b], abs=1e-4)
+
+
+def test_rows_that_are_over_are_left_out(exported: Callable):
+    """Rows that the caller ends, and rows that end by themselves, disturb no other."""
+    own, pipe = (headway.load(exported("language_modeling"), engine=name).runtime for name in ("torch", "onnxruntime"))
+    prompts = [[5, 6, 7], [8], [9, 10], [11, 12, 13, 14]]
+
+    def tokens(runtime: Any) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {row: [] for row in range(4)}
+        steps = runtime.write(prompts, Sampling(temperature=0), max_tokens=9, end={37})
+        step = next(steps)
+        while True:
+            over = {row for row in step if row == 2 and len(found[2]) == 3}
+            for row, token in step.items():
+                found[row].append(token)
+            try:
+                step = steps.send(over)
+            except StopIteration:
+                return found
+
+    assert tokens(pipe) == tokens(own)
+
+
+def test_an_encoder_of_images(tmp_path: Path):
+    from headway.runtime.engines.exported import place_of
+    from headway.workflows.export.export import export
+
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    settings = {"hidden_size": 42, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 17}
+    config = transformers.ViTConfig(**settings, image_size=14, patch_size=7, num_labels=5)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "a")
+    (tmp_path / "a" / "preprocessor_config.json").write_text('{"do_resize": true, "size": {"height": 14, "width": 14}}')
+    assert export(tmp_path / "a", place_of(tmp_path / "a", "onnx"), to="onnx").made
+    images = np.random.default_rng(1).integers(0, 255, (3, 14, 14, 3), dtype=np.uint8)
+    own, pipe = (headway.load(tmp_path / "a", engine=name) for name in ("torch", "onnxruntime"))
+    torch.testing.assert_close(pipe.probabilities(list(images)), own.probabilities(list(images)), atol=1e-5, rtol=0)
+
+
+def test_a_model_that_is_moved_computes_itself(exported: Callable, monkeypatch: pytest.MonkeyPatch):
+    """A runtime follows its model: an engine is for the CPU."""
+    from headway.runtime import runtime as module
+
+    pipe = headway.load(exported("classification"), engine="onnxruntime")
+    monkeypatch.setattr(pipe.runtime.engine, "output", lambda *_: pytest.fail("the engine computed"))
+    real = module.model_device
+    monkeypatch.setattr(
+        module, "model_device", lambda model: torch.device("meta") if model is pipe.model else real(model)
+    )
+    assert pipe.runtime._by_engine(lambda engine: engine.output(None)) is None
