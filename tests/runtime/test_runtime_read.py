@@ -29,7 +29,7 @@ def test_every_row_is_read_once_beside_those_of_like_length():
     rows = [[1 + n] * (1 + 37 * n % 100) for n in range(60)]
     places = []
 
-    def answer(ids, mask, index):
+    def answer(output, ids, mask, index):
         assert not torch.is_grad_enabled()
         assert ids.numel() <= LEAST and len(index) == len(ids)
         places.append(ids.numel())
@@ -42,7 +42,7 @@ def test_every_row_is_read_once_beside_those_of_like_length():
 
 def test_a_long_row_is_read_alone_without_a_mask_and_nothing_is_read_of_nothing():
     seen = []
-    Runtime(Still()).read([[1] * 300], lambda ids, mask, index: seen.append((ids.shape, mask)) or ids)
+    Runtime(Still()).read([[1] * 300], lambda output, ids, mask, index: seen.append((ids.shape, mask)) or ids)
     assert seen == [((1, 300), None)]
     assert Runtime(Still()).read([], lambda *given: 1) == []
 
@@ -54,7 +54,7 @@ def test_inputs_of_one_size_are_made_when_their_turn_comes():
         asked.append(len(numbers))
         return torch.tensor(list(numbers)).float()[:, None]
 
-    found = Runtime(Still()).read_equal(11, LEAST // 4, make, lambda inputs: 2 * inputs)
+    found = Runtime(Still()).read_equal(11, LEAST // 4, make, lambda output, inputs: 2 * inputs)
     assert [float(one) for one in found] == [2.0 * n for n in range(11)]
     assert asked == [4, 4, 3]
-    assert Runtime(Still()).read_equal(0, 7, make, lambda inputs: inputs) == []
+    assert Runtime(Still()).read_equal(0, 7, make, lambda output, inputs: inputs) == []

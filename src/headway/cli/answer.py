@@ -246,7 +246,7 @@ def _room(
     if shared.engine == "auto" and loaded.runtime.engine is not None and not (shared.quiet or shared.as_json):
         from headway.workflows.engines import speed_of
 
-        click.echo(f"headway: {speed_of(shared.run, loaded.runtime.engine)}", err=True)
+        click.echo(f"headway: {speed_of(shared.run, loaded.runtime.few, loaded.runtime.many)}", err=True)
     for room in rooms:
         own = {option.name: options[option.name] for option in room.options}
         if (pipe := room.takes(loaded, own)) is not None:

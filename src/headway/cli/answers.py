@@ -79,6 +79,6 @@ def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
     model = full_fingerprint(locate(use.inputs.run).path)
     options = sorted({**use.depends_on, **more}.items())
     runtime = use.pipe.runtime
-    by = (runtime.precision, "" if runtime.engine is None else runtime.engine.name)
+    by = (runtime.precision, *("" if engine is None else engine.name for engine in (runtime.few, runtime.many)))
     kind = (verb, Path(to).suffix, model, __version__, torch.get_num_threads(), *by, options)
     return key_of(chain(kind, use.inputs.known_by or use.inputs.values))

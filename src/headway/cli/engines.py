@@ -28,11 +28,11 @@ def measured_engines(run: str, *, limit: float, store: bool, progress: Any) -> t
     lines = ["", *_lines(rows, marked)]
     if store:
         stored(Path(run), rows)
-        lines += ["", f"With --engine auto, {run} is answered by the best from now on."]
-    return {"engines": rows, "best_engine": marked}, lines
+        lines += ["", f"With --engine auto, {run} is answered by these from now on."]
+    return {"engines": rows, "best_engines": marked}, lines
 
 
-def _lines(rows: list[dict[str, Any]], marked: dict[str, str]) -> list[str]:
+def _lines(rows: list[dict[str, Any]], marked: dict[str, dict[str, str]]) -> list[str]:
     """The engines as a table, the best one of each precision marked, and what the others lack."""
     from headway.workflows.engines import BATCHES, is_same
 
@@ -44,7 +44,8 @@ def _lines(rows: list[dict[str, Any]], marked: dict[str, str]) -> list[str]:
         equal = f"{row['equal']:,} of {row['compared']:,}"
         if row["cosine"] is not None:
             equal += f" (cosine {row['cosine']:.6f} at least)"
-        note = "best" if row["engine"] == marked[row["precision"]] else ""
+        at = [key for key, name in marked[row["precision"]].items() if name == row["engine"]]
+        note = f"best for {' and '.join(at)}" if at else ""
         if row["engine"] != "torch" and not is_same(row, own[row["precision"]]):
             note = "not for auto: its answers differ"
         table.append([row["engine"], row["precision"], *speeds, equal, note])
@@ -53,5 +54,6 @@ def _lines(rows: list[dict[str, Any]], marked: dict[str, str]) -> list[str]:
         *(f"{row['engine']} {row['precision']}: not measured: {row['problem']}" for row in rows if row["problem"]),
         "",
         "Answers (of a language model tokens) a second; equal to those of torch in float32, on held-out data.",
-        "best is the fastest whose answers are the same, and what --engine auto takes; --store keeps it in the run.",
+        "best is the fastest whose answers are the same, for one at once (few) and for 32 (many): what --engine auto",
+        "takes; --store keeps it in the run.",
     ]

@@ -1,19 +1,21 @@
 """A model ready for inference: its device, its batches, and how it generates.
 
     runtime = Runtime(model)
-    runtime.read(rows, lambda ids, mask, index: model(ids, mask))   # one answer for each row, in order
+    runtime.read(rows, lambda output, ids, mask, index: output(ids, mask))  # one answer for each row, in order
     for step in runtime.write(prompts, Sampling(), max_tokens=100, end=end): ...    # new tokens by row, as they come
     runtime.search(sources, rules, beam=5)                          # the best targets of each source
 
-A runtime follows its model: after ``model.to("cuda")`` it computes there.  On the CPU, an engine may compute in the
-model's place (``runtime.engines``); what it lacks, the model does, and that is said once.
+A runtime follows its model: after ``model.to("cuda")`` it computes there.  On the CPU, engines may compute in the
+model's place (``runtime.engines``), one where few inputs are given and one where many are; what an engine lacks, the
+model does, and that is said once.
 
 Letters: B rows read together, T length of the longest of them, S source length.
 """
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -38,8 +40,17 @@ from headway.runtime.engines.engine import Engine, Lacks, Searching, Writing
 from headway.runtime.precision import FLOAT32, prepare
 
 T = TypeVar("T")
+FEW = 5
+"""Inputs up to which they are few: between 1 and 32, with which engines are measured, by their ratio."""
 Answers = Tensor | tuple[Tensor, ...]
 """The result of a batch: the first axis of each tensor is the rows."""
+
+
+class Output(Protocol):
+    """What computes a model's output: the model itself, or an engine."""
+
+    def __call__(self, ids: Tensor, mask: Tensor | None = None, *, chosen: Tensor | None = None) -> Tensor:
+        """Ids and mask (B, T), or images, -> as the model's own ``forward``."""
 
 
 class Runtime:
@@ -51,8 +62,10 @@ class Runtime:
 
     def __init__(self, model: Any):
         self.model, self.precision = model, FLOAT32
-        self.engine: Engine | None = None
-        """what computes in the model's place while that is on the CPU; None: the model itself"""
+        self.few: Engine | None = None
+        """what computes in the model's place where at most ``FEW`` inputs are given, while the model is on the CPU"""
+        self.many: Engine | None = None
+        """the same where more are given"""
         self._said: set[str] = set()  # what the engine lacks
         keep_freed_memory()
 
@@ -61,9 +74,16 @@ class Runtime:
         prepare(self.model, precision)
         self.precision = precision
 
-    def use(self, engine: Engine) -> None:
-        """Let an engine compute in the model's place."""
-        self.engine, self.precision = engine, engine.precision
+    def use(self, few: Engine | None, many: Engine | None) -> None:
+        """Let engines compute in the model's place where few and where many inputs are given; None is the model."""
+        self.few, self.many = few, many
+        if self.engine is not None:
+            self.precision = self.engine.precision
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, of two the one for few inputs; None where the model computes everything."""
+        return self.few or self.many
 
     @property
     def device(self) -> torch.device:
@@ -75,43 +95,33 @@ class Runtime:
         """The number of tokens in a batch, padding included."""
         return tokens_at_once(self.model.config)
 
-    def output(self, ids: Tensor, mask: Tensor | None = None, *, chosen: Tensor | None = None) -> Tensor:
-        """What the model gives for ids and mask (B, T), or for images: computed by the engine where there is one.
-
-        ``chosen`` is for a masked-token head, as in ``models.transformer.Encoder``.
-        """
-        found = self._by_engine(lambda engine: engine.output(ids, mask, chosen))
-        if found is not None:
-            return found
-        output: Tensor = self.model(ids, mask) if chosen is None else self.model(ids, mask, chosen=chosen)
-        return output
-
     def batches(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """The given batches, each moved to the model's device when its turn comes."""
         return on_device(batches, self.device)
 
     def read(
-        self, rows: Sequence[Sequence[int]], answer: Callable[[Tensor, Tensor | None, np.ndarray], Answers]
+        self, rows: Sequence[Sequence[int]], answer: Callable[[Output, Tensor, Tensor | None, np.ndarray], Answers]
     ) -> list[Any]:
         """One answer for each row of ids, in order, without gradients; each is on the processor.
 
-        ``answer`` is given ids (B, T) and a mask (B, T), or None where all are tokens, both on the model's device, and
-        the numbers of the rows, int64 (B,).  It may give one tensor or a tuple of them, and computes by ``output``.  On
-        a processor it is called in several threads at a time, unless an engine computes, which has its own.
+        ``answer`` is given what computes the model's output, ids (B, T) and a mask (B, T), or None where all are
+        tokens, both on the model's device, and the numbers of the rows, int64 (B,).  It may give one tensor or a tuple
+        of them.  On a processor it is called in several threads at a time, unless an engine computes: that has its own.
         """
         check_threads()
         groups = [np.arange(len(rows))][: len(rows)]  # one input, or none, needs no sorting
         if len(rows) > 1:
             groups = length_batches([len(row) for row in rows], self.tokens, 0, 0)
-        device = self.device
+        device, engine = self.device, self._engine_for(len(rows))
+        output = partial(self._output, engine)
 
         def one(index: np.ndarray) -> Answers:
             ids, mask = padded([rows[i] for i in index], device)
             with torch.no_grad():
-                return answer(ids, mask, index)
+                return answer(output, ids, mask, index)
 
         found: list[Any] = [None] * len(rows)
-        with Threads(self._threads(len(groups))) as threads:
+        with Threads(1 if engine is not None else self._threads(len(groups))) as threads:
             for index, answers in zip(groups, threads.map(one, groups), strict=True):
                 for i, each in zip(index.tolist(), _by_row(answers), strict=True):
                     found[i] = each
@@ -119,17 +129,19 @@ class Runtime:
 
     @torch.no_grad()
     def read_equal(
-        self, count: int, tokens: int, make: Callable[[range], Tensor], answer: Callable[[Tensor], Tensor]
+        self, count: int, tokens: int, make: Callable[[range], Tensor], answer: Callable[[Output, Tensor], Tensor]
     ) -> list[Tensor]:
         """One answer for each of ``count`` inputs that are ``tokens`` tokens each, in order, without gradients.
 
         ``make`` gets the numbers of some inputs and returns the model's input for them (B, ...), on the CPU; it is
-        called when their turn comes, so that only one batch is in memory at a time.
+        called when their turn comes, so that only one batch is in memory at a time.  ``answer`` is given what computes
+        the model's output, and that input.
         """
         check_threads()
+        output = partial(self._output, self._engine_for(count))
         size, device = max(1, self.tokens // tokens), self.device
         parts = [range(at, min(at + size, count)) for at in range(0, count, size)]
-        return [row for part in parts for row in answer(make(part).to(device, non_blocking=True)).cpu()]
+        return [row for part in parts for row in answer(output, make(part).to(device, non_blocking=True)).cpu()]
 
     def write(
         self,
@@ -148,7 +160,7 @@ class Runtime:
         ends = () if end is None else (end,) if isinstance(end, int) else end
         context = self.model.config.max_length
         how = Writing(sampling, max_tokens, ends, forbidden, seed, context)
-        found = self._by_engine(lambda engine: engine.write(prompts, how))
+        found = self._by(self._engine_for(len(prompts)), lambda engine: engine.write(prompts, how))
         if found is not None:
             return found
         if isinstance(self.model, Decoder) and not isinstance(self.model, RecurrentDecoder):
@@ -208,7 +220,7 @@ class Runtime:
         if most is not None:
             limits = [min(pair) for pair in zip(limits, most, strict=True)]
         how = Searching(rules, limits, beam, n_best, length_penalty)
-        by_engine = self._by_engine(lambda engine: engine.search(sources, how))
+        by_engine = self._by(self._engine_for(len(sources)), lambda engine: engine.search(sources, how))
         if by_engine is not None:
             return by_engine
         device = self.device
@@ -241,20 +253,34 @@ class Runtime:
 
     def _threads(self, batches: int) -> int:
         """The number of batches computed at a time."""
-        if self.device.type != "cpu" or self.engine is not None:
-            return 1
-        return max(1, min(torch.get_num_threads(), batches))
+        return max(1, min(torch.get_num_threads(), batches)) if self.device.type == "cpu" else 1
 
-    def _by_engine(self, call: Callable[[Engine], T]) -> T | None:
-        """What the engine gives; None where there is none, and where it lacks what it is asked for."""
+    def _engine_for(self, count: int) -> Engine | None:
+        """The engine for so many inputs; None: the model computes."""
         if self.engine is None or self.device.type != "cpu":
             return None
+        return self.few if count <= FEW else self.many
+
+    def _output(
+        self, engine: Engine | None, ids: Tensor, mask: Tensor | None = None, *, chosen: Tensor | None = None
+    ) -> Tensor:
+        """What the model gives for ids and mask, by the engine if there is one."""
+        found = self._by(engine, lambda engine: engine.output(ids, mask, chosen))
+        if found is not None:
+            return found
+        output: Tensor = self.model(ids, mask) if chosen is None else self.model(ids, mask, chosen=chosen)
+        return output
+
+    def _by(self, engine: Engine | None, call: Callable[[Engine], T]) -> T | None:
+        """What an engine gives; None where there is none, and where it lacks what it is asked for."""
+        if engine is None:
+            return None
         try:
-            return call(self.engine)
+            return call(engine)
         except Lacks as lack:
             if str(lack) not in self._said:
                 self._said.add(str(lack))
-                warnings.warn(f"{self.engine.name} does not {lack}: torch does it instead", stacklevel=3)
+                warnings.warn(f"{engine.name} does not {lack}: torch does it instead", stacklevel=3)
             return None
 
 

@@ -1,13 +1,12 @@
 """What each engine of a run gives on this machine: its speed beside torch's, and how many held-out answers are equal.
 
 rows = engines("runs/reviews", limit=60.0)              # a dict for each engine and precision, torch first
-best(rows)                                              # {"float32": "onnxruntime", ...}: what "auto" takes
+best(rows)                      # {"float32": {"few": "onnxruntime", "many": "torch"}, ...}: what "auto" takes
 stored(Path("runs/reviews"), rows)                      # headway.load(run, engine="auto") takes it from now on
 
 An engine is measured where its export lies in the run and its library is installed.
 """
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 from headway.errors import InputError
 from headway.hub.download import locate
 from headway.models.device import PROCESSOR
+from headway.runtime.engines.choose import FEW, MANY
 from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.exported import place_of
 from headway.runtime.engines.load import open_engine
@@ -43,8 +43,8 @@ COMPARING = 0.4
 """The share of the time for comparing answers."""
 COSINE = 0.9999
 """Vectors are equal from this cosine on."""
-SLOWER = 0.95
-"""At no batch size may the engine that "auto" takes have less than this share of torch's speed."""
+FASTER = 1.02
+"""By so much an engine must be faster than torch to be taken: less may be noise."""
 LOST = 0.01
 """The share of answers that may differ in a lower precision, in addition to those that differ by torch itself."""
 
@@ -96,20 +96,19 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     return rows
 
 
-def best(rows: Sequence[Row]) -> dict[str, str]:
-    """The engine that "auto" takes in each precision: the fastest whose answers are the same, or torch.
+def best(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
+    """The engines that "auto" takes in each precision: the fastest whose answers are the same, or torch.
 
-    Fastest is by the geometric mean over the batch sizes; one that is slower than torch at any of them is not taken.
+    That for few inputs at once is the fastest with one, that for many the fastest with 32.
     """
     found = {}
     for own in (row for row in rows if row["engine"] == TORCH):
-        names = {TORCH: 1.0}
-        for row in rows:
-            if row["precision"] == own["precision"] and row["engine"] != TORCH and is_same(row, own):
-                times = faster(row, own)
-                if min(times) >= SLOWER:
-                    names[row["engine"]] = math.prod(times) ** (1 / len(times))
-        found[own["precision"]] = max(names, key=lambda name: names[name])
+        same = [row for row in rows if row["precision"] == own["precision"] and row["engine"] != TORCH]
+        same = [row for row in same if is_same(row, own)]
+        found[own["precision"]] = {
+            key: max([(FASTER, TORCH), *((faster(row, own)[at], row["engine"]) for row in same)])[1]
+            for at, key in enumerate((FEW, MANY))
+        }
     return found
 
 
@@ -135,13 +134,18 @@ def stored(run: Path, rows: list[Row]) -> None:
     directory.update(engines={"best": best(rows), "measured": rows})
 
 
-def speed_of(run: str, engine: Engine) -> str:
-    """A sentence about the engine that "auto" took, by what was measured."""
+def speed_of(run: str, few: Engine | None, many: Engine | None) -> str:
+    """A sentence about the engines that "auto" took, by what was measured."""
     rows = ((read_facts(locate(run).path) or {}).get("engines") or {}).get("measured") or []
-    named = {row["engine"]: row for row in rows if row["precision"] == engine.precision}
-    times = faster(named[engine.name], named[TORCH])
-    said = ", ".join(f"{one:.2g} for {batch} at once" for one, batch in zip(times, BATCHES, strict=True))
-    return f"{engine.name} answers; times as fast as torch when it was measured: {said}"
+    said = []
+    for at, (engine, what) in enumerate(((few, "few inputs at once"), (many, "many"))):
+        if engine is None:
+            said.append(f"{what}: torch")
+        else:
+            named = {row["engine"]: row for row in rows if row["precision"] == engine.precision}
+            times = faster(named[engine.name], named[TORCH])[at]
+            said.append(f"{what}: {engine.name}, {times:.2g} times as fast as torch when that was measured")
+    return "; ".join(said)
 
 
 def _exports(directory: Path) -> list[tuple[str, str]]:
@@ -162,7 +166,7 @@ def _precisions(found: list[tuple[str, str]]) -> list[str]:
 
 def _answering(pipe: Any, engine: Engine | None) -> Any:
     """A pipeline, answered by an engine from now on."""
-    pipe.runtime.engine = engine
+    pipe.runtime.use(engine, engine)
     return pipe
 
 

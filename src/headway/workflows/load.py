@@ -12,7 +12,8 @@ from headway.hub.download import locate
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.models.own import OwnConfig
-from headway.runtime.engines.choose import Choice, choose, engine_device
+from headway.runtime.engines.choose import choose, engine_device
+from headway.runtime.engines.engine import Engine
 from headway.runtime.engines.load import open_engine
 from headway.runtime.engines.registry import AUTO, FLOAT32, TORCH, check_engine
 from headway.tasks.classification.pipeline import Classifier
@@ -116,7 +117,7 @@ def load(
     and cannot be saved.
 
     ``engine`` computes the answers, on the CPU, from an export that lies in the run (``runtime.engines``): torch,
-    ctranslate2, onnxruntime, openvino or llama.cpp.  "auto" is the fastest that was measured to give the same answers
+    onnxruntime, openvino or llama.cpp.  "auto" is the fastest that was measured to give the same answers
     (``headway bench RUN --store``), and torch where nothing was measured.  Raises InputError for an engine that is not
     installed, and for an export that is missing, damaged or of another model.  What an engine lacks, torch does.
 
@@ -144,19 +145,26 @@ def load(
         raise InputError(f"{path}: this is a model for {pipe.task}, not for {task}.")
     pipe.model.to(chosen)
     pipe.runtime.prepare(choice.of_torch)
-    if choice.engine != TORCH:
-        _use(choice, pipe, directory, measured=engine == AUTO)
+    opened = {
+        name: _opened(name, choice.precision, pipe, directory, measured=engine == AUTO)
+        for name in {choice.few, choice.many} - {TORCH}
+    }
+    pipe.runtime.use(opened.get(choice.few), opened.get(choice.many))
     return pipe
 
 
-def _use(choice: Choice, pipe: Pipeline, directory: Path, *, measured: bool) -> None:
-    """Let an engine answer; one that was ``measured`` and is not there any more gives a warning, and torch answers."""
+def _opened(name: str, precision: str, pipe: Pipeline, directory: Path, *, measured: bool) -> Engine | None:
+    """An engine of a run; None, with a warning, where it was ``measured`` and is not there any more.
+
+    Raises InputError as ``open_engine`` does for one that was named.
+    """
     try:
-        pipe.runtime.use(open_engine(choice.engine, directory, pipe.model, choice.precision))
+        return open_engine(name, directory, pipe.model, precision)
     except InputError as error:
         if not measured:
             raise
         warnings.warn(f"torch answers, since the engine that was measured cannot: {error}", stacklevel=3)
+        return None
 
 
 def load_model(directory: Path, precision: str | None = None) -> nn.Module:

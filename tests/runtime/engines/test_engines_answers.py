@@ -57,6 +57,7 @@ ANSWERS: dict[str, Callable[[Any], Any]] = {
 }
 CASES = [
     *((engine, task) for engine in ("onnxruntime", "openvino") for task in ANSWERS),
+    ("llama.cpp", "language_modeling"),
 ]
 
 
@@ -152,9 +153,48 @@ def test_a_model_that_is_moved_computes_itself(exported: Callable, monkeypatch: 
     from headway.runtime import runtime as module
 
     pipe = headway.load(exported("classification"), engine="onnxruntime")
-    monkeypatch.setattr(pipe.runtime.engine, "output", lambda *_: pytest.fail("the engine computed"))
     real = module.model_device
     monkeypatch.setattr(
         module, "model_device", lambda model: torch.device("meta") if model is pipe.model else real(model)
     )
-    assert pipe.runtime._by_engine(lambda engine: engine.output(None)) is None
+    assert pipe.runtime._engine_for(1) is None and pipe.runtime._engine_for(32) is None
+
+
+def test_few_and_many_inputs_may_have_different_engines(exported: Callable):
+    pipe = headway.load(exported("classification"), engine="onnxruntime")
+    runtime = pipe.runtime
+    few = runtime.few
+    runtime.use(few, None)
+    assert runtime._engine_for(1) is few is runtime._engine_for(5) and runtime._engine_for(6) is None
+    runtime.use(None, few)
+    assert runtime._engine_for(5) is None and runtime._engine_for(6) is few is runtime.engine
+    np.testing.assert_allclose(scores(pipe), scores(headway.load(exported("classification"))), atol=2e-5)
+
+
+def test_what_an_engine_lacks_torch_does_and_says_so_once(exported: Callable, monkeypatch: pytest.MonkeyPatch):
+    from headway.runtime.engines.engine import Lacks
+
+    own, pipe = (headway.load(exported("language_modeling"), engine=name) for name in ("torch", "onnxruntime"))
+
+    def lacks(*_: object) -> None:
+        raise Lacks("sample")
+
+    monkeypatch.setattr(pipe.runtime.few, "write", lacks)
+    with pytest.warns(UserWarning, match="onnxruntime does not sample: torch does it instead"):
+        assert pipe("the cat", max_tokens=5, temperature=0) == own("the cat", max_tokens=5, temperature=0)
+    with warnings.catch_warnings(action="error"):
+        assert pipe("the cat", max_tokens=5, seed=1) == own("the cat", max_tokens=5, seed=1)
+
+
+def test_llama_keeps_two_texts_apart_that_are_written_in_turn(exported: Callable):
+    pytest.importorskip("llama_cpp")
+    run = exported("language_modeling", "gguf")
+    own, pipe = headway.load(run), headway.load(run, engine="llama.cpp")
+    first, second = (pipe.stream(text, max_tokens=9, temperature=0) for text in ("the cat", "old dogs"))
+    pieces = list(zip(first, second, strict=False))
+    expected = list(
+        zip(*(own.stream(text, max_tokens=9, temperature=0) for text in ("the cat", "old dogs")), strict=False)
+    )
+    assert pieces == expected
+    with pytest.raises(headway.InputError, match="continues texts by decoders"):
+        headway.load(exported("embedding", "gguf"), engine="llama.cpp")

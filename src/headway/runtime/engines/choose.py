@@ -1,7 +1,7 @@
 """Which engine answers, and in which precision, by what was asked for and what a run stores.
 
-headway.json has "engines": "best", the fastest engine of each precision among those that gave the same answers, and
-"measured", the rows that ``headway bench RUN --store`` measured (``workflows.engines``).
+headway.json has "engines": "best", by precision the fastest for one input and for 32 at once among those that gave the
+same answers, and "measured", the rows that ``headway bench RUN --store`` measured (``workflows.engines``).
 """
 
 import warnings
@@ -17,14 +17,19 @@ from headway.models.device import PROCESSOR, device_of
 from headway.runtime.engines.registry import AUTO, FLOAT32, SPECS, TORCH
 from headway.runtime.precision import PRECISIONS, available, check_precision, resolved
 
+FEW, MANY = "few", "many"
+"""The keys of the engine for one input and of that for 32 at once."""
+
 
 @dataclass(frozen=True)
 class Choice:
     """What answers."""
 
-    engine: str
+    few: str
+    many: str
+    """the engine for few inputs at once, and the one for many"""
     precision: str
-    """of the engine's export; where torch answers, its own"""
+    """of the engines' exports; where torch answers, its own"""
     of_torch: str
     """the precision of torch's weights, which do what the engine lacks"""
 
@@ -48,10 +53,10 @@ def choose(
     """
     if engine in SPECS:
         found = _of_engine(engine, precision, facts)
-        return Choice(engine, found, found if found in available(device) else FLOAT32)
+        return Choice(engine, engine, found, found if found in available(device) else FLOAT32)
     own = resolved(precision, facts, device)
     if engine == TORCH or device.type != "cpu":
-        return Choice(TORCH, own, own)
+        return Choice(TORCH, TORCH, own, own)
     best = ((facts or {}).get("engines") or {}).get("best", {})
     if own not in best:
         warnings.warn(
@@ -59,8 +64,8 @@ def choose(
             "whose exports lie in the run",
             stacklevel=3,
         )
-    name = best.get(own)
-    return Choice(name if name in SPECS else TORCH, own, own)
+    few, many = (name if (name := best.get(own, {}).get(key)) in SPECS else TORCH for key in (FEW, MANY))
+    return Choice(few, many, own, own)
 
 
 def _of_engine(engine: str, precision: str | None, facts: Mapping[str, Any] | None) -> str:

@@ -58,7 +58,6 @@ AUTO, TORCH = "auto", "torch"
 SPECS = {
     spec.name: spec
     for spec in (
-        EngineSpec("ctranslate2", "ctranslate2", "ctranslate2", "ctranslate2", "export"),
         EngineSpec("onnxruntime", "onnx", "onnxruntime", "onnxruntime", "export"),
         EngineSpec("openvino", "onnx", "openvino", "openvino", "export"),
         EngineSpec("llama.cpp", "gguf", "llama_cpp", "llama_cpp", "llama"),

@@ -10,7 +10,7 @@ from torch import Tensor
 from headway.errors import InputError
 from headway.models.adapt.ensemble import Ensemble
 from headway.models.transformer import Decoder, Encoder
-from headway.runtime.runtime import Runtime
+from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed
 from headway.tasks.common.labels import label_answers
 from headway.text.tokenizer import Tokenizer
@@ -49,8 +49,8 @@ class Classifier:
         if not windows:
             return torch.zeros(0, len(self.labels))
 
-        def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return self.runtime.output(ids, mask).float().softmax(dim=-1)
+        def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
+            return output(ids, mask).float().softmax(dim=-1)
 
         likely, rows = torch.stack(self.runtime.read(windows, answer)), torch.tensor(owners)  # (windows, C)
         total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)

@@ -230,6 +230,6 @@ class TextPipeline:
         longest: int = model_config(self.model).max_length
         ends, rows = self.tokenizer.special_ids, self.tokenizer.encode_batch(texts, special=True)
         rows = [cut_row(row, longest, ends) if len(row) > longest else row or [0] for row in rows]
-        read = self.runtime.read(rows, lambda ids, mask, _: self.runtime.output(ids, mask).float())
+        read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float())
         found = self._answers(torch.stack(read))
         return found[0] if isinstance(text, str) else found

@@ -13,7 +13,7 @@ from headway.generation.sampling import check_number
 from headway.hub.sentence_transformers import sequence_length
 from headway.models.heads import MaskedTokenHead, PoolingHead
 from headway.models.transformer import Encoder
-from headway.runtime.runtime import Runtime
+from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed
 from headway.text.tokenizer import Tokenizer
 
@@ -112,8 +112,8 @@ class Embedder:
         if not windows:
             return total
 
-        def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return self._pooled(self.runtime.output(ids, mask), mask).float()
+        def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
+            return self._pooled(output(ids, mask), mask).float()
 
         rows, lengths = torch.tensor(owners), torch.tensor([len(window) for window in windows])
         counts = torch.bincount(rows, minlength=len(texts))

@@ -13,7 +13,7 @@ from headway.data.images.preprocessing import as_bytes, fitted, normalised, read
 from headway.errors import InputError
 from headway.hub.preprocessor import ImagePreprocessor
 from headway.models.transformer import Encoder
-from headway.runtime.runtime import Runtime
+from headway.runtime.runtime import Output, Runtime
 from headway.tasks.common.labels import label_answers
 
 Image = str | Path | np.ndarray
@@ -48,8 +48,8 @@ class ImageClassifier:
             pixels = [self.pixels(images[number], number) for number in numbers]
             return normalised(np.stack(pixels), self.preprocessor)  # (B, 3, H, W)
 
-        def answer(pixels: Tensor) -> Tensor:
-            return self.runtime.output(pixels).float().softmax(dim=-1)
+        def answer(output: Output, pixels: Tensor) -> Tensor:
+            return output(pixels).float().softmax(dim=-1)
 
         found = self.runtime.read_equal(len(images), self.model.config.max_length, make, answer)
         return torch.stack(found) if found else torch.zeros(0, len(self.labels))

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from headway.errors import InputError, shown
 from headway.generation.sampling import check_number
 from headway.models.transformer import Encoder
-from headway.runtime.runtime import Runtime
+from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame, framed, framed_around
 from headway.text.tokenizer import Tokenizer
 
@@ -107,13 +107,13 @@ class MaskFiller:
                 places.append(at)
                 owners.append(owner)
 
-        def answer(ids: Tensor, mask: Tensor | None, index: np.ndarray) -> tuple[Tensor, Tensor]:
+        def answer(output: Output, ids: Tensor, mask: Tensor | None, index: np.ndarray) -> tuple[Tensor, Tensor]:
             """The k best of each place, (B, places, k): scores, and ids; what is behind a row's last means nothing."""
             counts, chosen = [len(places[i]) for i in index], torch.zeros(ids.shape, dtype=torch.bool)
             for row, i in enumerate(index):
                 chosen[row, places[i]] = True
             chosen = chosen.to(ids.device, non_blocking=True)
-            scores = self.runtime.output(ids, mask, chosen=chosen).float().softmax(dim=-1)  # (N, V)
+            scores = output(ids, mask, chosen=chosen).float().softmax(dim=-1)  # (N, V)
             offered = self._offered.to(ids.device, non_blocking=True)
             best = scores.masked_fill(~offered, -1.0).topk(k, dim=-1)
             top, tokens = (pad_sequence(list(part.split(counts)), batch_first=True) for part in best)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headway.errors import InputError
 from headway.models.transformer import Encoder
-from headway.runtime.runtime import Runtime
+from headway.runtime.runtime import Output, Runtime
 from headway.runtime.windows import frame
 from headway.tasks.token_classification.schemes import OUTSIDE, entities
 from headway.tasks.token_classification.words import first_tokens, split_words
@@ -73,8 +73,8 @@ class Tagger:
                 windows.append([*front, *ids[start : start + room], *back] or [0])
                 owners.append((row, start))
 
-        def answer(ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
-            return self.runtime.output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
+        def answer(output: Output, ids: Tensor, mask: Tensor | None, _: np.ndarray) -> Tensor:
+            return output(ids, mask).float().softmax(dim=-1)  # (B, T, C)
 
         found = [torch.zeros(len(ids), len(self.labels)) for ids in rows]
         margin = [np.full(len(ids), -1) for ids in rows]

@@ -94,7 +94,9 @@ def _is_precision(value: Any) -> bool:
 
 def _is_engines(value: Any) -> bool:
     """Whether these are the entries that ``workflows.engines`` writes."""
-    if not OBJECT[0](value) or not TEXTS_BY_NAME[0](value.get("best")) or not OBJECTS[0](value.get("measured")):
+    if not OBJECT[0](value) or not OBJECT[0](value.get("best")) or not OBJECTS[0](value.get("measured")):
+        return False
+    if not all(map(TEXTS_BY_NAME[0], value["best"].values())):
         return False
     return all(
         TEXT[0](row.get("engine"))

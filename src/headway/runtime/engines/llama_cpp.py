@@ -1,0 +1,178 @@
+"""``model.gguf`` of ``headway export --to gguf`` in llama.cpp, on the CPU.
+
+Decoders continue texts: llama.cpp reads the tokens and keeps the keys and values, and Headway's own loop samples.
+
+Letters: B rows, T tokens, V vocabulary.
+"""
+
+import ctypes
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.errors import InputError
+from headway.generation.beam import Hypothesis
+from headway.generation.decode import Steps
+from headway.models.transformer import Decoder
+from headway.runtime.engines.engine import Lacks, Searching, Writing, write_by
+
+FILE = "model.gguf"
+BATCH = 512
+"""Tokens that are read by one call."""
+ROOM = 256
+"""A context is made for a multiple of so many tokens."""
+KEPT = 4
+"""Contexts that are kept for later texts."""
+
+
+class LlamaEngine:
+    """A decoder in llama.cpp; it has no search and gives no other outputs than the next token's logits."""
+
+    def __init__(self, precision: str, file: Path, longest: int):
+        import llama_cpp
+
+        logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL)  # it logs warnings as errors
+        self.name, self.precision = "llama.cpp", precision
+        self.library: Any = llama_cpp
+        self._free: dict[tuple[int, int], list[Any]] = {}  # contexts by rows and tokens
+        self._longest = longest
+        settings = llama_cpp.llama_model_default_params()
+        settings.n_gpu_layers = 0
+        self._model = llama_cpp.llama_model_load_from_file(str(file).encode(), settings)
+        if not self._model:
+            raise InputError(f"{file}: llama.cpp {llama_cpp.__version__} cannot load it.")
+        self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
+
+    def __del__(self) -> None:
+        for contexts in getattr(self, "_free", {}).values():
+            for context in contexts:
+                self.library.llama_free(context)
+        if getattr(self, "_model", None):
+            self.library.llama_model_free(self._model)
+
+    def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
+        """Nothing: raises Lacks."""
+        raise Lacks("give outputs for whole texts")
+
+    def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
+        """New tokens by row."""
+        longest = max((len(prompt) for prompt in prompts), default=0) + how.max_tokens
+        return write_by(LlamaDecoder(self, min(longest, how.context, self._longest)), prompts, how)
+
+    def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
+        """Nothing: raises Lacks."""
+        raise Lacks("search for targets")
+
+    def borrow(self, rows: int, tokens: int) -> Any:
+        """A context with nothing in it, for so many rows of so many tokens each."""
+        free = self._free.get((rows, tokens))
+        if free:
+            context = free.pop()
+            self.library.llama_memory_clear(self.library.llama_get_memory(context), True)
+            return context
+        settings = self.library.llama_context_default_params()
+        settings.n_ctx, settings.n_seq_max, settings.n_batch = rows * tokens, rows, BATCH
+        settings.n_ubatch = BATCH
+        settings.n_threads = settings.n_threads_batch = torch.get_num_threads()
+        settings.type_k = settings.type_v = self.library.GGML_TYPE_F32
+        settings.flash_attn_type = self.library.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        context = self.library.llama_init_from_model(self._model, settings)
+        if not context:
+            raise MemoryError(f"llama.cpp cannot make a context of {rows} x {tokens} tokens")
+        return context
+
+    def give_back(self, rows: int, tokens: int, context: Any) -> None:
+        """Keep a context for later, or free it where enough are kept."""
+        if sum(map(len, self._free.values())) < KEPT:
+            self._free.setdefault((rows, tokens), []).append(context)
+        else:
+            self.library.llama_free(context)
+
+
+class LlamaDecoder:
+    """A decoder as ``generation.decode`` continues texts by it; a text may have ``tokens``, prompt and all."""
+
+    def __init__(self, engine: LlamaEngine, tokens: int):
+        self.engine, self.tokens = engine, -(-tokens // ROOM) * ROOM
+
+    def new_state(self) -> "LlamaState":
+        """An empty state."""
+        return LlamaState(self)
+
+    def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
+        """(B, T) with padding on the left -> (B, V)."""
+        state = self.new_state() if state is None else state
+        real = np.ones(ids.shape, dtype=bool) if mask is None else mask.numpy()
+        return torch.from_numpy(state.read([row[keep] for row, keep in zip(ids.numpy(), real, strict=True)]))
+
+
+class LlamaState:
+    """What llama.cpp has read of some texts: a context of its own, in which each text is a sequence."""
+
+    def __init__(self, decoder: LlamaDecoder):
+        self._engine, self._tokens = decoder.engine, decoder.tokens
+        self._context: Any = None
+        self._size = 0
+        self._sequences: list[int] = []  # of each row
+        self._lengths: list[int] = []  # by sequence
+
+    def __del__(self) -> None:
+        if self._context is not None:
+            self._engine.give_back(self._size, self._tokens, self._context)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep the given rows, (B',) int64, in that order; none may be repeated."""
+        kept = [self._sequences[row] for row in rows.tolist()]
+        memory = self._engine.library.llama_get_memory(self._context)
+        for sequence in set(self._sequences) - set(kept):
+            self._engine.library.llama_memory_seq_rm(memory, sequence, -1, -1)
+        self._sequences = kept
+
+    def read(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Read the next tokens of each row -> the logits after them, (B, V)."""
+        if self._context is None:
+            self._size = len(rows)
+            self._context = self._engine.borrow(self._size, self._tokens)
+            self._sequences, self._lengths = list(range(len(rows))), [0] * len(rows)
+        tokens: list[tuple[int, int, int, int]] = []  # token, position, sequence, its row where it is the last, or -1
+        for row, (sequence, new) in enumerate(zip(self._sequences, rows, strict=True)):
+            start, last = self._lengths[sequence], len(new) - 1
+            tokens += [
+                (token, start + at, sequence, row if at == last else -1) for at, token in enumerate(new.tolist())
+            ]
+            self._lengths[sequence] += len(new)
+        logits = np.empty((len(rows), self._engine.vocabulary), dtype=np.float32)
+        for at in range(0, len(tokens), BATCH):
+            self._decode(tokens[at : at + BATCH], logits)
+        return logits
+
+    def _decode(self, tokens: Sequence[tuple[int, int, int, int]], logits: np.ndarray) -> None:
+        """Read some tokens, and write the logits after the last of each row to its place."""
+        library = self._engine.library
+        batch = library.llama_batch_init(len(tokens), 0, 1)
+        try:
+            batch.n_tokens = len(tokens)
+            for at, (token, position, sequence, row) in enumerate(tokens):
+                batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, position, 1
+                batch.seq_id[at][0], batch.logits[at] = sequence, row >= 0
+            if (status := library.llama_decode(self._context, batch)) != 0:
+                raise RuntimeError(f"llama.cpp ends with {status} after {len(tokens)} tokens")
+        finally:
+            library.llama_batch_free(batch)
+        numbers = ctypes.POINTER(ctypes.c_float)
+        for at, (*_, row) in enumerate(tokens):
+            if row >= 0:
+                found = ctypes.cast(library.llama_get_logits_ith(self._context, at), numbers)
+                logits[row] = np.ctypeslib.as_array(found, (self._engine.vocabulary,))
+
+
+def open_engine(directory: Path, model: Any, precision: str) -> LlamaEngine:
+    """The engine of an export.  Raises InputError for an encoder, and for a file that llama.cpp cannot load."""
+    if not isinstance(model, Decoder):
+        raise InputError("--engine llama.cpp continues texts by decoders; name another engine for this model.")
+    return LlamaEngine(precision, directory / FILE, model.config.max_length)
