@@ -18,10 +18,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from headway.data.batches.batching import Batch
 from headway.models.config import TransformerConfig
+from headway.models.freed_memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import Decoder
 from headway.tasks.common.next_token import LanguageModeling
-from headway.training.hardware.precision import keep_freed_memory
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.optim.optimizers import optimizers

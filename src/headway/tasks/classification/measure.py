@@ -35,6 +35,7 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
     known = None if given.same else _trained_rows(given)
     if given.same:
         rows = split_labelled(rows, split_seed(given.before))[1]
+    rows = given.sampled(rows)
     if known is not None:
         _warn_of_leaks(known, rows)
     used = {rows.classes[at] for at in np.unique(rows.targets)}

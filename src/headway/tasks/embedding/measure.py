@@ -17,6 +17,7 @@ def measure(pipe: Embedder, given: EvaluationInputs) -> dict[str, Any]:
     pairs = read_pairs(table, given.found, on_bad_row=given.options.data.on_bad_row)
     if given.same:
         pairs = split_pairs(pairs, split_seed(given.before), most_held_out(given.facts))[1]
+    pairs = given.sampled(pairs)
     rows = encoded_pairs(pairs, pipe.tokenizer).cut(given.length(pipe.max_length), pipe.tokenizer.special_ids)
     batches = pair_batches(rows.sides, scores_of(pairs), pipe.runtime.tokens)
     task = Embedding("pairs" if pairs.scores is None else "scores")

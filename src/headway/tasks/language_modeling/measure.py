@@ -26,6 +26,7 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
     length, found = given.length(pipe.model.config.max_length), talks(source)
     if given.same:
         found = found.split(split_seed(given.before))[1]
+    found = given.sampled(found)
     examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
     if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
@@ -35,9 +36,10 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
 
 def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
     corpus = given.corpus("a language model is measured on running text or on conversations")
-    length, every = given.length(pipe.model.config.max_length), given.every
+    length = given.length(pipe.model.config.max_length)
     text = held_out_part(corpus) if given.same else whole(corpus)
     tokens = encode_text(text, pipe.tokenizer)
+    every = given.stride(len(tokens) // length)
     task = LanguageModeling(bytes_per_token=text.n_bytes / max(1, len(tokens)))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
     batches = pipe.runtime.batches(text_batches(tokens, length, 32, every))

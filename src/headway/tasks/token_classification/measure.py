@@ -24,7 +24,7 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
     scheme: dict[str, Any] = {"whole": OUTSIDE not in pipe.labels, "labels": pipe.labels}
     tagged = read_tagged(given.source, given.found, given.options.data.on_bad_row, **scheme)
     tagged.check_labels(pipe.labels, "the model's tags")
-    held_out = tagged.split(split_seed(given.before))[1] if given.same else tagged
+    held_out = given.sampled(tagged.split(split_seed(given.before))[1] if given.same else tagged)
     longest = given.length(pipe.model.config.max_length)
     rows = _rows(pipe, held_out, longest)
     if not len(rows.ids):

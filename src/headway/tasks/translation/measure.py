@@ -27,6 +27,7 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
         pairs = split_pairs(pairs, split_seed(given.before))[1]
     else:
         _warn_of_pairs(pairs, table.name, given)
+    pairs = given.sampled(pairs)
     longest = min(pipe.longest_source, pipe.longest_target)
     if isinstance(pipe.model, EncoderDecoder):
         longest = min(longest, int(given.plan.get("length", longest)))
