@@ -18,8 +18,6 @@ from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.export.parity import magnitude
 from headway.workflows.export.registry import TARGETS
 
-TRAVELS = "norm_parameters=weight,activation=silu,gated=true,logit_softcap=none,embedding_norm=false"
-
 
 @pytest.fixture(autouse=True)
 def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +78,7 @@ def test_a_plan_says_it(corpus: Path, in_process: Callable):
     status, out, _ = in_process("train", corpus, *words, "--json")
     found = json.loads(out.splitlines()[-1])["exports"]
     assert status == 0 and found["hf"] is None and found["gguf"] == "this model is nanochat"
-    status, out, _ = in_process("train", corpus, *words, "--config-overrides", TRAVELS)
+    status, out, _ = in_process("train", corpus, *words, "--layout", "qwen3")
     assert status == 0 and "exports: hf, gguf, ctranslate2" in out
 
 
