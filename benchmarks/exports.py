@@ -26,13 +26,12 @@ import headway
 from headway.errors import InputError
 from headway.workflows.export.export import export
 from headway.workflows.export.registry import TARGETS
+from headway.workflows.export.target import LAYOUT
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doors"))
 from doors_kit import MODELS, made
 
 LIBRARIES = ("transformers", "gguf", "llama-cpp-python", "ctranslate2", "onnx", "onnxruntime", "openvino")
-LLAMA_CPP_READS = "norm_parameters=weight,activation=silu,gated=true,logit_softcap=none,embedding_norm=false"
-"""Qwen3's layout, for ``--config-overrides``: that of the default language model has parts that llama.cpp lacks."""
 
 
 def rows_of(name: str, source: Path, folder: Path) -> list[dict[str, Any]]:
@@ -69,7 +68,7 @@ def rows_of(name: str, source: Path, folder: Path) -> list[dict[str, Any]]:
 
 def shakespeare(data: Path, folder: Path) -> Path:
     """A language model of the parts that llama.cpp has, trained for a minute or two."""
-    options: dict[str, Any] = {"config_overrides": LLAMA_CPP_READS, "preset": "tiny", "steps": 400, "threads": 1}
+    options: dict[str, Any] = {"config_overrides": LAYOUT, "preset": "tiny", "steps": 400, "threads": 1}
     headway.train(data / "shakespeare.txt", out=folder / "shakespeare", tokenizer="bpe", quiet=True, **options)
     return folder / "shakespeare"
 

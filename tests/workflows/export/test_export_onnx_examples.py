@@ -94,8 +94,9 @@ def test_odd_texts_are_read_without_headway_as_here(
     length = pipe.model.config.max_length
     found = export(lm_run, tmp_path / "lm", to="onnx")
     (row,) = without_headway("onnx_generate", found.out, NEW, long)
-    steps = pipe.runtime.write([pipe.tokenizer.encode(long)[NEW - length :]], Sampling(temperature=0), max_tokens=NEW)
-    ids = [token for _, token in steps]
+    prompt, forbidden = pipe.tokenizer.encode(long)[NEW - length :], sorted(pipe.tokenizer.special_ids - pipe.ends)
+    steps = pipe.runtime.write([prompt], Sampling(temperature=0), max_tokens=NEW, end=pipe.ends, forbidden=forbidden)
+    ids = [token for step in steps for token in step.values()]
     assert row["text"] == pipe.tokenizer.decode(ids), "the end of the prompt, with room for what is written"
     source, found = exported("translator")
     assert len(without_headway("onnx_translate", found.out, long, "")) == 2

@@ -17,9 +17,7 @@ from headway.text.train import train_tokenizer
 from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.export.parity import exceeding, magnitude
 from headway.workflows.export.registry import TARGETS
-from headway.workflows.export.target import LAYOUT_OPTIONS
-
-TRAVELS = LAYOUT_OPTIONS.split()[-1]
+from headway.workflows.export.target import LAYOUT
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +67,7 @@ def test_other_models_are_refused_and_nothing_breaks(model: torch.nn.Module):
 
 def test_training_says_it_first(corpus: Path, tmp_path: Path, in_process: Callable, tiny: dict):
     words = ["--d-model", "16", "--layers", "2", "--heads", "2", "--length", "32", "--steps", "2", "--threads", "1"]
-    words += ["--config-overrides", TRAVELS]
+    words += ["--config-overrides", LAYOUT]
     status, _, err = in_process("train", corpus, "--out", tmp_path / "run", "--tokenizer", "char", *words)
     assert status == 0
     said = next(line for line in err.splitlines() if "exports:" in line)
@@ -82,7 +80,7 @@ def test_a_plan_says_it(corpus: Path, in_process: Callable):
     status, out, _ = in_process("train", corpus, *words, "--json")
     found = json.loads(out.splitlines()[-1])["exports"]
     assert status == 0 and found["hf"] is None and found["gguf"] == "this model is nanochat"
-    status, out, _ = in_process("train", corpus, *words, "--config-overrides", TRAVELS)
+    status, out, _ = in_process("train", corpus, *words, "--config-overrides", LAYOUT)
     assert status == 0 and "exports: hf, gguf, ctranslate2" in out
 
 

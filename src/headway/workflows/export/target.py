@@ -11,15 +11,11 @@ from headway.hub.directory import family_of, has_family, model_config
 from headway.hub.sentence_transformers import without_modules
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
-from headway.models.heads import TokenHead
-from headway.models.transformer import EncoderDecoder
+from headway.models.transformer import Decoder
 from headway.workflows.export.parity import Parity
 
-LAYOUT_OPTIONS = (
-    "--tokenizer bpe --config-overrides "
-    "norm_parameters=weight,activation=silu,gated=true,logit_softcap=none,embedding_norm=false"
-)
-"""The options of ``headway train`` with which a language model has Qwen3's layout, which every target takes."""
+LAYOUT = "norm_parameters=weight,activation=silu,gated=true,logit_softcap=none,embedding_norm=false"
+"""Qwen3's layout, which every target takes, for ``--config-overrides``."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +59,9 @@ class Target(Protocol):
 
 def layout_advice(model: nn.Module) -> str:
     """The last clause of a refusal: how to train a language model that the target takes; "" for another model."""
-    if isinstance(model_config(model), TransformerConfig) and isinstance(getattr(model, "head", None), TokenHead):
-        return "" if isinstance(model, EncoderDecoder) else f"; to train a language model for it, use {LAYOUT_OPTIONS}"
-    return ""
+    if not isinstance(model, Decoder) or not isinstance(model_config(model), TransformerConfig):
+        return ""
+    return f"; to train a language model for it, use --tokenizer bpe --config-overrides {LAYOUT}"
 
 
 def check_family(subject: Subject) -> str:
