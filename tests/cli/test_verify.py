@@ -71,7 +71,6 @@ def test_wrong_input_is_status_two(lm_run: Path, tmp_path: Path, in_process: Cal
         assert (status, out) == (2, "") and said in err and err.count("\n") == 1, err
 
 
-@pytest.mark.skipif("openvino" in sys.modules, reason="a process that ran OpenVINO crashes at SIGINT: to be found out")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_nothing(
     number: int, lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
