@@ -12,6 +12,7 @@ from headway.models.transformer import Decoder
 from headway.nn.slots import SlotState
 from headway.runtime import batcher as module
 from headway.runtime.batcher import Batcher
+from headway.runtime.runtime import Runtime
 
 GREEDY = Sampling(temperature=0.0)
 VOCAB, CONTEXT = 89, 48
@@ -96,6 +97,17 @@ def test_a_text_that_outgrows_the_model_goes_on_with_its_newer_half():
     given = [{"prompt": text, "sampling": GREEDY, "max_tokens": 2 * CONTEXT} for text in texts]
     expected = [alone(model, text, GREEDY, max_tokens=2 * CONTEXT) for text in texts]
     assert together(Batcher(model), given, every=2) == expected
+
+
+def test_a_text_that_outgrows_the_model_loses_no_token():
+    """The token with which a text outgrows the model, and the one after it, come in two steps."""
+    model, texts = decoder(), [[3, 5, 7], [11] * (CONTEXT - 2), [2]]
+    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for step in Runtime(model).write(texts, GREEDY, max_tokens=3 * CONTEXT):
+        for row, token in step.items():
+            found[row].append(token)
+    for row, text in enumerate(texts):
+        assert found[row] == alone(model, text, GREEDY, max_tokens=3 * CONTEXT) and len(found[row]) == 3 * CONTEXT
 
 
 def test_what_prompts_share_is_computed_once(monkeypatch):

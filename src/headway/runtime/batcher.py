@@ -118,13 +118,15 @@ class Batcher:
     def step(self) -> list[tuple[Request, int | None]]:
         """Read a piece of the waiting prompts and one token of each running text.
 
-        Returns the new token of each text that has one, and None for each that ended without a further one.
+        Returns the new token of each text that has one, and None for each that ended without a further one; no text has
+        two, so one whose older half was just forgotten is read anew in the next step.
         """
-        found = []
+        found: list[tuple[Request, int | None]] = []
         if self.running:
             ids = sent([[request.text[-1]] for request in self.running], self.device)
             found += self._chosen(list(self.running), self.model.next_logits(ids, None, self.state))
-        if self.waiting and len(self.running) < self.slots:
+        just = {id(request) for request, _ in found}
+        if self.waiting and len(self.running) < self.slots and id(self.waiting[0]) not in just:
             found += self._read_prompts()
         return found
 

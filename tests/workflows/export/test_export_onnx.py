@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -264,6 +266,21 @@ def test_an_openvino_that_cannot_be_imported_is_no_fault_of_the_export(
     monkeypatch.setattr(target, "in_openvino", broken)
     parity = target.compare(subject(source), found.out, "float32")
     assert parity.passed and "was not run, since it cannot be imported: libopenvino" in parity.notes[-1]
+
+
+def test_a_process_that_ran_openvino_can_be_interrupted(exported: Callable):
+    """Two of OpenVINO's cores, of which the first goes first, leave a freed stack to the next signal."""
+    _, found = exported("classifier")
+    code = (
+        "import os, signal, sys; from pathlib import Path; from headway.workflows.export.onnx_read import in_openvino\n"
+        "first, second = (in_openvino(Path(sys.argv[1])) for _ in range(2))\n"
+        "del first; del second\n"
+        "try: os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"
+        "except KeyboardInterrupt: print('interrupted')"
+    )
+    words = [sys.executable, "-c", code, str(found.out / "model.onnx")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.strip()) == (0, "interrupted"), done.stderr
 
 
 def test_a_disk_that_fills_while_weights_are_rounded(

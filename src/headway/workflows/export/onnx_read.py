@@ -10,6 +10,7 @@ Letters: B batch, T tokens, P past tokens, G key-value heads, K head width, V vo
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,7 @@ def in_onnxruntime(path: Path) -> Session:
 
 def in_openvino(path: Path) -> Session:
     """A graph in OpenVINO, on the CPU, in float32 whatever the processor prefers."""
-    import openvino
-
-    opened = openvino.Core().compile_model(str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    opened = _core().compile_model(str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     shapes = {
         one.any_name: [size.get_length() if size.is_static else -1 for size in one.partial_shape]
         for one in opened.inputs
@@ -63,6 +62,18 @@ def in_openvino(path: Path) -> Session:
         return {one.any_name: np.array(found[one]) for one in opened.outputs}
 
     return Session(shapes, run)
+
+
+@cache
+def _core() -> Any:
+    """OpenVINO, one for the whole process.
+
+    Each new one replaces the stack on which signals are handled, and when it goes brings the former back, which is
+    freed by then if several were there at once: the next signal would crash the process.
+    """
+    import openvino
+
+    return openvino.Core()
 
 
 class Written:

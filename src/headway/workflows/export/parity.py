@@ -57,7 +57,7 @@ class Parity:
     seconds: tuple[float, float] | None = None
     """how long Headway and the reader took for the same answers; None: not timed"""
     notes: tuple[str, ...] = ()
-    """what else the user should know, a sentence each"""
+    """further facts about the export, a sentence each"""
 
     @property
     def checked(self) -> bool:
