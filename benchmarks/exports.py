@@ -13,14 +13,13 @@ import argparse
 import sys
 import tempfile
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import transformers
 from doors import RUNS, trained
-from machine import facts, write
+from machine import facts, installed, write
 
 import headway
 from headway.errors import InputError
@@ -72,17 +71,6 @@ def shakespeare(data: Path, folder: Path) -> Path:
     return folder / "shakespeare"
 
 
-def versions() -> dict[str, str]:
-    """The libraries that write or read the exports."""
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
 def main() -> None:
     """Make, export, compare, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,7 +92,7 @@ def main() -> None:
     failed = [row for row in rows if not row["passed"]]
     found = facts()
     found |= {"rows": rows, "passed": len(rows) - len(failed), "failed": len(failed)}
-    found["versions"] = {**found["versions"], **versions()}
+    found["versions"] = {**found["versions"], **installed(LIBRARIES)}
     write("exports", found)
     for row in failed:
         print(row)

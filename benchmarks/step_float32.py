@@ -11,8 +11,6 @@ Ours is the step of `headway train`, with the shares that its rule takes.  Steps
 
 import csv
 import sys
-from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,11 @@ import torch
 import torch.nn.functional as F
 import transformers
 import x_transformers
-from machine import facts, interleaved, spread, write
-from torch import Tensor, nn
+from machine import facts, installed, interleaved, spread, write
+from training_step import Step, gpt2_config, of_headway, of_torch
 
 import headway
 from headway.data.batches.batching import Batch, pad
-from headway.models.config import TransformerConfig
 from headway.models.freed_memory import keep_freed_memory
 from headway.models.heads import ClassificationHead
 from headway.models.initialise import initialise
@@ -33,65 +30,17 @@ from headway.models.transformer import Decoder
 from headway.nn.kernels.products import onednn_everywhere
 from headway.tasks.common.classes import Classification
 from headway.tasks.common.next_token import LanguageModeling
-from headway.training.loop.thread_parallel import ThreadParallel, share_count
-from headway.training.loop.trainer import divide_and_clip
-from headway.training.objective import Objective
-from headway.training.optim.optimizers import optimizers
 
-Step = Callable[[], None]
 ROWS, LENGTH, VOCAB, WIDTH, LAYERS, HEADS = 8, 256, 65, 384, 6, 6
 REVIEWS, LABELS = 32, ["negative", "neutral", "positive"]
-
-
-def ours(model: nn.Module, task: Objective, batch: Batch) -> Step:
-    """A step of the training loop."""
-    parameters = list(model.train().parameters())
-    chosen = optimizers(model, "adamw", 1e-4, 0.01, precision="float32")
-    count = share_count(model, task, batch.places)
-    print(f"headway: {sum(p.numel() for p in parameters):,} parameters, {count} shares", flush=True)
-
-    def step() -> None:
-        with ThreadParallel(count) as shares:
-            _, targets = shares.add_gradient(model, task, batch, "float32", parameters)
-        divide_and_clip(parameters, targets, 1.0)
-        for optimizer in chosen:
-            optimizer.step()
-        for p in parameters:
-            p.grad = None
-
-    return step
-
-
-def theirs(model: nn.Module, loss: Callable[[], Tensor]) -> Step:
-    """A step as the documentation of torch writes it."""
-    parameters = list(model.train().parameters())
-    optimizer = torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.01, fused=True)
-    print(f"{type(model).__module__.split('.')[0]}: {sum(p.numel() for p in parameters):,} parameters", flush=True)
-
-    def step() -> None:
-        loss().backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
 
 
 def language_model() -> dict[str, Step]:
     """Next-token steps on the same drawn ids."""
     ids = torch.randint(VOCAB, (ROWS, LENGTH + 1), generator=torch.Generator().manual_seed(0))
     inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-    config = TransformerConfig(
-        vocab_size=VOCAB,
-        d_model=WIDTH,
-        n_layers=LAYERS,
-        n_heads=HEADS,
-        max_length=LENGTH,
-        positions="learned",
-        norm="layernorm",
-        activation="gelu_tanh",
-        tied=True,
-    )
+    batch = Batch(inputs, None, targets)
+    config = gpt2_config(VOCAB, WIDTH, LAYERS, HEADS, LENGTH)
     none: dict[str, Any] = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     sizes = {"n_positions": LENGTH, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS}
     gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCAB, **sizes, **none))
@@ -100,9 +49,11 @@ def language_model() -> dict[str, Step]:
         num_tokens=VOCAB, max_seq_len=LENGTH, attn_layers=layers, tie_embedding=True
     )
     return {
-        "headway": ours(initialise(Decoder(config), 0), LanguageModeling(), Batch(inputs, None, targets)),
-        "transformers": theirs(gpt2, lambda: gpt2(inputs, labels=inputs).loss),
-        "x-transformers": theirs(other, lambda: F.cross_entropy(other(inputs).flatten(0, 1), targets.flatten())),
+        "headway": of_headway(initialise(Decoder(config), 0), LanguageModeling(), batch, "float32"),
+        "transformers": of_torch(gpt2, lambda: gpt2(inputs, labels=inputs).loss, "float32"),
+        "x-transformers": of_torch(
+            other, lambda: F.cross_entropy(other(inputs).flatten(0, 1), targets.flatten()), "float32"
+        ),
     }
 
 
@@ -134,9 +85,11 @@ def classifier(directory: Path, data: Path) -> dict[str, Step]:
     )  # fmt: skip
     print(f"{len(rows)} reviews, padded to {ids.shape[1]} tokens", flush=True)
     return {
-        "headway": ours(model, Classification(LABELS), Batch(ids, mask, targets)),
-        "transformers": theirs(bert, lambda: bert(input_ids=ids, attention_mask=ones, labels=targets).loss),
-        "x-transformers": theirs(other, lambda: F.cross_entropy(other(ids, mask=mask), targets)),
+        "headway": of_headway(model, Classification(LABELS), Batch(ids, mask, targets), "float32"),
+        "transformers": of_torch(
+            bert, lambda: bert(input_ids=ids, attention_mask=ones, labels=targets).loss, "float32"
+        ),
+        "x-transformers": of_torch(other, lambda: F.cross_entropy(other(ids, mask=mask), targets), "float32"),
     }
 
 
@@ -154,7 +107,7 @@ def main() -> None:
         found[name] = {"seconds": {key: spread(values) for key, values in times.items()}, "times_faster": ratios}
         print(name, {key: round(value["median"], 3) for key, value in found[name]["seconds"].items()}, flush=True)
         print(f"{ratios['median']:.2f} times as fast as the faster of the others in each round", flush=True)
-    libraries = {name: version(name) for name in ("transformers", "x-transformers")}
+    libraries = installed(("transformers", "x-transformers"))
     products = {"onednn_everywhere": onednn_everywhere(), "threads": torch.get_num_threads()}
     write("step-float32", {**facts(), "libraries": libraries, **products, **found})
 
