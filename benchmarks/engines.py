@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import torch
-from machine import interleaved, spread
+from machine import installed, interleaved, spread
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8")
 LIBRARIES = (
@@ -162,12 +161,7 @@ def bandwidth(size: int = 1 << 28, times: int = 7) -> dict[str, Any]:
 
 def libraries() -> dict[str, str]:
     """Versions of what is compared, and what llama.cpp was compiled for."""
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
+    found = installed(LIBRARIES)
     try:
         library = importlib.import_module("llama_cpp")
         found["llama.cpp"] = library.llama_print_system_info().decode()

@@ -13,14 +13,13 @@ import argparse
 import sys
 import tempfile
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import transformers
 from doors import RUNS, trained
-from machine import facts, write
+from machine import facts, installed, write
 
 import headway
 from headway.errors import InputError
@@ -31,8 +30,6 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doors"))
 from doors_kit import MODELS, made
 
 LIBRARIES = ("transformers", "gguf", "llama-cpp-python", "ctranslate2", "onnx", "onnxruntime", "openvino")
-LLAMA_CPP_READS = "norm_parameters=weight,activation=silu,gated=true,logit_softcap=none,embedding_norm=false"
-"""Qwen3's layout, for ``--config-overrides``: that of the default language model has parts that llama.cpp lacks."""
 
 
 def rows_of(name: str, source: Path, folder: Path) -> list[dict[str, Any]]:
@@ -69,20 +66,9 @@ def rows_of(name: str, source: Path, folder: Path) -> list[dict[str, Any]]:
 
 def shakespeare(data: Path, folder: Path) -> Path:
     """A language model of the parts that llama.cpp has, trained for a minute or two."""
-    options: dict[str, Any] = {"config_overrides": LLAMA_CPP_READS, "preset": "tiny", "steps": 400, "threads": 1}
+    options: dict[str, Any] = {"layout": "qwen3", "preset": "tiny", "steps": 400, "threads": 1}
     headway.train(data / "shakespeare.txt", out=folder / "shakespeare", tokenizer="bpe", quiet=True, **options)
     return folder / "shakespeare"
-
-
-def versions() -> dict[str, str]:
-    """The libraries that write or read the exports."""
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def main() -> None:
@@ -106,7 +92,7 @@ def main() -> None:
     failed = [row for row in rows if not row["passed"]]
     found = facts()
     found |= {"rows": rows, "passed": len(rows) - len(failed), "failed": len(failed)}
-    found["versions"] = {**found["versions"], **versions()}
+    found["versions"] = {**found["versions"], **installed(LIBRARIES)}
     write("exports", found)
     for row in failed:
         print(row)

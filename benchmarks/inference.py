@@ -1,8 +1,9 @@
 """How fast trained models answer on the processor: Headway beside five other engines, on the same weights, in one run.
 
-    python benchmarks/inference.py decode classify embed --models FOLDER [--data ../shared/data] [--rounds 5]
+    python benchmarks/inference.py decode join classify embed --models FOLDER [--data ../shared/data] [--rounds 5]
 
-"decode": GPT-2 with 124 M drawn weights continues prompts greedily, one and eight at a time.  "classify":
+"decode": GPT-2 with 124 M drawn weights continues prompts greedily, one and eight at a time.  "join": sixteen prompts,
+which in Headway begin one after the other (continuous batching) or all at once, in the others all at once.  "classify":
 all-MiniLM-L6-v2 with a drawn head labels tweets, in batches and one by one, tokenization included.  "embed": the same
 encoder's vectors.  The engines answer in turn, all of them in every round; each is first tried in the ways that its
 documentation advises, and measured in the fastest.  The models are made in FOLDER once.  An engine that is not
@@ -58,6 +59,28 @@ def decode(given: argparse.Namespace, threads: int) -> dict[str, Any]:
         found[f"others_{rows}"] = {"share_of_headway_float32s_tokens": equal, **_set_up(engines)}
         _show(found[f"tokens_per_second_{rows}"], equal)
     return {"prompt_tokens": given.prompt, "new_tokens": tokens, **found}
+
+
+def join(given: argparse.Namespace, threads: int) -> dict[str, Any]:
+    """New tokens a second of sixteen prompts, reading the prompts included."""
+    rows, directory, random = 16, gpt2(given.models), np.random.default_rng(2)
+    prompts = random.integers(0, 50256, (rows, given.prompt)).tolist()
+    engines = Engines(prompts, prompts, tuple(given.only))
+    for name in PRECISIONS:
+        engines.add(f"headway {name}, joining", peers_decode.of_headway_joining(directory, name, given.tokens))
+        engines.add(f"headway {name}, together", peers_decode.of_headway(directory, name, given.tokens))
+    for name in PRECISIONS[:2]:
+        ways = peers_decode.of_transformers(directory, name, given.tokens, given.compile)
+        engines.add(f"transformers {name}", ways)
+    for name in PRECISIONS:
+        ways = peers_decode.of_ctranslate2(directory, given.models, name, given.tokens, threads, rows)
+        engines.add(f"ctranslate2 {name}", ways)
+    reference = engines.answers.get("headway float32, together")
+    equal = {name: _same(answer, reference) for name, answer in engines.answers.items()}
+    speeds = engines.measure(given.rounds, rows * given.tokens)
+    _show(speeds, equal)
+    others = {"share_of_headway_float32s_tokens": equal, **_set_up(engines)}
+    return {"prompts": rows, "new_tokens": given.tokens, "tokens_per_second": speeds, "others": others}
 
 
 def classify(given: argparse.Namespace, threads: int) -> dict[str, Any]:
@@ -138,7 +161,7 @@ def _show(speeds: dict[str, Any], agreed: dict[str, Any]) -> None:
 
 def main() -> None:
     """Those that are named, each with its result."""
-    parts = {"decode": decode, "classify": classify, "embed": embed}
+    parts = {"decode": decode, "join": join, "classify": classify, "embed": embed}
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="+", choices=list(parts))
     parser.add_argument("--models", type=Path, required=True, help="a folder for the models, about 3 GB")

@@ -7,7 +7,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,17 @@ def headway(*words: str) -> dict[str, Any]:
 def spread(values: list[float]) -> dict[str, Any]:
     """Median, least and greatest of repeated measurements, and the measurements themselves."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": values}
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """The version of each library, or "not installed"."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 def interleaved(calls: dict[Any, Callable[[], object]], runs: int, least: float = 0.0) -> dict[Any, list[float]]:

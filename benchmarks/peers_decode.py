@@ -16,6 +16,7 @@ from inference_models import for_ctranslate2, gguf_file
 
 import headway
 from headway.generation.sampling import Sampling
+from headway.runtime.batcher import Batcher
 
 Ids = list[list[int]]
 Ways = dict[str, Callable[[], Callable[[Ids], Ids]]]
@@ -42,6 +43,28 @@ def of_headway(directory: Path, precision: str, tokens: int) -> Ways:
         return write
 
     return {"as it comes": make}
+
+
+def of_headway_joining(directory: Path, precision: str, tokens: int) -> Ways:
+    """Headway, of whose prompts one more begins at every step of the others."""
+
+    def make() -> Callable[[Ids], Ids]:
+        pipe = load_headway(directory, precision)
+
+        def write(prompts: Ids) -> Ids:
+            batcher, waiting, found = Batcher(pipe.model), list(prompts), {}
+            while waiting or batcher.busy:
+                if waiting:
+                    request = batcher.submit(waiting.pop(0), Sampling(temperature=0.0), max_tokens=tokens)
+                    found[request] = []
+                for request, token in batcher.step():
+                    if token is not None:
+                        found[request].append(token)
+            return list(found.values())
+
+        return write
+
+    return {"one more at every step": make}
 
 
 def of_transformers(directory: Path, precision: str, tokens: int, compiled: bool) -> Ways:

@@ -29,13 +29,13 @@ from headway.data.batches.windows import Position
 from headway.data.formats.aligned import read_aligned
 from headway.data.records.text_pairs import read_text_pairs
 from headway.models.config import Positions, TransformerConfig
+from headway.models.freed_memory import keep_freed_memory
 from headway.models.initialise import initialise
 from headway.models.transformer import EncoderDecoder
 from headway.tasks.common.rows import EncodedPairs, encoded_pairs
 from headway.tasks.translation.objective import Translation, shifted
 from headway.tasks.translation.preset import M2M100
 from headway.text.train import train_tokenizer
-from headway.training.hardware.precision import keep_freed_memory
 from headway.training.loop.thread_parallel import ThreadParallel, share_count
 from headway.training.loop.trainer import divide_and_clip
 from headway.training.optim.optimizers import optimizers, set_rate

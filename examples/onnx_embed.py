@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 folder, texts = Path(sys.argv[1]), sys.argv[2:]
 length = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"]
 tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+tokenizer.encode_special_tokens = True  # a special token that a text spells is text
 tokenizer.enable_truncation(length)
 tokenizer.enable_padding()
 session = onnxruntime.InferenceSession(folder / "model.onnx")

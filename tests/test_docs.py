@@ -1,5 +1,6 @@
 """What the pages say is run: every Python block, the README's commands, the examples, the small benchmarks."""
 
+import ast
 import importlib
 import json
 import os
@@ -243,6 +244,15 @@ BENCHMARKS = {
         "--windows=2",
     ],
 }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=named)
+def test_benchmarks_import_what_there_is(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "headway":
+            module = importlib.import_module(node.module)
+            missing = [name.name for name in node.names if not hasattr(module, name.name)]
+            assert not missing, f"{node.module} has no {', '.join(missing)}"
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -24,7 +24,7 @@ NN_MAY = {"collections", "concurrent", "contextlib", "functools", "math", "threa
 EXTRAS = {
     *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
-    *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino"),
+    *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google"),
 }
 HEAVY = {"torch", "sklearn", "scipy"}
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -128,7 +128,7 @@ def test_extras_are_imported_inside_functions(path):
     assert not early, f"{name(path)} imports {early} at once: an extra belongs inside the function that needs it"
 
 
-MODULE = {"scikit-learn": "sklearn", "pillow": "PIL", "llama-cpp-python": "llama_cpp"}
+MODULE = {"scikit-learn": "sklearn", "pillow": "PIL", "llama-cpp-python": "llama_cpp", "protobuf": "google"}
 """The module of a package that has another name."""
 CHECKED_WITH = {"transformers", "sentence_transformers"}
 """Other programs, by which an export is checked where they are installed."""

@@ -4,12 +4,14 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 import headway
@@ -20,7 +22,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.text.train import train_tokenizer
 from headway.workflows.export.export import RECORD, export
 from headway.workflows.export.hf import compare
-from headway.workflows.export.parity import BOUND, lines
+from headway.workflows.export.parity import BOUND, Parity, lines
 from headway.workflows.export.registry import TARGETS
 from headway.workflows.export.target import Subject
 
@@ -199,7 +201,7 @@ def test_what_is_there_is_not_written_over(lm_run: Path, tmp_path: Path, monkeyp
     link.symlink_to(lm_run)
     for place, said in (
         (out, "notes.txt"), (foreign, "not from an export"),
-        (file, "not a directory"), (link, "not a directory"), (file / "out", "cannot be written"),
+        (file, "not a directory"), (link, "a symbolic link"), (file / "out", "cannot be written"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=said):
             export(lm_run, place)
@@ -207,6 +209,42 @@ def test_what_is_there_is_not_written_over(lm_run: Path, tmp_path: Path, monkeyp
         export(foreign, foreign)
     assert before == {path: path.stat().st_mtime_ns for path in out.iterdir()}
     assert names(tmp_path) == {"out", "run", "file", "link"}
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for place in (".", tmp_path / "here"):
+        with pytest.raises(InputError, match="this is the working directory"):
+            export(lm_run, place)
+
+
+def test_what_a_killed_export_left_is_removed(lm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In a container, the next command often has the number of the one that was killed."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    left = [f".out.{os.getpid()}.tmp", f".out.{int(ended.stdout)}.tmp", f".out.{int(ended.stdout)}.old.tmp"]
+    kept = [f".out.{os.getppid()}.tmp", ".out.notes.tmp", ".outer.1.tmp"]
+    for name in (*left, *kept):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_text("")
+    export(lm_run, tmp_path / "out")
+    assert names(tmp_path) == {"out", *kept}
+
+
+def test_an_export_that_fails_leaves_no_directory_above_it(lm_run: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("headway.workflows.export.hf.compare", lambda *_: Parity(problem="it differs", version="1"))
+    assert not export(lm_run, tmp_path / "new" / "deep" / "out").made and not names(tmp_path)
+
+
+def test_a_library_that_cannot_be_imported_is_one_message(
+    lm_run: Path, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "gguf").mkdir()
+    (tmp_path / "gguf" / "__init__.py").write_text("raise OSError('libgguf.so.1: cannot open')")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "gguf"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    status, out, err = in_process("export", lm_run, "--to", "gguf", "--out", tmp_path / "out")
+    assert status == 2 and out == "" and err.count("\n") == 1
+    assert "the package gguf is installed, but cannot be imported (libgguf.so.1: cannot open)" in err
 
 
 def test_a_full_disk_is_said_of_the_place_that_was_named(lm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -216,8 +254,24 @@ def test_a_full_disk_is_said_of_the_place_that_was_named(lm_run: Path, tmp_path:
     monkeypatch.setattr("headway.hub.directory.write_whole", full)
     with pytest.raises(InputError) as raised:
         export(lm_run, tmp_path / "out")
-    said = f"{tmp_path / 'out'}: cannot be written (No space left on device); name another directory with --out."
-    assert str(raised.value) == said and not any(tmp_path.iterdir())
+    said = str(raised.value)
+    assert said.startswith(f"{tmp_path / 'out'}: cannot be written (No space left on device); ")
+    assert said.endswith(" are free there; name another directory with --out.") and not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [OSError("32768 requested and 1824 written"), SafetensorError("I/O error")])
+def test_an_error_of_a_full_disk_without_a_number_is_one_too(
+    error: Exception, lm_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As numpy and safetensors raise them."""
+
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("headway.hub.directory.save_file", full)
+    with pytest.raises(InputError) as raised:
+        export(lm_run, tmp_path / "out")
+    assert str(raised.value).startswith(f"{tmp_path / 'out'}: cannot be written ({error}); ")
 
 
 def test_only_what_exists_is_offered(lm_run: Path, tmp_path: Path, in_process: Callable, headway_command: Callable):

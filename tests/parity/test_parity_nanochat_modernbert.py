@@ -278,6 +278,26 @@ def test_the_older_form_of_a_configuration_reads_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("kinds", "every"),
+    [("fsffs", None), ("fssfs", 3), ("fffff", 1), ("fssss", 5), ("sssss", None)],
+)
+def test_the_older_form_is_written_too(kinds: str, every: int | None, tmp_path):
+    """transformers 4 reads no other one: without it, its defaults would make another model."""
+    far, near = "f" in kinds, "s" in kinds
+    windows = tuple({"f": None, "s": 4}[kind] for kind in kinds)
+    config = TransformerConfig(
+        61, d_model=24, n_layers=5, n_heads=3, d_ff=29, max_length=31, norm="layernorm", activation="gelu",
+        embedding_norm=True, first_norm=False, window=windows if near else None,
+        positions=Positions("rotary", base=101.0 if far else 11.0, window_base=11.0 if far and near else None),
+    )  # fmt: skip
+    save_model(Encoder(config), tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert written.get("global_attn_every_n_layers") == every
+    assert written["global_rope_theta"] == (101.0 if far else 11.0)
+    assert written["local_rope_theta"] == (11.0 if near else 101.0)
+
+
+@pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"layer_types": ["chunked_attention"] * 5}, "layer_types has chunked_attention"),

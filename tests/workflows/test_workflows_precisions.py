@@ -11,6 +11,7 @@ from headway.errors import InputError
 from headway.runtime.precision import available
 from headway.training.evaluation.metric import ACCURACY, CHRF, VAL_LOSS
 from headway.workflows import precisions as module
+from headway.workflows.evaluate import evaluate
 from headway.workflows.precisions import best, cost_of, precisions, stored
 from headway.workflows.verify.verify import verify
 
@@ -66,6 +67,24 @@ def test_every_precision_is_measured_stored_and_taken(run):
     assert "accuracy" in cost_of(str(run), "int8") and "times as fast" in cost_of(str(run), "int8")
     check = next(one for one in verify(run)["checks"] if one["name"] == "precision")
     assert check["passed"] and "bfloat16" in check["what"]
+
+
+def test_a_part_of_the_held_out_rows_is_measured_where_there_is_no_time_for_all(run, monkeypatch):
+    whole = evaluate(run)["examples"]
+    assert evaluate(run, most=5)["examples"] == 5 < whole
+    assert evaluate(run, most=whole + 1)["accuracy"] == evaluate(run)["accuracy"]
+    monkeypatch.setattr(module, "_speeds", lambda *_: iter([{"threads": 1, "batch": 1, "per_second": 1.0}]))
+    monkeypatch.setattr(module, "_most", lambda *_: 17)
+    assert [row["examples"] for row in precisions(str(run), limit=9.0)] == [17] * len(available(CPU))
+    assert {row["examples"] for row in precisions(str(run), limit=9.0, full=True)} == {whole}
+
+
+def test_every_nth_window_of_a_text_is_measured(tmp_path):
+    (tmp_path / "notes.txt").write_text("One ring to rule them all, one ring to find them.\n" * 300)
+    out = tmp_path / "run"
+    headway.train(tmp_path / "notes.txt", steps=2, d_model=32, layers=1, heads=2, length=32, out=out, evaluations=1)
+    whole, some = evaluate(out), evaluate(out, most=4)
+    assert 32 < some["examples"] <= 4 * 32 < whole["examples"]
 
 
 def test_without_time_the_metric_is_left_out(run, monkeypatch):

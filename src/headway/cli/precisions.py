@@ -45,6 +45,7 @@ def _lines(rows: list[dict[str, Any]], marked: str) -> list[str]:
     batches = [(speed["threads"], speed["batch"]) for speed in rows[0]["speeds"]]
     threads = batches[-1][0]
     shown = [batch for count, batch in batches if count == threads]
+    examples = rows[0]["examples"]
     heads = [f"{batch} at once" for batch in shown]
     table = [["precision", "weights", "loading", "ms for one", *heads, metric.name if metric else "", ""]]
     for row in rows:
@@ -61,4 +62,5 @@ def _lines(rows: list[dict[str, Any]], marked: str) -> list[str]:
         "",
         f"With {threads} threads; under a batch are texts a second, or tokens a second of a language model.  best is",
         "the fastest whose metric is within 1 point (of a loss 0.02 nats) of float32's; --store keeps it in the run.",
+        *([f"The metric is of {examples:,} held-out examples; --full measures all of them."] if examples else []),
     ]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -43,6 +43,18 @@ if TYPE_CHECKING:
 
 SHOWN = "shown"
 """The key of what is measured only for the report, and is not a metric."""
+
+
+class Parted(Protocol):
+    """Rows of which some can be taken."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, rows: np.ndarray) -> Any:
+        """Those with these numbers, in ascending order."""
+
+
+Rows = TypeVar("Rows", bound=Parted)
 
 
 @dataclass(frozen=True)
@@ -157,6 +169,8 @@ class EvaluationInputs:
     """whether these are the run's training files, of which only the held-out part is measured"""
     whole: bool = False
     """whether all of it is measured, even where training measured only some windows"""
+    most: int | None = None
+    """how many rows or windows are measured at most, spread evenly over all; None: as many as there are"""
     trained_on: Callable[[], Corpus | Table | None] = lambda: None
     """reads the training data of the run; None where they are missing or have changed"""
     each: list[np.ndarray] = field(default_factory=list)
@@ -175,10 +189,22 @@ class EvaluationInputs:
         """The plan of the run."""
         return self.facts.get("plan", {})
 
-    @property
-    def every(self) -> int:
-        """The stride of the measured windows: every n-th."""
-        return int(self.plan.get("validation_every", 1)) if self.same and not self.whole else 1
+    def stride(self, windows: int) -> int:
+        """Which of so many windows are measured: every n-th."""
+        every = int(self.plan.get("validation_every", 1)) if self.same and not self.whole else 1
+        return every if self.most is None else max(every, -(-windows // self.most))
+
+    def chosen(self, count: int) -> np.ndarray:
+        """The numbers of the rows to measure, of so many, in ascending order: all, or ``most`` of them."""
+        if self.most is None or count <= self.most:
+            return np.arange(count)
+        return np.linspace(0, count - 1, self.most).astype(np.int64)
+
+    def sampled(self, rows: Rows) -> Rows:
+        """The rows to measure, of those that are given."""
+        chosen = self.chosen(len(rows))
+        part: Rows = rows if len(chosen) == len(rows) else rows.part(chosen)
+        return part
 
     def length(self, longest: int) -> int:
         """The length in tokens that the run was measured at; a base may read more."""

@@ -41,6 +41,7 @@ class TrainKeywords(TypedDict, total=False):
     preset: str | None
     model: str | None
     match_parameters: int | None
+    layout: str | None
     config_overrides: str | None
     d_model: int | None
     layers: int | None

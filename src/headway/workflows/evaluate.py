@@ -37,6 +37,7 @@ def evaluate(
     inputs: Any = (),
     *,
     whole: bool = False,
+    most: int | None = None,
     device: str = "auto",
     precision: str | None = FLOAT32,
     **columns: str | None,
@@ -45,11 +46,12 @@ def evaluate(
 
     ``inputs`` are names of files, or data in memory as ``headway.train`` takes them.  Without inputs, or with the file
     that the model was trained on, the held-out part is measured; with ``whole`` all of it, even if training measured
-    only some of its windows.  ``precision`` as in ``load``, whatever the run stores.  Raises InputError if there is
-    nothing to measure on, or no such ``device`` or ``precision``.
+    only some of its windows, and with ``most`` so many rows or windows of it at most, spread evenly.  ``precision`` as
+    in ``load``, whatever the run stores.  Raises InputError if there is nothing to measure on, or no such ``device`` or
+    ``precision``.
     """
     pipe = load(run, device=device, precision=precision)
-    given_data = given_for(run, pipe, inputs, whole, columns)
+    given_data = given_for(run, pipe, inputs, whole=whole, most=most, columns=columns)
     metrics = room(pipe.task).evaluate(pipe, given_data)
     verdict = _verdict(pipe.task, metrics, given_data)
     on = f"{given_data.source.name}, the held-out part" if given_data.same else given_data.source.name
@@ -61,7 +63,9 @@ def given_for(
     run: str | Path,
     pipe: Pipeline,
     inputs: Any = (),
+    *,
     whole: bool = False,
+    most: int | None = None,
     columns: Mapping[str, str | None] = MappingProxyType({}),
 ) -> EvaluationInputs:
     """The data that a saved model is measured on, read; as for ``evaluate``.  Raises InputError."""
@@ -96,14 +100,15 @@ def given_for(
     if not inputs and facts.get("validation") and facts.get("validation_fingerprint") != source.fingerprint:
         warnings.warn(f"{source.name}: it has changed since the run was measured on it", stacklevel=2)
     same = not facts.get("validation") and source.fingerprint == facts.get("data", {}).get("fingerprint")
-    return EvaluationInputs(source, found, facts, options, same, whole, partial(trained_on, facts, options))
+    learnt = partial(trained_on, facts, options)
+    return EvaluationInputs(source, found, facts, options, same, whole, most, learnt)
 
 
 def _verdict(task: str, metrics: dict[str, Any], given: EvaluationInputs) -> dict[str, Any]:
     """The verdict on a model: the run's own if the same data were measured, otherwise from the new measurements."""
     before = given.facts.get("verdict") or {}
     key = before.get("metric")
-    if given.same and key in metrics and abs(metrics[key] - before["value"]) < SAME:
+    if given.same and given.most is None and key in metrics and abs(metrics[key] - before["value"]) < SAME:
         return before
     baselines = given.facts.get("baselines", []) if given.same and not given.baselines else given.baselines
     units = np.concatenate(given.each) if given.each else None

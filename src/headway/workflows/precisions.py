@@ -33,6 +33,8 @@ WRITTEN = 32
 """Tokens that a language model writes for each text."""
 INPUTS = 256
 """Inputs of the run's own data with which the speed is measured."""
+TRIED = 16
+"""Rows or windows of the held-out data that are measured first, to see how many there is time for; the fewest."""
 MEASURING = 0.6
 """The share of the time that the metrics may take."""
 LOST = {"nats": 0.02, "score": 1.0, "share": 0.01}
@@ -47,7 +49,8 @@ def precisions(
     ``precision``; ``bytes`` of the weights; ``load_seconds``; ``speeds``, a dict for each number of threads and of
     texts at once: ``threads``, ``batch``, ``latency_ms`` of such a batch and ``per_second`` (texts, or tokens of a
     language model); ``metric``, its ``value`` and 95 % ``interval`` on the held-out data, or None where they are not
-    there or the time of ``limit`` seconds is too short; with ``full`` it is always measured.
+    there or ``limit`` seconds are too short; and ``examples``, how many were counted: the same in each precision,
+    as many as there is time for, and with ``full`` all of them.
 
     Raises InputError as ``load`` does, and where the run has no data to measure with.
     """
@@ -62,17 +65,30 @@ def precisions(
         row: dict[str, Any] = {"precision": name, "load_seconds": time.monotonic() - start}
         row["bytes"] = weight_bytes(pipe.model)
         each = (1 - MEASURING) * limit / len(names)
-        found.append(row | {"speeds": list(_speeds(pipe, inputs, each)), "metric": None, "value": None})
+        row |= {"speeds": list(_speeds(pipe, inputs, each))}
+        found.append(row | {"metric": None, "value": None, "interval": None, "examples": 0})
         del pipe
-    left = [limit - (time.monotonic() - began)] * 2
-    for number, row in enumerate(found):
-        if not full and left[0] < (left[1] - left[0]) / max(1, number):  # as long as one took so far
+    most = None
+    if not full:
+        progress.phase("metric: how many rows there is time for")
+        most = _most(run, device, lambda: (began + limit - time.monotonic()) / len(names))
+        if most < TRIED:
             progress.warn("there was no time to measure the metric of every precision (--full or more --time)")
-            break
+            return found
+    for row in found:
         progress.phase(f"{row['precision']}: metric")
-        row |= _measured(run, row["precision"], device)
-        left[0] = limit - (time.monotonic() - began)
+        row |= _measured(run, row["precision"], device, most)
     return found
+
+
+def _most(run: str, device: str, left: Callable[[], float]) -> int:
+    """How many rows or windows of the held-out data can be measured in the seconds that are left for a precision."""
+    if left() < 0:
+        return 0
+    began = time.monotonic()
+    _measured(run, FLOAT32, device, TRIED)
+    each = (time.monotonic() - began) / TRIED  # loading counts, so that there is time to spare
+    return int(left() / each)
 
 
 def best(rows: list[dict[str, Any]]) -> str:
@@ -183,12 +199,13 @@ def _median(call: Callable[[], Any], device: torch.device, seconds: float) -> fl
     return statistics.median(times)
 
 
-def _measured(run: str, precision: str, device: str) -> dict[str, Any]:
-    """The metric on the held-out data: the first of the task's headline metrics that it has."""
-    metrics = evaluate(run, device=device, precision=precision)
+def _measured(run: str, precision: str, device: str, most: int | None) -> dict[str, Any]:
+    """The metric on the held-out data, of ``most`` rows: the first of the task's headline metrics that it has."""
+    metrics = evaluate(run, device=device, precision=precision, most=most)
     verdict = metrics["verdict"]
     metric = next((one for one in spec(metrics["task"]).headline if one.key == verdict.get("metric")), None)
     if metric is None:
-        return {"metric": None, "value": None, "interval": None}
-    fresh = metrics[metric.key] == verdict["value"]
-    return {"metric": metric, "value": metrics[metric.key], "interval": verdict.get("interval") if fresh else None}
+        return {}
+    value, fresh = metrics[metric.key], metrics[metric.key] == verdict["value"]
+    interval = verdict.get("interval") if fresh else None
+    return {"metric": metric, "value": value, "interval": interval, "examples": metrics["examples"]}

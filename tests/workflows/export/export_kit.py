@@ -37,6 +37,14 @@ BART = {
 }
 LABELS = {"id2label": {"0": "ant", "1": "bee", "2": "cow"}, "label2id": {"ant": 0, "bee": 1, "cow": 2}}
 
+KINDS = {
+    "classifier": ("BertForSequenceClassification", "text-classification"),
+    "vectors": ("ModernBertModel", "SentenceTransformer"),
+    "language model": ("LlamaForCausalLM", "text-generation"),
+    "translator": ("M2M100ForConditionalGeneration", "AutoModelForSeq2SeqLM"),
+}
+"""Models of ``doors_kit``: a class of transformers, and how its users open it."""
+
 
 @torch.no_grad()
 def spread(model: nn.Module) -> nn.Module:

@@ -241,7 +241,7 @@ def test_other_ids_are_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(target, "write", spoilt)
     found = export(decoder(tmp_path / "a"), tmp_path / "b", to="ctranslate2")
-    assert not found.made and found.parity.tokens_equal is False and "other ids" in found.parity.problem
+    assert not found.made and found.parity.tokens_equal is False and "different ids" in found.parity.problem
 
 
 def test_a_broken_file_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -182,7 +182,9 @@ def test_word_pieces_that_bert_would_not_split_so_are_refused():
 def test_llama_reads_word_pieces_alike(lowercase: bool, tmp_path: Path):
     from export_kit import encoder
 
-    pieces = train_tokenizer([*WORDS, "Naïve Élan ÅNGSTRÖM"], "wordpiece", 120, role="encoder", lowercase=lowercase)
+    texts = [*WORDS, "Naïve Élan ÅNGSTRÖM istanbul"]
+    pieces = train_tokenizer(texts, "wordpiece", 120, role="encoder", lowercase=lowercase)
+    assert entries_of(pieces, pieces.vocab_size).reads("İstanbul") != lowercase
     found = export(encoder(tmp_path / "a", None, pieces), tmp_path / "b", to="gguf")
     assert found.made and found.parity.tokens_equal, found.parity
 

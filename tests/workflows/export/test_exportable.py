@@ -15,10 +15,8 @@ from headway.models.own import OwnConfig
 from headway.models.transformer import Decoder, Encoder
 from headway.text.train import train_tokenizer
 from headway.workflows.export.exportable import in_words, refusals
-from headway.workflows.export.parity import magnitude
+from headway.workflows.export.parity import exceeding, magnitude
 from headway.workflows.export.registry import TARGETS
-
-TRAVELS = "norm_parameters=weight,activation=silu,gated=true,logit_softcap=none,embedding_norm=false"
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +66,7 @@ def test_other_models_are_refused_and_nothing_breaks(model: torch.nn.Module):
 
 def test_training_says_it_first(corpus: Path, tmp_path: Path, in_process: Callable, tiny: dict):
     words = ["--d-model", "16", "--layers", "2", "--heads", "2", "--length", "32", "--steps", "2", "--threads", "1"]
+    words += ["--layout", "qwen3"]
     status, _, err = in_process("train", corpus, "--out", tmp_path / "run", "--tokenizer", "char", *words)
     assert status == 0
     said = next(line for line in err.splitlines() if "exports:" in line)
@@ -80,8 +79,16 @@ def test_a_plan_says_it(corpus: Path, in_process: Callable):
     status, out, _ = in_process("train", corpus, *words, "--json")
     found = json.loads(out.splitlines()[-1])["exports"]
     assert status == 0 and found["hf"] is None and found["gguf"] == "this model is nanochat"
-    status, out, _ = in_process("train", corpus, *words, "--config-overrides", TRAVELS)
+    status, out, _ = in_process("train", corpus, *words, "--layout", "qwen3")
     assert status == 0 and "exports: hf, gguf, ctranslate2" in out
+
+
+def test_a_difference_has_a_bound_or_is_at_least_a_number():
+    assert exceeding(0.1, 0.1, "they differ") == [] == exceeding(9.0, None, "they differ")
+    assert exceeding(0.2, 0.1, "they differ") == ["they differ by 0.2, more than 0.1"]
+    assert exceeding(float("nan"), 0.1, "they differ") == ["they differ by nan, more than 0.1"]
+    assert exceeding(float("nan"), None, "they differ") == ["they differ by nan"]
+    assert exceeding(float("inf"), None, "they differ") == ["they differ by inf"]
 
 
 def test_a_difference_is_measured_by_the_size_of_the_numbers():

@@ -1,5 +1,7 @@
 """ModernBERT (Warner et al. 2024): an encoder with rotary positions, GEGLU, pre-norm and no biases.
 
+Kinds of layers and bases of positions are written in the form of transformers 5 and in that of transformers 4.
+
 Quirks: the embeddings are normalised, so the first block's attention has no norm before it; some layers attend to a
 window only; the masked-token head and the classifiers start with the same dense layer, activation and norm.
 """
@@ -107,16 +109,21 @@ class ModernBert(Family):
             return None
         config, head = model.config, model.head
         windows = [config.layer_window(layer) for layer in range(config.n_layers)]
-        full, near = ({"rope_type": "default", "rope_theta": config.position.layer_base(w)} for w in (None, 1))
+        kinds = ["sliding_attention" if window else "full_attention" for window in windows]
+        bases = [config.position.layer_base(window) for window in (None, 1)]
+        full, near = ({"rope_type": "default", "rope_theta": base} for base in bases)
+        every = next((n for n in range(1, len(kinds) + 1) if _alternating(len(kinds), n) == kinds), None)
         return {
             **_head_entries(head),
             "norm_bias": config.norm_parameters == "both",
             "attention_bias": "qkv" in config.bias,
             "mlp_bias": "ff" in config.bias,
             "decoder_bias": "head" in config.bias,
-            "layer_types": ["sliding_attention" if window else "full_attention" for window in windows],
+            "layer_types": kinds,
             "local_attention": max((max(1, (window - 1) * 2) for window in windows if window), default=128),
             "rope_parameters": {"full_attention": full, "sliding_attention": near},
+            **dict(zip(("global_rope_theta", "local_rope_theta"), bases, strict=True)),
+            **({} if every is None else {"global_attn_every_n_layers": every}),
             **dict.fromkeys(SPECIAL_IDS),
         }
 
@@ -161,12 +168,17 @@ def _kinds(theirs: Json) -> list[str]:
     """The attention kind of each layer.  Raises ValueError for unknown kinds or a wrong number."""
     n_layers = at_least(theirs, "num_hidden_layers", 1)
     every = at_least(theirs, "global_attn_every_n_layers", 1, 3)
-    kinds = pick(theirs, "layer_types", list, [KINDS[bool(i % every)] for i in range(n_layers)])
+    kinds = pick(theirs, "layer_types", list, _alternating(n_layers, every))
     unknown = [str(kind) for kind in kinds if kind not in KINDS]
     if unknown or len(kinds) != n_layers:
         found = ", ".join(sorted(set(unknown))) or f"{len(kinds)} entries"
         raise ValueError(f"layer_types has {found}, expected {' or '.join(KINDS)}, {n_layers} times")
     return kinds
+
+
+def _alternating(n_layers: int, every: int) -> list[str]:
+    """The kinds of layers of which each ``every``-th attends to all tokens: all that transformers 4 can express."""
+    return [KINDS[bool(layer % every)] for layer in range(n_layers)]
 
 
 def _positions(theirs: Json, kinds: list[str]) -> Positions:

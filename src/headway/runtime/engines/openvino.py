@@ -1,5 +1,6 @@
 """Graphs of ``headway export --to onnx`` in OpenVINO, on the CPU."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,12 @@ class OpenVinoSession:
     """A graph that computes in float32, whatever the processor prefers, in as many threads as torch has now."""
 
     def __init__(self, path: Path):
-        import openvino
-
         how = {
             "INFERENCE_PRECISION_HINT": "f32",
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         }
-        opened = openvino.Core().compile_model(str(path), "CPU", how)
+        opened = _core().compile_model(str(path), "CPU", how)
         self._request: Any = opened.create_infer_request()
         self._names = [one.any_name for one in opened.outputs]
         self.shapes = {
@@ -42,6 +41,18 @@ class OpenVinoSession:
         """The array itself."""
         found: np.ndarray = value
         return found
+
+
+@cache
+def _core() -> Any:
+    """OpenVINO, one for the whole process.
+
+    Each new one replaces the stack on which signals are handled, and when it goes brings the former back, which is
+    freed by then if several were there at once: the next signal would crash the process.
+    """
+    import openvino
+
+    return openvino.Core()
 
 
 def open_engine(directory: Path, model: Any, precision: str) -> GraphEngine:

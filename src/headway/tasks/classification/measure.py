@@ -29,6 +29,7 @@ def measure(pipe: Classifier, given: EvaluationInputs) -> dict[str, Any]:
     """Metrics with ``examples``, the rows that were counted; texts are cut as in training.  Raises InputError."""
     rows = _held_out(pipe, given)
     known = None if given.same else _trained_rows(given)
+    rows = given.sampled(rows)
     if known is not None:
         _warn_of_leaks(known, rows)
     used = {rows.classes[at] for at in np.unique(rows.targets)}

@@ -85,6 +85,8 @@ class TextRows(Task):
         if given.same:
             held_out = split(rows, split_seed(given.before))[1]
             rows, values = rows.part(held_out), values[held_out]
+        chosen = given.chosen(len(rows))
+        rows, values = rows.part(chosen), values[chosen]
         longest = given.length(pipe.model.config.max_length)
         ids = encoded_texts(rows, pipe.tokenizer).cut(longest, pipe.tokenizer.special_ids)
         metrics = measured_rows(pipe, self.objective, ids, values, given.each)

@@ -22,6 +22,7 @@ def measure(pipe: ImageClassifier, given: EvaluationInputs) -> dict[str, Any]:
     found = _held_out(pipe, given)
     if not given.same:
         _warn_of_images(pipe, found, given)
+    found = given.sampled(found)
     each = pipe.model.config.max_length
     size = max(1, pipe.runtime.tokens // each)
     batches = image_batches(found.pixels, found.targets(pipe.labels), pipe.preprocessor, size, each)

@@ -41,7 +41,8 @@ def _held_out_talks(source: Dialogues, given: EvaluationInputs) -> Talks:
 
 def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInputs) -> dict[str, Any]:
     """Of replies alone, in conversations of at most the length of training."""
-    length, found = given.length(pipe.model.config.max_length), _held_out_talks(source, given)
+    length = given.length(pipe.model.config.max_length)
+    found = given.sampled(_held_out_talks(source, given))
     examples = encoded_talks(found, chat_tokenizer(pipe.tokenizer)).cut(length)
     if not len(examples.ids):
         raise InputError(f"{source.name}: no reply begins within the {length:,} tokens that are read.")
@@ -50,9 +51,10 @@ def _dialogue_metrics(pipe: Generator, source: Dialogues, given: EvaluationInput
 
 
 def _text_metrics(pipe: Generator, given: EvaluationInputs) -> dict[str, Any]:
-    length, every = given.length(pipe.model.config.max_length), given.every
+    length = given.length(pipe.model.config.max_length)
     text = held_out_text(given, NEEDS)
     tokens = encode_text(text, pipe.tokenizer)
+    every = given.stride(len(tokens) // length)
     task = LanguageModeling(bytes_per_token=text.n_bytes / max(1, len(tokens)))
     count = sum(batch.targets.numel() for batch in text_batches(tokens, length, 32, every))
     batches = pipe.runtime.batches(text_batches(tokens, length, 32, every))

@@ -16,7 +16,7 @@ def measure(pipe: MaskFiller, given: EvaluationInputs) -> dict[str, Any]:
     length = int(given.plan.get("length", min(256, pipe.model.config.max_length)))
     share = given.plan.get("mask_share") or MASK_SHARE
     task = task_of(pipe.tokenizer, share, whole_words=bool(given.plan.get("whole_words", False)))
-    every = given.every
+    every = given.stride(len(tokens) // length)
     examples = int(task.held_out_counts(held_out_batches(tokens, pipe.tokenizer, length, every)).sum())
     batches = pipe.runtime.batches(held_out_batches(tokens, pipe.tokenizer, length, every))
     metrics = task.evaluate(pipe.model, batches, given.each)

@@ -23,7 +23,7 @@ def measure(pipe: Tagger, given: EvaluationInputs) -> dict[str, Any]:
     Raises InputError.
     """
     scheme = _scheme(pipe)
-    held_out = _held_out(pipe, given)
+    held_out = given.sampled(_held_out(pipe, given))
     longest = given.length(pipe.model.config.max_length)
     rows = _rows(pipe, held_out, longest)
     if not len(rows.ids):

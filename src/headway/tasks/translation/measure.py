@@ -25,7 +25,7 @@ def measure(pipe: Translator, given: EvaluationInputs) -> dict[str, Any]:
     pairs = _held_out(given)
     if not given.same:
         _warn_of_pairs(pairs, given.source.name, given)
-    rows, longest = _fitting(pipe, given, pairs)
+    rows, longest = _fitting(pipe, given, given.sampled(pairs))
     if len(rows) < len(pairs):
         left_out = f"{len(pairs) - len(rows):,} of {len(pairs):,} pairs"
         warnings.warn(f"{left_out} are longer than {longest:,} tokens and were left out", stacklevel=3)

@@ -1,10 +1,10 @@
 """The rules that decide a plan from the data, the time and the machine.
 
-Language model. A decoder in nanochat's layout: rotary, ReLU², norms without weights, normalised queries and keys.  With
-R the rate in FLOP/s that training reaches here, by the measured rate of products, and S the seconds for training,
-C = R S FLOPs can be spent, and N parameters trained on D tokens cost 6 N D.  Small models are best here at about four
-tokens for each parameter, so N = √(C / 24).  The width is then the multiple of 32 that comes nearest, with one layer
-for every 40 of width.  A text that is short for its time is read for TEXT_EPOCHS epochs at most.
+Language model. A decoder in one of ``training.sizing.layouts``.  With R the rate in FLOP/s that training reaches here,
+by the measured rate of products, and S the seconds for training, C = R S FLOPs can be spent, and N parameters trained
+on D tokens cost 6 N D.  Small models are best here at about four tokens for each parameter, so N = √(C / 24).  The
+width is then the multiple of 32 that comes nearest, with one layer for every 40 of width.  A text that is short for its
+time is read for TEXT_EPOCHS epochs at most.
 
 Classifier. An encoder in ModernBERT's layout, small and strongly regularised: labelled texts are few.
 
@@ -29,6 +29,7 @@ from headway.nn.lora import SCALE
 from headway.training.hardware.precision import training_rate
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
+from headway.training.sizing.layouts import layout_fields
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
@@ -102,25 +103,21 @@ def head_count(width: int, each: int = 64) -> int:
     return min(counts or [1], key=lambda n: abs(math.log(width / n / each)))
 
 
-def decoder_config(vocab_size: int, width: int, layers: int, heads: int, length: int) -> TransformerConfig:
-    """A language model in nanochat's layout.  Raises ValueError for sizes that do not go together."""
+def decoder_config(
+    vocab_size: int, width: int, layers: int, heads: int, length: int, layout: str | None = None
+) -> TransformerConfig:
+    """A language model in one of LAYOUTS, without one in the default's.
+
+    Raises ValueError for sizes that do not go together, and InputError for an unknown layout.
+    """
     return TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
         n_layers=layers,
         n_heads=heads,
         max_length=length,
-        positions="rotary",
-        norm="rmsnorm",
-        norm_eps=1e-6,
-        norm_parameters="none",
-        activation="relu2",
-        gated=False,
-        d_ff=4 * width,
         tied=vocab_size > 1024,
-        embedding_norm=True,
-        qk_norm=True,
-        logit_softcap=15.0,
+        **layout_fields(layout, width),
     )
 
 
@@ -149,7 +146,7 @@ def decoder_plan(
         width, layers = PRESETS[shape.preset]
         why = f"--preset {shape.preset}"
     width, layers = shape.d_model or width, shape.layers or layers
-    config = decoder_config(vocab_size, width, layers, shape.heads or head_count(width), length)
+    config = decoder_config(vocab_size, width, layers, shape.heads or head_count(width), length, shape.layout)
     count = parameters(config)["total"]
     seen = float(steps * batch_tokens) if steps is not None else rate * seconds / (6 * count)
     epochs = seen / max(1, n_tokens) if steps is not None else min(seen / max(1, n_tokens), TEXT_EPOCHS)

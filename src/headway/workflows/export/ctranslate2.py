@@ -5,15 +5,15 @@ beside it in ``head.json`` and ``head.npz`` (``ctranslate2_head``).
 """
 
 from pathlib import Path
-from typing import Any
 
 from headway.errors import InputError
+from headway.hub.generation_config import TargetRules
 from headway.models.transformer import EncoderDecoder
 from headway.workflows.export.ctranslate2_compare import compare_with_ctranslate2
 from headway.workflows.export.ctranslate2_head import write_head
 from headway.workflows.export.ctranslate2_model import FAMILIES, problem, specification, vocabulary
 from headway.workflows.export.parity import Parity
-from headway.workflows.export.target import Subject
+from headway.workflows.export.target import Subject, layout_advice
 
 TYPES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8_float32"}
 """The precision -> what CTranslate2 calls it."""
@@ -22,19 +22,17 @@ TYPES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "in
 def refuse(subject: Subject) -> None:
     """Raise InputError for a model with a part that CTranslate2 has not."""
     if (lacking := problem(subject.model)) is not None:
-        raise InputError(
-            f"{subject.directory}: {lacking}. CTranslate2 runs the families {', '.join(FAMILIES)}; export this model "
-            "with --to hf."
-        )
+        families = f"CTranslate2 runs the families {', '.join(FAMILIES)}"
+        raise InputError(f"{subject.directory}: {lacking}; {families}{layout_advice(subject.model)}.")
     if subject.tokenizer is None:
         raise InputError(f"{subject.directory}: CTranslate2 reads tokens, and this model has no tokenizer.")
 
 
 def write(subject: Subject, directory: Path, precision: str) -> None:
     """What CTranslate2 loads, the tokenizer, and of an encoder its head."""
-    rules: Any = getattr(subject.pipe, "rules", None)
-    spec = specification(subject.model, forbidden=() if rules is None else rules.forbidden)
-    tokenizer: Any = subject.tokenizer
+    rules = getattr(subject.pipe, "rules", TargetRules(()))  # only of a translator
+    spec = specification(subject.model, forbidden=rules.forbidden)
+    tokenizer = subject.tokenizer
     if isinstance(subject.model, EncoderDecoder):
         spec.register_source_vocabulary(vocabulary(tokenizer, subject.model.encoder_config.vocab_size))
         targets = vocabulary(tokenizer.target, subject.model.config.vocab_size)

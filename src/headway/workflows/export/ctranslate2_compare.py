@@ -3,15 +3,12 @@
 Letters: B batch, T length, D width, V vocabulary, C classes.
 """
 
-import random
-import time
 from dataclasses import replace
 from logging import ERROR
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 import torch
 from torch import Tensor
 
@@ -19,11 +16,18 @@ from headway.generation.sampling import Sampling
 from headway.hub.download import one_line
 from headway.models.heads import ClassificationHead
 from headway.models.transformer import Decoder, EncoderDecoder
-from headway.tasks.common.compare_answers import BOUND, NEW, behind, worst
-from headway.text.backend import RustBackend
+from headway.tasks.common.compare_answers import BOUND, NEW, worst
 from headway.workflows.export.ctranslate2_head import apply_head
 from headway.workflows.export.ctranslate2_model import vocabulary
-from headway.workflows.export.parity import Parity, lines, magnitude, own_texts, room
+from headway.workflows.export.parity import (
+    TOKENIZER,
+    Parity,
+    different_line,
+    own_texts,
+    prompts,
+    room,
+)
+from headway.workflows.export.tally import HERE, THERE, Tally, timed
 from headway.workflows.export.target import Subject
 
 PROMPTS, TEXTS, BEAM = 16, 32, 5
@@ -51,16 +55,15 @@ def compare_with_ctranslate2(subject: Subject, directory: Path, precision: str) 
         return replace(found, problem=f"{door} cannot use it: {one_line(error)}")
     finally:
         ctranslate2.set_log_level(before)
-    equal = _same_ids(subject, directory)
+    line = different_line(subject.tokenizer, directory)
     problems = [result.problem] if result.problem else []
-    if equal is False:
-        problems.append("tokenizer.json gives other ids than the tokenizer here")
+    problems += [] if line is None else [f"tokenizer.json gives different ids for {line[:60]!r}"]
     return replace(
         result,
         reader=found.reader,
         version=found.version,
         door=door,
-        tokens_equal=equal,
+        tokens_equal=line is None if (directory / TOKENIZER).exists() else None,
         problem="; ".join(problems) or None,
         notes=(*result.notes, *_ends(subject)),
     )
@@ -68,161 +71,132 @@ def compare_with_ctranslate2(subject: Subject, directory: Path, precision: str) 
 
 def _ends(subject: Subject) -> list[str]:
     """What to know of a text that several tokens end: the model's files have room for one."""
-    pipe: Any = subject.pipe
+    pipe = subject.pipe
     ends = sorted(getattr(pipe, "ends", ())) or sorted(getattr(getattr(pipe, "rules", None), "end", ()))
     if len(ends) < 2:
         return []
-    tokens = [_tokenizer(subject).target.tokens[number] for number in ends]
+    tokens = [subject.tokenizer.target.tokens[number] for number in ends]
     return [f"several tokens end a text, of which its files name one: pass end_token={tokens}"]
 
 
 @torch.no_grad()
 def _generator(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """Logits at every position of prompts, and the tokens that are written greedily after them."""
-    model, names = subject.model, vocabulary(subject.tokenizer, subject.model.config.vocab_size)
-    difference, lag, equal, asked, size = 0.0, 0.0, 0, 0, 1.0
-    seconds = [0.0, 0.0]
-    for prompt in _prompts(subject):
-        logits = torch.from_numpy(np.array(opened.forward_batch([prompt])))[0]  # (T, V)
-        difference = worst(difference, model(torch.tensor([prompt]))[0] - logits)
-        start = time.monotonic()
-        written = opened.generate_batch(
-            [[names[number] for number in prompt]], max_length=NEW, beam_size=1, include_prompt_in_result=False,
-            return_end_token=True,
-        )[0].sequences_ids[0]  # fmt: skip
-        middle = time.monotonic()
-        list(_pipe(subject).runtime.write([prompt], Sampling(temperature=0), max_tokens=len(written)))
-        seconds = [seconds[0] + time.monotonic() - middle, seconds[1] + middle - start]
-        ours = model(torch.tensor([prompt + written[:-1]]))[0, len(prompt) - 1 :]  # (T, V)
-        size = max(size, magnitude(ours))
-        lag = worst(lag, behind(ours, torch.tensor(written)))
-        equal += int((ours.argmax(dim=-1) == torch.tensor(written)).sum())
-        asked += len(written)
-    bound = None if bound is None else bound * size
-    problems = []
-    if bound is not None and not difference <= bound:
-        problems.append(f"the logits differ by {difference:.3g}, more than {bound:g}")
-    if bound is not None and not lag <= bound:
-        problems.append(f"it continues a text with other tokens, apart by {lag:.3g}, more than {bound:g}")
-    return Parity(
-        difference,
-        over=f"the logits of {PROMPTS} prompts",
-        bound=bound,
-        agreement=(equal, asked),
-        texts=PROMPTS,
-        problem="; ".join(problems) or None,
-        seconds=(seconds[0], seconds[1]),
+    model, names, tally = subject.model, vocabulary(subject.tokenizer, subject.model.config.vocab_size), Tally()
+    early = []
+    for prompt in prompts(subject.tokenizer, model.config.vocab_size, room(model), PROMPTS):
+        there = torch.from_numpy(np.array(opened.forward_batch([prompt])))[0]  # (T, V)
+        tally.compare(model(torch.tensor([prompt]))[0], there)
+        with timed(tally.seconds, THERE):
+            written = opened.generate_batch(
+                [[names[number] for number in prompt]], max_length=NEW, beam_size=1, include_prompt_in_result=False,
+                return_end_token=True,
+            )[0].sequences_ids[0]  # fmt: skip
+        with timed(tally.seconds, HERE):
+            list(subject.pipe.runtime.write([prompt], Sampling(temperature=0), max_tokens=len(written)))
+        logits = model(torch.tensor([prompt + written[:-1]]))[0, len(prompt) - 1 :]  # (T, V)
+        tally.choose(logits, torch.tensor(written))
+        if len(written) < NEW and written[-1] not in subject.pipe.ends:
+            early.append(f"it ends a text at {names[written[-1]]!r}, which ends none here")
+    found = tally.parity(
+        bound,
+        PROMPTS,
+        f"the logits of {PROMPTS} prompts",
+        "the logits differ",
+        "it continues a text with other tokens, apart",
     )
+    return replace(found, problem=found.problem or next(iter(early), None))
 
 
+@torch.no_grad()
 def _translator(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
-    """The tokens and scores of targets, and the log-probability of every token of one.
+    """The targets that are written with one beam and with several, and the log-probability of every token of one."""
+    model, tokenizer, tally = subject.model, subject.tokenizer, Tally()
+    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS) or ["a"]]
+    names = vocabulary(tokenizer, model.encoder_config.vocab_size)
+    given = [[names[number] for number in source] for source in sources]
+    targets = vocabulary(tokenizer.target, model.config.vocab_size)
+    prefix = [targets[number] for number in subject.pipe.rules.start[1:]]
+    greedy = _search(subject, opened, sources, given, targets, 1, tally)
+    _search(subject, opened, sources, given, targets, BEAM, tally)
+    for source, tokens, ids in zip(sources, given, greedy, strict=True):
+        target = [*prefix, *(targets[number] for number in ids)]
+        here = _log_probabilities(subject, source, [*ids, subject.pipe.rules.end[0]])
+        there = opened.score_batch([tokens], [target], max_input_length=0)[0].log_probs[-len(here) :]
+        tally.compare(here, torch.tensor(there))
+    found = tally.parity(
+        bound,
+        len(sources),
+        f"the log-probabilities of {3 * len(sources)} targets",
+        "the log-probabilities of tokens differ",
+        "it writes other targets, whose log-probability is lower",
+    )
+    notes = (f"a target begins with {' '.join(prefix)}: pass target_prefix=[{prefix}]",) if prefix else ()
+    return replace(found, notes=notes)
+
+
+def _search(
+    subject: Subject,
+    opened: Any,
+    sources: list[list[int]],
+    given: list[list[str]],
+    targets: list[str],
+    beam: int,
+    tally: Tally,
+) -> list[list[int]]:
+    """Compare the targets of sources, as ids and as tokens, and their scores; the ids of the targets here.
 
     Greedy search must write the same targets.  Beams must have the scores that their targets have here, but they may
     end at others: CTranslate2 ends a search when enough targets are finished, Headway when none can become better.
     """
-    pipe, tokenizer = _pipe(subject), _tokenizer(subject)
-    rules, model = pipe.rules, subject.model
-    names = vocabulary(tokenizer, model.encoder_config.vocab_size)
-    targets = vocabulary(tokenizer.target, model.config.vocab_size)
-    sources = [tokenizer.encode(text, special=True) for text in own_texts(tokenizer, room(model), PROMPTS) or ["a"]]
-    given = [[names[number] for number in source] for source in sources]
+    rules = subject.pipe.rules
     prefix = [targets[number] for number in rules.start[1:]]
-    most = NEW + len(rules.start)
-    equal, lag, difference, size, seconds = 0, 0.0, 0.0, 1.0, [0.0, 0.0]
-    for beam in (1, BEAM):
-        start = time.monotonic()
+    with timed(tally.seconds, THERE):
         found = opened.translate_batch(
             given, target_prefix=[prefix] * len(given) if prefix else None, beam_size=beam, length_penalty=1.0,
-            min_decoding_length=0, max_decoding_length=most - 1, max_input_length=0, return_scores=True,
+            min_decoding_length=0, max_decoding_length=NEW + len(prefix), max_input_length=0, return_scores=True,
         )  # fmt: skip
-        middle = time.monotonic()
-        ours = pipe.runtime.search(sources, rules, beam=beam, most=[NEW] * len(sources))
-        seconds = [seconds[0] + time.monotonic() - middle, seconds[1] + middle - start]
-        for source, one, other in zip(sources, ours, found, strict=True):
-            ids = [targets.index(token) for token in other.hypotheses[0]][len(prefix) :]
-            score = _score(subject, source, ids)
-            written = len(_finished(subject, ids))
-            there = other.scores[0] * (written + len(prefix)) / written  # it counts the prefix in the length
-            difference = worst(difference, torch.tensor(score - there))
-            equal += ids == list(one[0].ids)
-            if beam == 1:
-                lag = max(lag, _score(subject, source, list(one[0].ids)) - score)
-    for source, tokens in zip(sources, given, strict=True):
-        ids = list(pipe.runtime.search([source], rules, beam=1, most=[NEW])[0][0].ids)
-        scores = opened.score_batch([tokens], [[*prefix, *(targets[number] for number in ids)]], max_input_length=0)[0]
-        expected = _log_probabilities(subject, source, [*ids, rules.end[0]])
-        size = max(size, magnitude(expected))
-        difference = worst(difference, torch.tensor(scores.log_probs[-len(expected) :]) - expected)
-    bound = None if bound is None else bound * size
-    problems = []
-    if bound is not None and not difference <= bound:
-        problems.append(f"the log-probabilities of tokens differ by {difference:.3g}, more than {bound:g}")
-    if bound is not None and not lag <= bound:
-        problems.append(f"it writes other targets, whose log-probability is lower by {lag:.3g}, more than {bound:g}")
-    return Parity(
-        difference,
-        over=f"the log-probabilities of {3 * len(sources)} targets",
-        bound=bound,
-        agreement=(equal, 2 * len(sources)),
-        texts=len(sources),
-        problem="; ".join(problems) or None,
-        seconds=(seconds[0], seconds[1]),
-        notes=(f"a target begins with {' '.join(prefix)}: pass target_prefix=[{prefix}]",) if prefix else (),
-    )
+    with timed(tally.seconds, HERE):
+        searched = subject.pipe.runtime.search(sources, rules, beam=beam, most=[NEW] * len(sources))
+    ours = [list(best[0].ids) for best in searched]
+    for source, one, other in zip(sources, ours, found, strict=True):
+        ids = [targets.index(token) for token in other.hypotheses[0]][len(prefix) :]
+        score = _score(subject, source, ids)
+        written = len(_finished(subject, ids))
+        there = other.scores[0] * (written + len(prefix)) / written  # it counts the prefix in the length
+        tally.compare(torch.tensor(score), torch.tensor(there))
+        tally.count(torch.tensor(ids == one))
+        if beam == 1:
+            tally.lag = worst(tally.lag, torch.tensor(_score(subject, source, one) - score).clamp(min=0))
+    return ours
 
 
 @torch.no_grad()
 def _encoder(subject: Subject, directory: Path, opened: Any, bound: float | None) -> Parity:
     """The vectors of the tokens of texts, and the vector or the logits of each text by ``head.json``."""
-    model, tokenizer = subject.model, _tokenizer(subject)
+    model, tokenizer, tally = subject.model, subject.tokenizer, Tally()
     texts = own_texts(tokenizer, room(model), TEXTS) or ["a"]
-    difference, equal, size, seconds = 0.0, 0, 1.0, [0.0, 0.0]
     classifies = isinstance(model.head, ClassificationHead)
     for text in texts:
         ids = tokenizer.encode(text, special=True)
-        start = time.monotonic()
-        vectors = np.array(opened.forward_batch([ids]).last_hidden_state)[0]  # (T, D)
-        there = apply_head(vectors, directory)
-        middle = time.monotonic()
-        here = model(torch.tensor([ids]))[0] if classifies else torch.from_numpy(_pipe(subject)(text))
-        seconds = [seconds[0] + time.monotonic() - middle, seconds[1] + middle - start]
-        ours = model.stack(torch.tensor([ids]))[0]  # (T, D)
-        size = max(size, magnitude(ours), magnitude(here))
-        difference = worst(difference, ours - torch.from_numpy(vectors))
-        difference = worst(difference, here - torch.from_numpy(there))
-        equal += int(here.argmax()) == int(there.argmax())
-    bound = None if bound is None else bound * size
-    problem = None
-    if bound is not None and not difference <= bound:
-        problem = f"the vectors or logits differ by {difference:.3g}, more than {bound:g}"
-    return Parity(
-        difference,
-        over=f"the vectors{' and logits' if classifies else ''} of {len(texts)} texts",
-        bound=bound,
-        agreement=(equal, len(texts)) if classifies else None,
-        texts=len(texts),
-        problem=problem,
-        seconds=(seconds[0], seconds[1]),
-        notes=("CTranslate2 gives the vectors of tokens; head.json says what to do with them",),
-    )
-
-
-def _prompts(subject: Subject) -> list[list[int]]:
-    """Texts of the tokenizer's own tokens as ids, and random ids."""
-    tokenizer: Any = subject.tokenizer
-    most = room(subject.model)
-    found = [tokenizer.encode(text) for text in own_texts(tokenizer, most, PROMPTS // 2)]
-    draw = random.Random(0)
-    while len(found) < PROMPTS:
-        found.append([draw.randrange(subject.model.config.vocab_size) for _ in range(draw.randint(1, most))])
-    return found
+        with timed(tally.seconds, THERE):
+            vectors = np.array(opened.forward_batch([ids]).last_hidden_state)[0]  # (T, D)
+            there = torch.from_numpy(apply_head(vectors, directory))
+        with timed(tally.seconds, HERE):
+            here = model(torch.tensor([ids]))[0] if classifies else torch.from_numpy(subject.pipe(text))
+        tally.compare(model.stack(torch.tensor([ids]))[0], torch.from_numpy(vectors))
+        tally.compare(here, there)
+        if classifies:
+            tally.count(here.argmax() == there.argmax())
+    over = f"the vectors{' and logits' if classifies else ''} of {len(texts)} texts"
+    found = tally.parity(bound, len(texts), over, "the vectors or logits differ")
+    return replace(found, notes=("CTranslate2 gives the vectors of tokens; head.json says what to do with them",))
 
 
 @torch.no_grad()
 def _log_probabilities(subject: Subject, source: list[int], target: list[int]) -> Tensor:
     """ln p of each token of a target: (T,)."""
-    rules = _pipe(subject).rules
+    rules = subject.pipe.rules
     given = torch.tensor([[*rules.start, *target[:-1]]])
     logits = subject.model(torch.tensor([source]), given)[0, len(rules.start) - 1 :]
     if rules.forbidden:
@@ -237,23 +211,4 @@ def _score(subject: Subject, source: list[int], ids: list[int]) -> float:
 
 def _finished(subject: Subject, ids: list[int]) -> list[int]:
     """A target with its end, unless it was cut off before it."""
-    return ids if len(ids) >= NEW else [*ids, _pipe(subject).rules.end[0]]
-
-
-def _same_ids(subject: Subject, directory: Path) -> bool | None:
-    """Whether ``tokenizer.json`` gives our ids for 1,000 lines; None for a tokenizer without such a file."""
-    tokenizer: Any = subject.tokenizer
-    if not isinstance(tokenizer.backend, RustBackend):
-        return None
-    theirs = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-    texts = lines(tokenizer)
-    ours = tokenizer.encode_batch(texts, special=True)
-    return ours == [found.ids for found in theirs.encode_batch(texts)]
-
-
-def _pipe(subject: Subject) -> Any:
-    return subject.pipe
-
-
-def _tokenizer(subject: Subject) -> Any:
-    return subject.tokenizer
+    return ids if len(ids) >= NEW else [*ids, subject.pipe.rules.end[0]]

@@ -4,14 +4,18 @@ What is particular to a target is in its module (``workflows.export.target``).
 """
 
 import contextlib
+import glob
 import os
 import platform
+import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import nn
 
 from headway import __version__
@@ -19,7 +23,7 @@ from headway.errors import InputError
 from headway.hub.directory import load_model, model_config
 from headway.hub.download import locate
 from headway.hub.fingerprint import full_fingerprint
-from headway.io.atomic_write import flush, write_json
+from headway.io.atomic_write import flush, why_not, write_json
 from headway.io.digest import sha256
 from headway.io.strict_json import read_object
 from headway.runtime.engines.exported import RECORD
@@ -28,6 +32,7 @@ from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.store.facts import check_files, read_facts
 from headway.training.store.run_directory import best_member
+from headway.workflows.export.exportable import refusals
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.registry import FLOAT32, TARGETS, target
 from headway.workflows.export.target import Subject
@@ -74,24 +79,20 @@ def export(
     directory = locate(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
     subject = _subject(directory, allow_pickle)
-    writer.refuse(subject)
-    if spec.answers and subject.pipe is None:
-        raise InputError(f"{directory}: it lacks what Headway needs to answer with it; export it with --to hf.")
-    staged = place.absolute().with_name(f".{place.absolute().name}.{os.getpid()}.tmp")
     try:
-        with _as_input_error(place):
-            staged.mkdir(parents=True)
-        with _as_input_error(place):
-            writer.write(subject, staged, precision)
+        writer.refuse(subject)
+    except InputError as error:
+        raise InputError(f"{error} {_instead(subject)}") from None
+    if spec.answers and subject.pipe is None:
+        raise InputError(f"{directory}: Headway has no pipeline for it, to compare answers with. {_instead(subject)}")
+    with _as_input_error(place), _staged(place.absolute()) as staged:
+        writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
         found = Export(place, task_of(subject.model), parity, to, precision, best_member(directory))
         if found.made:
-            with _as_input_error(place):
-                write_json(staged / RECORD, _record(str(source), full_fingerprint(directory), found, staged))
-                _put_in_place(staged, place.absolute())
-        return found
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
+            write_json(staged / RECORD, _record(str(source), full_fingerprint(directory), found, staged))
+            _put_in_place(staged, place.absolute())
+    return found
 
 
 def _subject(directory: Path, allow_pickle: bool) -> Subject:
@@ -110,9 +111,12 @@ def check_free(out: Path, source: Path) -> None:
         if not os.path.lexists(out):
             return
         if out.is_symlink() or not out.is_dir():
-            raise InputError(f"{out}: this is not a directory; name another with --out.")
+            kind = "a symbolic link" if out.is_symlink() else "not a directory"
+            raise InputError(f"{out}: this is {kind}; name another directory with --out.")
         if source.exists() and out.samefile(source):
             raise InputError(f"{out}: this is the model itself; name another directory with --out.")
+        if Path.cwd().is_relative_to(out.resolve()):  # which is replaced, and the shell would stay in the old one
+            raise InputError(f"{out}: this is the working directory; name a directory in it with --out.")
         names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_symlink() or not path.is_dir()}
         if not names:
             return
@@ -123,6 +127,15 @@ def check_free(out: Path, source: Path) -> None:
                 f"{out}: it holds {foreign[0]}, which is not from an export, so nothing was overwritten; "
                 "name another directory with --out."
             )
+
+
+def _instead(subject: Subject) -> str:
+    """What to do with a model that a target refuses, as a sentence."""
+    refused = refusals(subject.model, subject.tokenizer)
+    possible = [
+        name for name, reason in refused.items() if reason is None and (subject.pipe or not TARGETS[name].answers)
+    ]
+    return f"This model can be exported to {', '.join(possible)}." if possible else "No target takes this model."
 
 
 def task_of(model: nn.Module) -> str:
@@ -160,12 +173,48 @@ def _record(source: str, model: str, found: Export, directory: Path) -> dict[str
     }
 
 
+@contextlib.contextmanager
+def _staged(out: Path) -> Iterator[Path]:
+    """An empty directory next to ``out``; at the end it is removed, with the directories above it that it needed.
+
+    What an export to ``out`` that was killed has left there is removed first.
+    """
+    for left in out.parent.glob(f".{glob.escape(out.name)}.*.tmp"):
+        number = re.fullmatch(r"\.(\d+)(\.old)?\.tmp", left.name.removeprefix(f".{out.name}"))
+        if number is not None and not _runs(int(number[1])):
+            shutil.rmtree(left, ignore_errors=True)
+    staged = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    needed = [folder for folder in out.parents if not folder.exists()]
+    try:
+        staged.mkdir(parents=True)
+        yield staged
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+        with contextlib.suppress(OSError):  # one that holds the export is not empty
+            for folder in needed:
+                folder.rmdir()
+
+
+def _runs(process: int) -> bool:
+    """Whether the id is that of another process that runs, as far as the system tells."""
+    if process == os.getpid():
+        return False
+    try:
+        if os.name == "posix":
+            os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def _put_in_place(staged: Path, out: Path) -> None:
     """Rename the new directory to ``out``; an existing one is moved away first, and back if that fails."""
     if not out.exists():
         staged.rename(out)
     else:
-        old = staged.with_suffix(".old")
+        old = staged.with_suffix(".old.tmp")
         out.rename(old)
         try:
             staged.rename(out)
@@ -177,13 +226,13 @@ def _put_in_place(staged: Path, out: Path) -> None:
 
 
 @contextlib.contextmanager
-def _as_input_error(out: Path):
+def _as_input_error(out: Path) -> Iterator[None]:
     """An error of the file system as the message that ``out`` cannot be written."""
     try:
         yield
     except (InputError, OSError) as error:
         cause = error.__cause__ if isinstance(error, InputError) else error  # which names the path
-        if not isinstance(cause, OSError):
+        if not isinstance(cause, OSError | SafetensorError):
             raise
-        reason = cause.strerror or str(cause)
-        raise InputError(f"{out}: cannot be written ({reason}); name another directory with --out.") from None
+        reason = why_not(out, cause)
+        raise InputError(f"{out}: cannot be written {reason}; name another directory with --out.") from None

@@ -5,7 +5,6 @@ installed; otherwise by ``gguf`` itself, which shows that the file holds the wei
 the same.  Letters: B batch, T length, D width, V vocabulary.
 """
 
-import contextlib
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -17,11 +16,11 @@ import numpy as np
 from headway.errors import InputError
 from headway.io.atomic_write import write_whole
 from headway.workflows.export.gguf_model import ARCHITECTURES, PLAIN, Architecture, architecture_of, tensors
-from headway.workflows.export.gguf_tokenizer import Inexpressible, TokenizerEntries, check_kind, entries_of
+from headway.workflows.export.gguf_tokenizer import Inexpressible, TokenizerEntries, entries_of
 from headway.workflows.export.modelfile import MODELFILE, ends_of, modelfile, turn_end
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.run_llama import compare_with_llama
-from headway.workflows.export.target import Subject, check_family
+from headway.workflows.export.target import Subject, check_family, layout_advice
 
 FILE = "model.gguf"
 KINDS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "Q8_0"}
@@ -31,13 +30,7 @@ BLOCK = 32
 
 
 def refuse(subject: Subject) -> None:
-    """Raise InputError for a model or a tokenizer that llama.cpp does not have.
-
-    What the user chooses first, the kind of tokenizer, is looked at first.
-    """
-    if subject.tokenizer is not None:
-        with _said_of(subject):
-            check_kind(subject.tokenizer)
+    """Raise InputError for a model or a tokenizer that llama.cpp does not have."""
     _entries(subject, _architecture(subject))
 
 
@@ -68,28 +61,21 @@ def _architecture(subject: Subject) -> Architecture:
     architecture = architecture_of(family)
     if architecture is None:
         raise InputError(
-            f"{subject.directory}: this model is {family}, and llama.cpp runs the families {', '.join(ARCHITECTURES)}; "
-            "export it with --to hf."
+            f"{subject.directory}: this model is {family}, and llama.cpp runs the families {', '.join(ARCHITECTURES)}"
+            f"{layout_advice(subject.model)}."
         )
     if problem := architecture.problem(subject.model):
-        raise InputError(f"{subject.directory}: {problem}; export it with --to hf.")
+        raise InputError(f"{subject.directory}: {problem}.")
     return architecture
-
-
-@contextlib.contextmanager
-def _said_of(subject: Subject) -> Iterator[None]:
-    """What is wrong with a tokenizer as the message about a directory."""
-    try:
-        yield
-    except Inexpressible as error:
-        raise InputError(f"{subject.directory}: {error}.") from None
 
 
 def _entries(subject: Subject, architecture: Architecture) -> TokenizerEntries:
     if subject.tokenizer is None:
         raise InputError(f"{subject.directory}: llama.cpp reads texts, and this model has no tokenizer.")
-    with _said_of(subject):
+    try:
         found = entries_of(subject.tokenizer, subject.model.config.vocab_size)
+    except Inexpressible as error:
+        raise InputError(f"{subject.directory}: {error}.") from None
     if architecture.causal and not ends_of(subject):
         raise InputError(f"{subject.directory}: its tokenizer has no token that ends a text, and llama.cpp needs one.")
     return found
@@ -135,14 +121,14 @@ def _settings(
 
 def _ends_in_file(subject: Subject, entries: TokenizerEntries) -> tuple[int | None, int | None]:
     """The tokens that the file says to end a text, and a turn: it has room for one of each."""
-    tokenizer: Any = subject.tokenizer
+    tokenizer = subject.tokenizer
     found = [entries.end, tokenizer.end_of_text, *ends_of(subject)]
     end = next((number for number in found if number is not None), None)
     return end, turn_end(tokenizer)
 
 
 def _tokenizer_settings(subject: Subject, entries: TokenizerEntries) -> dict[str, Any]:
-    tokenizer: Any = subject.tokenizer
+    tokenizer = subject.tokenizer
     begin = entries.begin if entries.begin is not None else tokenizer.begin_of_text
     end, turn = _ends_in_file(subject, entries)
     ids = {
@@ -223,7 +209,7 @@ def _notes(
     ):
         yield f"matrices whose rows are no multiple of {BLOCK} are stored as float16, since Q8_0 cannot hold them"
     if more := sorted({*ends_of(subject)} - {*_ends_in_file(subject, entries)}):
-        tokens = ", ".join(subject.tokenizer.tokens[number] for number in more)  # type: ignore[union-attr]
+        tokens = ", ".join(subject.tokenizer.tokens[number] for number in more)
         yield f"a text ends at {tokens} too: Modelfile says so, and llama.cpp takes it as a stop string"
     template = None if subject.tokenizer is None else subject.tokenizer.chat_template
     if template is not None and "TEMPLATE" not in (directory / MODELFILE).read_text(encoding="utf-8"):

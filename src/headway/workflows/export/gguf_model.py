@@ -158,18 +158,23 @@ def _decoder_rows(queries: Callable[[str], Part], keys: Callable[[str], Part], c
     ]
 
 
+PRE_NORM = (
+    ("stack.blocks.{i}.attention.norm", "blk.{i}.attn_norm"),
+    ("stack.blocks.{i}.attention.layer.qkv", "blk.{i}.attn_qkv"),
+    ("stack.blocks.{i}.attention.layer.out", "blk.{i}.attn_output"),
+    ("stack.blocks.{i}.feedforward.norm", "blk.{i}.ffn_norm"),
+    ("stack.blocks.{i}.feedforward.layer.up", "blk.{i}.ffn_up"),
+    ("stack.blocks.{i}.feedforward.layer.out", "blk.{i}.ffn_down"),
+    ("stack.norm", "output_norm"),
+)
+"""The blocks of pre-norm layouts whose matrices lie as ours do, ours and theirs."""
+
+
 def _gpt2_rows(config: TransformerConfig) -> list[Row]:
-    ours = "stack.blocks.{i}."
     return layers(
         ("stack.embedding.tokens", "token_embd"),
         ("stack.embedding.learned.table", "position_embd"),
-        (ours + "attention.norm", "blk.{i}.attn_norm"),
-        (ours + "attention.layer.qkv", "blk.{i}.attn_qkv"),
-        (ours + "attention.layer.out", "blk.{i}.attn_output"),
-        (ours + "feedforward.norm", "blk.{i}.ffn_norm"),
-        (ours + "feedforward.layer.up", "blk.{i}.ffn_up"),
-        (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
-        ("stack.norm", "output_norm"),
+        *PRE_NORM,
         ("head.matrix", "output"),
     )
 
@@ -194,17 +199,10 @@ def _bert_rows(config: TransformerConfig) -> list[Row]:
 
 
 def _modernbert_rows(config: TransformerConfig) -> list[Row]:
-    ours = "stack.blocks.{i}."
     return layers(
         ("stack.embedding.tokens", "token_embd"),
         ("stack.embedding.norm", "token_embd_norm"),
-        (ours + "attention.norm", "blk.{i}.attn_norm"),
-        (ours + "attention.layer.qkv", "blk.{i}.attn_qkv"),
-        (ours + "attention.layer.out", "blk.{i}.attn_output"),
-        (ours + "feedforward.norm", "blk.{i}.ffn_norm"),
-        (ours + "feedforward.layer.up", "blk.{i}.ffn_up"),
-        (ours + "feedforward.layer.out", "blk.{i}.ffn_down"),
-        ("stack.norm", "output_norm"),
+        *PRE_NORM,
     )
 
 

@@ -33,7 +33,6 @@ EXPRESSIBLE = (
 )
 UNKNOWN_THERE = {"char": "characters", "word": "words", "other": "another kind"}
 """Kinds of tokenizers that it has not -> in words."""
-ADVICE = "train with --tokenizer bpe, or export with --to hf"
 
 
 class Inexpressible(InputError):
@@ -78,6 +77,7 @@ MARKED = Limit(
     f"with the character {SPACE} (U+2581), by which it marks the beginnings of words", lambda text: SPACE in text
 )
 SPACED = Limit("that begin with a space: it puts another before it", lambda text: text[:1] in (" ", SPACE))
+DOTTED = Limit("with the letter İ, whose lower case it writes without the dot", lambda text: "İ" in text)
 ACCENTS = Limit(
     "in Korean, or with vowel signs of Indic scripts: it strips other accents there",
     lambda text: any(
@@ -90,7 +90,10 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
     """The entries of a tokenizer for a model with ``rows`` token vectors.  Raises Inexpressible."""
     if not isinstance(tokenizer.backend, RustBackend) or tokenizer.target is not tokenizer:
         raise Inexpressible(f"its tokenizer is one of translation, {EXPRESSIBLE}")
-    check_kind(tokenizer)
+    if tokenizer.kind in UNKNOWN_THERE:
+        raise Inexpressible(
+            f"its tokenizer is one of {UNKNOWN_THERE[tokenizer.kind]}; {EXPRESSIBLE}; train with --tokenizer bpe"
+        )
     spec = json.loads(tokenizer.to_json())
     kind = spec["model"]["type"]
     steps = _steps(spec.get("normalizer"), "normalizers")
@@ -110,12 +113,6 @@ def entries_of(tokenizer: Tokenizer, rows: int) -> TokenizerEntries:
     scores = None if found.scores is None else [*found.scores, *[0.0] * (rows - len(found.scores))]
     limits = (*((NFC,) if normalises else ()), *found.limits)
     return replace(found, tokens=tokens, types=types, scores=scores, begin=begin, end=end, limits=limits)
-
-
-def check_kind(tokenizer: Tokenizer) -> None:
-    """Raise Inexpressible for a tokenizer of characters, words or another kind, whatever the model."""
-    if tokenizer.kind in UNKNOWN_THERE:
-        raise Inexpressible(f"its tokenizer is one of {UNKNOWN_THERE[tokenizer.kind]}; {EXPRESSIBLE}; {ADVICE}")
 
 
 def _byte_level(spec: dict[str, Any], steps: list[dict[str, Any]]) -> TokenizerEntries:
@@ -174,7 +171,7 @@ def _wordpiece(spec: dict[str, Any], steps: list[dict[str, Any]], unknown: str |
     ]
     strips = lowercase if strips is None else strips
     flags = {"normalizer.lowercase": lowercase, "normalizer.strip_accents": strips}
-    limits = (MARKED, ACCENTS) if strips else (MARKED,)
+    limits = (MARKED, *((ACCENTS,) if strips else (DOTTED,) if lowercase else ()))
     return TokenizerEntries("bert", written, types, flags=flags, limits=limits)
 
 

@@ -25,7 +25,7 @@ from headway.models.transformer import EncoderDecoder
 from headway.tasks.common.compare_answers import BOUND, Original
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.choose_loader import loader_of, other_reader
-from headway.workflows.export.parity import LONGEST, Parity, lines, own_texts, room
+from headway.workflows.export.parity import LONGEST, Parity, different_text, exceeding, lines, own_texts, room
 from headway.workflows.export.target import Subject, check_family
 
 INPUTS, BATCH = 32, 8
@@ -91,14 +91,12 @@ def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
         other = other_reader(model, getattr(subject.pipe, "labels", []))
         problem = f"{loader.words} with transformers {version} cannot use it: {one_line(error)}"
         return replace(found, problem=f"{problem}; {other}" if other else problem)
-    problems = []
-    if not difference <= BOUND:
-        problems.append(f"the answers differ by {difference:.3g}, more than {BOUND:g}")
+    problems = exceeding(difference, BOUND, "the answers differ")
     texts: Sequence[str] = ()
     try:
         if tokenizer is not None:
             other = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
-            line = different_line(tokenizer, other)
+            line = _different_line(tokenizer, other)
             found = replace(found, tokens_equal=line is None)
             problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
         if loader.compare is not None and not problems:
@@ -138,7 +136,7 @@ def max_difference(ours: nn.Module, theirs: Any) -> float:
     return largest
 
 
-def different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
+def _different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
     """The first of 1,000 lines for which two tokenizers give different ids, as source or target; None: none."""
     texts = lines(tokenizer)
     kinds = [
@@ -147,11 +145,7 @@ def different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
     ]
     if tokenizer.target is not tokenizer:
         kinds.append((tokenizer.target.encode_batch(texts, special=True), theirs(text_target=texts)))
-    for found, expected in kinds:
-        for text, one, other in zip(texts, found, expected["input_ids"], strict=True):
-            if one != list(other):
-                return text
-    return None
+    return different_text(texts, ((ours, found["input_ids"]) for ours, found in kinds))
 
 
 def _answers(ours: Any, theirs: Any, draw: torch.Generator) -> tuple[Tensor, Tensor]:

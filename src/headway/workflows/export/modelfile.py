@@ -4,8 +4,6 @@ Ollama's templates are Go's: a chat template of ``tokenizer_config.json`` is ren
 text around each message becomes one.  A template that does more than put text around messages has no such form.
 """
 
-from typing import Any
-
 from headway.errors import InputError
 from headway.text.chat import Message, render_chat
 from headway.text.chat.encode import encode_chat
@@ -20,7 +18,7 @@ ROLES = ("system", "user", "assistant")
 
 def modelfile(subject: Subject, file: str, context: int, begins: bool) -> str:
     """The text of a Modelfile; ``begins``: whether llama.cpp itself puts a token before a text."""
-    tokenizer: Any = subject.tokenizer
+    tokenizer = subject.tokenizer
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {context}"]
     if hasattr(subject.pipe, "ends"):  # it continues texts
         lines += [f"PARAMETER stop {_quoted(tokenizer.tokens[number])}" for number in _stops(subject)]

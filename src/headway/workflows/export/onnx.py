@@ -33,7 +33,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.hf import write_processor
 from headway.workflows.export.onnx_compare import Found, compare_graphs
 from headway.workflows.export.onnx_graphs import Graph, graphs_of
-from headway.workflows.export.parity import Parity, lines
+from headway.workflows.export.parity import TOKENIZER, Parity, different_line, exceeding
 from headway.workflows.export.registry import FLOAT32
 from headway.workflows.export.target import Subject
 
@@ -121,6 +121,7 @@ def _group(name: str) -> str | None:
 
 def _quantize(program: Any, whole: Path, to: Path) -> None:
     """Write the graph of a program in int8; ``whole`` is where it may lie in float32 until then."""
+    from google.protobuf.message import DecodeError
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxscript import optimizer
 
@@ -129,15 +130,18 @@ def _quantize(program: Any, whole: Path, to: Path) -> None:
     optimizer.optimize_ir(program.model, input_size_limit=limit, output_size_limit=limit)
     program.save(whole)
     large = whole.with_name(f"{whole.name}.data").exists()
-    # unsigned: on processors without VNNI, signed products may overflow
-    quantize_dynamic(
-        whole,
-        to,
-        op_types_to_quantize=QUANTIZED,
-        per_channel=True,
-        weight_type=QuantType.QUInt8,
-        use_external_data_format=large,
-    )
+    try:
+        # unsigned: on processors without VNNI, signed products may overflow
+        quantize_dynamic(
+            whole,
+            to,
+            op_types_to_quantize=QUANTIZED,
+            per_channel=True,
+            weight_type=QuantType.QUInt8,
+            use_external_data_format=large,
+        )
+    except DecodeError:  # it reads a file that ONNX's shape inference wrote, without an error where the disk is full
+        raise OSError("a file is shorter than what was written") from None
 
 
 def _longest(subject: Subject) -> int:
@@ -156,8 +160,20 @@ def _write_config(subject: Subject, directory: Path) -> None:
         save_config(subject.model, directory, **named)
     else:
         write_json(directory / CONFIG, {**read_json(subject.directory / CONFIG), **named})
-    if (subject.directory / GENERATION).is_file() and not (directory / GENERATION).exists():
-        write_json(directory / GENERATION, read_json(subject.directory / GENERATION))
+    if not (directory / GENERATION).exists():
+        whole = (subject.directory / GENERATION).is_file()
+        generation = read_json(subject.directory / GENERATION) if whole else _generation(subject.pipe)
+        if generation:
+            write_json(directory / GENERATION, generation)
+
+
+def _generation(pipe: Any) -> dict[str, Any]:
+    """The tokens that start and end a text, of a model whose directory does not say so in a file of its own."""
+    rules = getattr(pipe, "rules", None)
+    if rules is None:
+        return {"eos_token_id": sorted(pipe.ends)} if hasattr(pipe, "ends") else {}
+    starts = zip(("decoder_start_token_id", "forced_bos_token_id"), rules.start, strict=False)
+    return {**dict(starts), "eos_token_id": list(rules.end)}
 
 
 def compare(subject: Subject, directory: Path, precision: str) -> Parity:
@@ -179,15 +195,17 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         return replace(parity, problem=f"ONNX Runtime {parity.version} cannot use it: {one_line(error)}")
     kind = "texts" if subject.tokenizer is not None else "images"
     bound = BOUND * found.size if precision == FLOAT32 else None
-    problems = _problems("ONNX Runtime", found, bound)
+    problems = exceeding(found.difference, bound, "in ONNX Runtime the answers differ")
     problems += [f"the tokenizers give different ids for {line[:60]!r}"] if line else []
     notes = [*_cosines(found), *_tokenizer_note(subject.tokenizer, directory)]
     if find_spec("openvino") is not None:
         name = f"OpenVINO {version('openvino').partition('-')[0]}"
         try:
             other = compare_graphs(subject, directory, OpenVinoSession)
-            problems += _problems(name, other, bound)
+            problems += exceeding(other.difference, bound, f"in {name} the answers differ")
             notes.append(f"read through {name} too: max_difference {other.difference:.2g}{_of(other)}")
+        except ImportError as error:
+            notes.append(f"{name} was not run, since it cannot be imported: {one_line(error)}")
         except Exception as error:
             problems.append(f"{name} cannot use it: {one_line(error)}")
     return replace(
@@ -196,35 +214,12 @@ def compare(subject: Subject, directory: Path, precision: str) -> Parity:
         over="random inputs" + (f" and the answers to {found.texts} {kind}" if found.texts else ""),
         bound=bound,
         agreement=(found.equal, found.answers) if found.answers else None,
-        tokens_equal=line is None if (directory / "tokenizer.json").exists() else None,
+        tokens_equal=line is None if (directory / TOKENIZER).exists() else None,
         texts=found.texts,
         seconds=(found.seconds[0], found.seconds[1]),
         problem="; ".join(problems) or None,
         notes=tuple(notes),
     )
-
-
-def different_line(tokenizer: Tokenizer | None, directory: Path) -> str | None:
-    """The first of 1,000 lines for which ``tokenizers`` gives other ids, with or without special tokens; None: none."""
-    if tokenizer is None or not (directory / "tokenizer.json").exists():
-        return None
-    import tokenizers
-
-    theirs = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-    texts = lines(tokenizer)
-    for special in (True, False):
-        found = theirs.encode_batch(texts, add_special_tokens=special)
-        for text, ours, other in zip(texts, tokenizer.encode_batch(texts, special=special), found, strict=True):
-            if ours != other.ids:
-                return text
-    return None
-
-
-def _problems(reader: str, found: Found, bound: float | None) -> list[str]:
-    """What is wrong with answers; with a lower precision only that they are no numbers."""
-    if found.difference != found.difference or (bound is not None and found.difference > bound):
-        return [f"in {reader} the answers differ by {found.difference:.3g}, more than {bound or 0:g}"]
-    return []
 
 
 def _of(found: Found) -> str:
@@ -239,7 +234,7 @@ def _cosines(found: Found) -> list[str]:
 
 
 def _tokenizer_note(tokenizer: Tokenizer | None, directory: Path) -> list[str]:
-    if tokenizer is None or (directory / "tokenizer.json").exists():
+    if tokenizer is None or (directory / TOKENIZER).exists():
         return []
     return ["its tokenizer has no tokenizer.json: sentencepiece reads the files that it has, and ids were not compared"]
 

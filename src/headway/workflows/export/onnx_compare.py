@@ -3,9 +3,7 @@
 Letters: B batch, T length, S source length, N answers, D width, V vocabulary, C classes.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +21,7 @@ from headway.runtime.engines.graph import DECODER, ENCODER, MODEL, Open, Session
 from headway.tasks.common.compare_answers import NEW, behind, worst
 from headway.workflows.export.onnx_graphs import writes
 from headway.workflows.export.parity import LONGEST, magnitude, own_texts, room
+from headway.workflows.export.tally import HERE, THERE, timed
 from headway.workflows.export.target import Subject
 
 SHAPES = ((1, 1), (1, 23), (3, 7), (8, LONGEST))
@@ -59,7 +58,7 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
     """Open the graphs in a directory by ``open_graph``, and compare them with the subject."""
     model: Any = subject.model
     found = Found()
-    compared = _kind(model)(subject, lambda file: open_graph(directory / file), found.seconds)
+    compared = _comparison_of(model)(subject, lambda file: open_graph(directory / file), found.seconds)
     draw = np.random.default_rng(0)
     for n_rows, length in SHAPES:
         for pair in compared.read(compared.rows(draw, n_rows, length)):
@@ -84,7 +83,7 @@ def compare_graphs(subject: Subject, directory: Path, open_graph: Open) -> Found
     return found
 
 
-class _Reads:
+class _EncoderComparison:
     """An encoder, or a decoder that classifies: one call for a batch, padded on the right."""
 
     def __init__(self, subject: Subject, session: Callable[[str], Session], seconds: list[float]):
@@ -103,14 +102,14 @@ class _Reads:
         if "token_type_ids" in self.session.shapes:
             segments = (ids % self.model.config.segments) * mask
             given["token_type_ids"] = segments.numpy()
-        with _timed(self.seconds, 0):
+        with timed(self.seconds, HERE):
             ours = self._ours(ids, mask, segments)
-        with _timed(self.seconds, 1):
+        with timed(self.seconds, THERE):
             theirs = self.session(**given)
         if ours.keys() != theirs.keys():
             raise ValueError(f"its outputs are {', '.join(theirs)}, expected {', '.join(ours)}")
         pairs = [(ours[name], torch.from_numpy(theirs[name])) for name in ours]
-        return [(one[mask], other[mask]) if one.shape[:2] == mask.shape else (one, other) for one, other in pairs]
+        return [(one[mask], other[mask]) if one.dim() == 3 else (one, other) for one, other in pairs]
 
     def answer(self, rows: Rows) -> Pair:
         """Logits (N, C) of the model and the choices (N,) of the graph, or the vectors of both (N, D)."""
@@ -129,7 +128,7 @@ class _Reads:
         return found
 
 
-class _Sees(_Reads):
+class _ImageComparison(_EncoderComparison):
     """An encoder of images; a row is an image, as the number that it is drawn by."""
 
     def rows(self, draw: np.random.Generator, n_rows: int, length: int) -> Rows:
@@ -147,7 +146,7 @@ class _Sees(_Reads):
         return ours, theirs.argmax(dim=-1)
 
 
-class _Continues:
+class _DecoderComparison:
     """A decoder with its cache: prompts padded on the left, then a few tokens at once, then one by one."""
 
     def __init__(self, subject: Subject, session: Callable[[str], Session], seconds: list[float]):
@@ -172,20 +171,20 @@ class _Continues:
         ids, mask = left_padded(rows, "cpu")
         mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         written, new, chosen = Written(self.session, len(rows)), ids, []
-        with _timed(self.seconds, 1):
+        with timed(self.seconds, THERE):
             for step in range(NEW):
                 seen = F.pad(mask, (0, step), value=True).long().numpy()
                 logits = written.read(input_ids=new.numpy(), attention_mask=seen)
                 new = torch.from_numpy(logits[:, -1:].argmax(axis=-1))
                 chosen.append(new)
-        with _timed(self.seconds, 0):
+        with timed(self.seconds, HERE):
             _greedy(self.model, ids, mask)
         continued = torch.cat([ids, *chosen[:-1]], dim=1)
         logits = self.model(continued, F.pad(mask, (0, NEW - 1), value=True))[:, -NEW:]
         return logits.flatten(0, 1), torch.cat(chosen, dim=1).flatten()
 
 
-class _Translates:
+class _TranslationComparison:
     """An encoder-decoder: sources padded on the right; their keys and values are computed once."""
 
     def __init__(self, subject: Subject, session: Callable[[str], Session], seconds: list[float]):
@@ -211,13 +210,13 @@ class _Translates:
         ids, mask = _padded(rows)
         start = torch.tensor([self.start] * len(rows))
         chosen, new = [], start
-        with _timed(self.seconds, 1):
+        with timed(self.seconds, THERE):
             _, written = self._begin(ids, mask)
             for _ in range(NEW):
                 logits = written.read(input_ids=new.numpy())
                 new = torch.from_numpy(logits[:, -1:].argmax(axis=-1))
                 chosen.append(new)
-        with _timed(self.seconds, 0):
+        with timed(self.seconds, HERE):
             _greedy(self.model, start, None, self.model.encode(ids, mask), mask)
         logits = self.model(ids, torch.cat([start, *chosen[:-1]], dim=1), mask)[:, -NEW:]
         return logits.flatten(0, 1), torch.cat(chosen, dim=1).flatten()
@@ -231,12 +230,12 @@ class _Translates:
         return torch.from_numpy(found["last_hidden_state"]), written
 
 
-def _kind(model: Any) -> Any:
+def _comparison_of(model: Any) -> Any:
     if isinstance(model, EncoderDecoder):
-        return _Translates
+        return _TranslationComparison
     if isinstance(model, Decoder) and writes(model):
-        return _Continues
-    return _Sees if getattr(model, "patches", None) is not None else _Reads
+        return _DecoderComparison
+    return _ImageComparison if getattr(model, "patches", None) is not None else _EncoderComparison
 
 
 def _greedy(model: Any, ids: Tensor, mask: Tensor | None, *source: Tensor) -> None:
@@ -264,13 +263,3 @@ def _padded(rows: Rows) -> tuple[Tensor, Tensor]:
     longest = max(len(row) for row in rows)
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
     return ids, torch.arange(longest)[None] < torch.tensor([len(row) for row in rows])[:, None]
-
-
-@contextmanager
-def _timed(seconds: list[float], place: int) -> Iterator[None]:
-    """Add what passes inside the context to one of the times."""
-    began = time.perf_counter()
-    try:
-        yield
-    finally:
-        seconds[place] += time.perf_counter() - began

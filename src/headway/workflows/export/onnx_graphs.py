@@ -65,7 +65,7 @@ def writes(model: Any) -> bool:
     return bool(model.head.each_token)
 
 
-class Reads(nn.Module):
+class TracedEncoder(nn.Module):
     """Ids and their mask -> the output of an encoder, or of a decoder that classifies."""
 
     def __init__(self, model: Encoder | Decoder):
@@ -78,7 +78,7 @@ class Reads(nn.Module):
         return self.model(input_ids, mask) if token_type_ids is None else self.model(input_ids, mask, token_type_ids)
 
 
-class Embeds(nn.Module):
+class TracedEmbedder(nn.Module):
     """Ids and their mask -> the vectors of the tokens, and one for the text, as the pipeline computes it."""
 
     def __init__(self, model: Encoder):
@@ -95,7 +95,7 @@ class Embeds(nn.Module):
         return x, self.head(x, mask)
 
 
-class Sees(nn.Module):
+class TracedImageEncoder(nn.Module):
     """Images -> the output of an encoder of patches."""
 
     def __init__(self, model: Encoder):
@@ -107,7 +107,7 @@ class Sees(nn.Module):
         return self.model(pixel_values)
 
 
-class Continues(nn.Module):
+class TracedDecoder(nn.Module):
     """New ids after what was read -> their logits, and all keys and values."""
 
     def __init__(self, model: Decoder):
@@ -116,13 +116,13 @@ class Continues(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, past: list[Tensor]) -> tuple[Tensor, ...]:
         """(B, T), (B, P + T) int64 and keys and values (B, G, P, K) -> (B, T, V) and (B, G, P + T, K)."""
-        state = GivenState(past)
+        state = PastState(past)
         state.mask = attention_mask[:, : state.length].bool()
         logits = self.model(input_ids, attention_mask[:, state.length :].bool(), state)
-        return logits, *kept(state.layers)
+        return logits, *keys_and_values(state.layers)
 
 
-class ReadsSource(nn.Module):
+class TracedSourceEncoder(nn.Module):
     """A source -> its vectors, and the keys and values of each layer's cross-attention."""
 
     def __init__(self, model: EncoderDecoder):
@@ -136,7 +136,7 @@ class ReadsSource(nn.Module):
         return source, *(part for block in blocks for part in block.cross.layer.source_keys(source))
 
 
-class ContinuesTarget(nn.Module):
+class TracedTargetDecoder(nn.Module):
     """New ids of a target after those that were read -> their logits, and all keys and values of self-attention."""
 
     def __init__(self, model: EncoderDecoder):
@@ -147,13 +147,13 @@ class ContinuesTarget(nn.Module):
         self, input_ids: Tensor, encoder_attention_mask: Tensor, past: list[Tensor], source: list[Tensor]
     ) -> tuple[Tensor, ...]:
         """(B, T), (B, S) int64, keys and values (B, G, P, K) and (B, G, S, K) -> (B, T, V) and (B, G, P + T, K)."""
-        state = GivenState(past, source)
+        state = PastState(past, source)
         state.source_mask = encoder_attention_mask.bool()
         x = self.model.decoder(input_ids, None, state, source_mask=state.source_mask)
-        return self.model.head(x), *kept(state.layers)
+        return self.model.head(x), *keys_and_values(state.layers)
 
 
-class GivenCache(KeyValueCache):
+class PastCache(KeyValueCache):
     """A cache that holds given keys and values (B, G, P, K); what is added is put behind them, in new tensors."""
 
     def __init__(self, keys: Tensor, values: Tensor):
@@ -171,17 +171,17 @@ class GivenCache(KeyValueCache):
         return self.keys, self.values
 
 
-class GivenState(State):
+class PastState(State):
     """A state with the keys and values of each layer in turn, and those of the source where there is one."""
 
     def __init__(self, past: list[Tensor], source: list[Tensor] | None = None):
         super().__init__(len(past) // 2)
-        self.layers = [GivenCache(*pair) for pair in zip(past[0::2], past[1::2], strict=True)]
+        self.layers = [PastCache(*pair) for pair in zip(past[0::2], past[1::2], strict=True)]
         if source is not None:
-            self.cross = [GivenCache(*pair) for pair in zip(source[0::2], source[1::2], strict=True)]
+            self.cross = [PastCache(*pair) for pair in zip(source[0::2], source[1::2], strict=True)]
 
 
-def kept(caches: list[KeyValueCache]) -> list[Tensor]:
+def keys_and_values(caches: list[KeyValueCache]) -> list[Tensor]:
     """Keys and values of each layer in turn."""
     return [part for cache in caches for part in cache.read()]
 
@@ -205,15 +205,15 @@ def _encoder_graph(model: Any) -> Graph:
     if getattr(model.config, "segments", 0):
         inputs["token_type_ids"] = _tokens(LENGTH, "sequence_length")
     if model.head is None or isinstance(model.head, PoolingHead):
-        return Graph(MODEL, Embeds(model), inputs, ["last_hidden_state", "sentence_embedding"])
-    return Graph(MODEL, Reads(model), inputs, ["logits"])
+        return Graph(MODEL, TracedEmbedder(model), inputs, ["last_hidden_state", "sentence_embedding"])
+    return Graph(MODEL, TracedEncoder(model), inputs, ["logits"])
 
 
 def _image_graph(model: Any) -> Graph:
     patches = model.patches
     images = torch.zeros(BATCH, patches.channels, *patches.image_size)
     output = "last_hidden_state" if model.head is None else "logits"
-    return Graph(MODEL, Sees(model), {"pixel_values": Value(images, {0: "batch_size"})}, [output])
+    return Graph(MODEL, TracedImageEncoder(model), {"pixel_values": Value(images, {0: "batch_size"})}, [output])
 
 
 def _decoder_graph(model: Any) -> Graph:
@@ -224,13 +224,13 @@ def _decoder_graph(model: Any) -> Graph:
         **past,
     }
     output = "last_hidden_state" if isinstance(model.head, VectorHead) else "logits"
-    return Graph(MODEL, Continues(model), inputs, [output, *_present(past)])
+    return Graph(MODEL, TracedDecoder(model), inputs, [output, *_present(past)])
 
 
 def _source_graph(model: Any) -> Graph:
     inputs = {name: _tokens(SOURCE, "encoder_sequence_length") for name in ("input_ids", "attention_mask")}
     source = _caches(model.config, PAST_NAME + ".{}.encoder", SOURCE, "encoder_sequence_length")
-    return Graph(ENCODER, ReadsSource(model), inputs, ["last_hidden_state", *_present(source)])
+    return Graph(ENCODER, TracedSourceEncoder(model), inputs, ["last_hidden_state", *_present(source)])
 
 
 def _target_graph(model: Any) -> Graph:
@@ -242,7 +242,7 @@ def _target_graph(model: Any) -> Graph:
         **past,
         **source,
     }
-    return Graph(DECODER, ContinuesTarget(model), inputs, ["logits", *_present(past)])
+    return Graph(DECODER, TracedTargetDecoder(model), inputs, ["logits", *_present(past)])
 
 
 def _present(past: dict[str, Value]) -> list[str]:

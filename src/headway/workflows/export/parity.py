@@ -1,13 +1,13 @@
-"""The result of comparing an export with its original, and the texts that both read.
+"""The result of comparing an export with its original, what every comparison checks, and the texts that both read."""
 
-Letters: T length.
-"""
-
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import tokenizers
 from torch import Tensor
 
 from headway.tasks.common.compare_answers import BOUND, NEW
@@ -15,6 +15,7 @@ from headway.text.tokenizer import Tokenizer
 
 LONGEST = 48
 """Maximum tokens of a text."""
+TOKENIZER = "tokenizer.json"
 LINES = 1000
 """Number of lines to tokenize."""
 WORDS = (
@@ -56,7 +57,7 @@ class Parity:
     seconds: tuple[float, float] | None = None
     """how long Headway and the reader took for the same answers; None: not timed"""
     notes: tuple[str, ...] = ()
-    """what else the user should know, a sentence each"""
+    """further facts about the export, a sentence each"""
 
     @property
     def checked(self) -> bool:
@@ -85,6 +86,40 @@ class Parity:
 def magnitude(values: Tensor) -> float:
     """The root mean square of logits or vectors, and 1 at least: float32 errors grow with the size of numbers."""
     return max(1.0, float(values.float().square().mean().sqrt()))
+
+
+def exceeding(difference: float, bound: float | None, what: str) -> list[str]:
+    """The problem that ``what`` differs by more than the bound, if it does; without a bound, if it is no number."""
+    if math.isfinite(difference) and (bound is None or difference <= bound):
+        return []
+    return [f"{what} by {difference:.3g}" + ("" if bound is None else f", more than {bound:g}")]
+
+
+def different_text(texts: Sequence[str], ids: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> str | None:
+    """The first text that has different ids; each pair has those of all texts, of one program and of another."""
+    for ours, theirs in ids:
+        for text, one, other in zip(texts, ours, theirs, strict=True):
+            if list(one) != list(other):
+                return text
+    return None
+
+
+def different_line(tokenizer: Tokenizer | None, directory: Path) -> str | None:
+    """The first of 1,000 lines for which ``tokenizer.json`` gives other ids; None: there is none, or no such file."""
+    if tokenizer is None or not (directory / TOKENIZER).exists():
+        return None
+    theirs = tokenizers.Tokenizer.from_file(str(directory / TOKENIZER))
+    texts = lines(tokenizer)
+    return different_text(
+        texts,
+        (
+            (
+                tokenizer.encode_batch(texts, special=special),
+                [found.ids for found in theirs.encode_batch(texts, add_special_tokens=special)],
+            )
+            for special in (True, False)
+        ),
+    )
 
 
 def lines(tokenizer: Tokenizer, wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
@@ -125,6 +160,15 @@ def own_texts(tokenizer: Tokenizer, longest: int, count: int) -> list[str]:
             found.append(text)
         if len(found) == count:
             break
+    return found
+
+
+def prompts(tokenizer: Tokenizer, rows: int, longest: int, count: int) -> list[list[int]]:
+    """Prompts of 1 to ``longest`` ids: half of them texts of the tokenizer's own tokens, the others random ids."""
+    found = [tokenizer.encode(text) for text in own_texts(tokenizer, longest, count // 2)]
+    draw = random.Random(0)
+    while len(found) < count:
+        found.append([draw.randrange(rows) for _ in range(draw.randint(1, longest))])
     return found
 
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from headway.errors import InputError
+from headway.hub.download import one_line
 from headway.runtime.engines.registry import FLOAT32, PRECISIONS
 
 if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
@@ -34,7 +35,7 @@ class TargetSpec:
     """whether the model must be able to answer here, since its answers are compared"""
 
     def check(self, precision: str) -> None:
-        """Raise InputError unless the target has this precision and its packages are installed."""
+        """Raise InputError unless the target has this precision, and its packages are installed and can be imported."""
         if precision not in self.precisions:
             known = ", ".join(self.precisions)
             raise InputError(f"--precision {precision}: {self.name} is written in {known}.")
@@ -44,6 +45,14 @@ class TargetSpec:
                 f"--to {self.name} needs {' and '.join(missing)}: pip install 'headway[{self.extra}]', then run this "
                 "command again."
             )
+        for name in self.packages:
+            try:
+                import_module(name)
+            except Exception as error:  # of a library for another version of Python or of numpy, for one
+                raise InputError(
+                    f"--to {self.name}: the package {name} is installed, but cannot be imported ({one_line(error)}); "
+                    f"install it again by pip install --force-reinstall {name}."
+                ) from None
 
 
 TARGETS = {

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from torch import nn
+
 from headway.errors import InputError
 from headway.hub.directory import family_of, has_family, model_config
 from headway.hub.sentence_transformers import without_modules
 from headway.models.baselines import BaselineConfig
-from headway.tasks.task import Pipeline
-from headway.text.tokenizer import Tokenizer
+from headway.models.config import TransformerConfig
+from headway.models.transformer import Decoder
 from headway.workflows.export.parity import Parity
 
 
@@ -19,10 +21,10 @@ class Subject:
 
     model: Any
     """an ``nn.Module`` in eval mode, on the CPU, in float32"""
-    tokenizer: Tokenizer | None
-    """None for a model that reads images"""
-    pipe: Pipeline | None
-    """the model's pipeline here; None if it has no task or lacks files that the pipeline needs"""
+    tokenizer: Any
+    """a ``Tokenizer``; None for a model that reads images"""
+    pipe: Any
+    """the model's ``Pipeline``; None if it has no task or lacks files that the pipeline needs"""
     directory: Path
     """where the model was read from"""
 
@@ -50,6 +52,13 @@ class Target(Protocol):
 
     def compare(self, subject: Subject, directory: Path, precision: str) -> Parity:
         """Open what was written as its users do, and compare the answers with those of the subject."""
+
+
+def layout_advice(model: nn.Module) -> str:
+    """The last clause of a refusal: how to train a language model that the target takes; "" for another model."""
+    if not isinstance(model, Decoder) or not isinstance(model_config(model), TransformerConfig):
+        return ""
+    return "; to train a language model for it, use --tokenizer bpe --layout qwen3"
 
 
 def check_family(subject: Subject) -> str:

@@ -31,7 +31,7 @@ STEP_TOKENS: tuple[tuple[float, int], ...] = ((1e9, 1 << 19), (5e9, 1 << 20), (m
 """Tokens per step for models below a number of parameters, as for GPT-3 (Brown et al. 2020, table 2.1)."""
 WITHOUT_DATA = (
     *("vocab", "length", "d_model", "layers", "heads", "batch_tokens", "accumulate", "optimizer", "precision"),
-    *("dropout", "average", "steps", "shard", "checkpoint_activations"),
+    *("dropout", "average", "steps", "shard", "checkpoint_activations", "layout"),
 )
 """Options that apply without data."""
 
@@ -115,8 +115,9 @@ def work_without_data(parameters: float, tokens: float | None, options: TrainOpt
     vocab, length = options.data.vocab or VOCABULARY, options.data.length or LENGTH
     width, layers = standard_shape(parameters, vocab)
     width, layers = options.architecture.d_model or width, options.architecture.layers or layers
+    heads = options.architecture.heads or head_count(width)
     try:
-        config = decoder_config(vocab, width, layers, options.architecture.heads or head_count(width), length)
+        config = decoder_config(vocab, width, layers, heads, length, options.architecture.layout)
         config = config.but(dropout=options.optimisation.dropout or 0.0)
     except ValueError as error:
         raise InputError(f"no model can be made with these options: {error}.") from None

@@ -27,7 +27,6 @@ from headway.training.distributed.ranks import Ranks
 from headway.training.distributed.sharding import put_together, recompute_activations, shard
 from headway.training.hardware.measure import evaluation_seconds
 from headway.training.hardware.memory import out_of_memory, try_longest
-from headway.training.loop.budget import Budget, StepBudget, TimeBudget
 from headway.training.loop.trainer import Interrupted, Job, Saved, train
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
@@ -37,6 +36,7 @@ from headway.training.store.cleaning import ADAPTED, complete, keep_once
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
 from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.input import read_input, validation_input
+from headway.workflows.train.bounds import begin_cycle, budget_of
 from headway.workflows.train.check import check_for_task
 from headway.workflows.train.continuing import BOUNDS, as_continued, entry, went_on
 from headway.workflows.train.outcome import finish, finish_fitted, known_signs, measured
@@ -274,11 +274,11 @@ def _train(
         shard(model, ranks, plan.precision)
     saved = _checkpoint(run, prepared, options, changed, progress, ranks)
     cycle = len(run.facts["continued"]) if options.given(BOUNDS) else 0
-    since, spent = _begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
+    since, spent = begin_cycle(run, cycle, options, saved[1] if saved is not None else {}, progress)
     shown, closing = data.sampler(twin), data.closing(twin, prepared.limit)
     sample = None if shown is None else lambda: (put_together(model, twin), shown())[1]
     after = evaluation_seconds(model, batch_source, prepared.objective, sample) * 1.25
-    budget = _budget(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
+    budget = budget_of(options, prepared.limit, started, since, spent, after + (closing.seconds if closing else 0.0))
     of_baselines = data.baseline_units(plan)
 
     def save(write: Callable[..., None], *where: int) -> None:
@@ -372,33 +372,3 @@ def _fitted(run: RunDirectory, prepared: Prepared, seconds: float | None, progre
     except KeyboardInterrupt:
         progress.say(f"{run.path}: interrupted: nothing was saved; run the same command again")
         raise
-
-
-def _begin_cycle(
-    run: RunDirectory, cycle: int, options: TrainOptions, state: dict[str, Any], progress: Progress
-) -> tuple[int, float]:
-    """The step at which the budget begins and the seconds already spent, from the state of a checkpoint."""
-    spent = float(state.get("seconds", 0.0))
-    if not cycle or not state:
-        return 0, spent
-    if state.get("cycle", 0) == cycle:
-        return state["since"], spent - state["since_seconds"]
-    step, from_step = state["step"], state["best_step"]
-    bound = options.run.more_time or f"{options.run.more_steps:,} steps"
-    progress.say(
-        f"{run.path}: continuing for {bound} from the weights of step {from_step:,}; the learning rate restarts"
-    )
-    run.log("continued", step=step, **entry(options))
-    return step, 0.0
-
-
-def _budget(
-    options: TrainOptions, limit: float | None, started: float, since: int, spent: float, after: float
-) -> Budget:
-    """The bounds of the run, from step ``since`` on; ``after`` is the number of seconds needed after training."""
-    if limit is None:
-        return StepBudget(options.run.more_steps or options.run.steps or 1, since)
-    budget = TimeBudget(limit, started, spent)
-    budget.begin(spent)
-    budget.keep(after + ENDING)
-    return budget

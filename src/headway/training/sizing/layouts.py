@@ -1,0 +1,39 @@
+"""The layouts of new language models: the parts of published families, whatever the size.
+
+    layout_fields("qwen3", 256)      # the fields of ``TransformerConfig`` that it decides
+
+"nanochat" (Karpathy 2025) has no weights in its norms, ReLU² and a cap on its logits, which few other programs read.
+"qwen3" (Qwen Team 2025) and "llama" (Touvron et al. 2023) have a gated SiLU and weights in their norms, and Qwen3
+normalises queries and keys; ``transformers``, llama.cpp, CTranslate2 and vLLM read both.
+"""
+
+from typing import Any
+
+from headway.errors import InputError, shown
+
+COMMON: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "norm_eps": 1e-6, "norm_order": "pre"}
+GATED: dict[str, Any] = {
+    **{**COMMON, "norm_parameters": "weight", "activation": "silu", "gated": True},
+    **{"embedding_norm": False, "logit_softcap": None},
+}
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "nanochat": {
+        **{**COMMON, "norm_parameters": "none", "activation": "relu2", "gated": False},
+        **{"embedding_norm": True, "logit_softcap": 15.0, "qk_norm": True},
+    },
+    "qwen3": {**GATED, "qk_norm": True},
+    "llama": {**GATED, "qk_norm": False},
+}
+DEFAULT = "nanochat"
+
+
+def layout_fields(name: str | None, width: int) -> dict[str, Any]:
+    """The fields of a layout, with a hidden width that has 8 D² parameters in each feed-forward layer, gated or not.
+
+    Raises InputError for an unknown name.
+    """
+    if name is not None and name not in LAYOUTS:
+        raise InputError(f"--layout is {shown(name)}; a language model can have {', '.join(LAYOUTS)}.")
+    fields = LAYOUTS[name or DEFAULT]
+    hidden = max(8, round(8 * width / 3 / 8) * 8) if fields["gated"] else 4 * width
+    return {**fields, "d_ff": hidden}
