@@ -52,7 +52,7 @@ class Measure(Command):
 
 class Pipe:
     task, model, tokenizer = "length", SimpleNamespace(), None
-    runtime = SimpleNamespace(precision="float32")
+    runtime = SimpleNamespace(precision="float32", few=None, many=None)
 
     def __call__(self, text):
         return len(text)

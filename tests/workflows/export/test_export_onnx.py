@@ -23,7 +23,7 @@ from headway.models.heads import TokenClassificationHead
 from headway.models.own import OwnConfig
 from headway.models.transformer import Encoder
 from headway.models.wirings import wired
-from headway.runtime.engines.onnxruntime import OnnxRuntimeSession
+from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession
 from headway.text.train import train_tokenizer
 from headway.workflows.export import onnx as target
 from headway.workflows.export import onnx_graphs
@@ -273,7 +273,7 @@ def test_a_process_that_ran_openvino_can_be_interrupted(exported: Callable):
     _, found = exported("classifier")
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from headway.runtime.engines.openvino import OpenVinoSession as Opened\n"
+        "from headway.runtime.engines.openvino_session import OpenVinoSession as Opened\n"
         "first, second = (Opened(Path(sys.argv[1])) for _ in range(2))\n"
         "del first; del second\n"
         "try: os.kill(os.getpid(), signal.SIGINT); signal.pause()\n"

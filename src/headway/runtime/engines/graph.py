@@ -1,6 +1,6 @@
 """Exported graphs that are ready to run, whatever library runs them: arrays in, arrays out.
 
-    session = onnxruntime.session(directory / "model.onnx")
+    session = OnnxRuntimeSession(directory / "model.onnx")
     session(input_ids=ids, attention_mask=mask)["logits"]
     written = Written(session, rows=len(ids))        # of a decoder, whose past it keeps
     written.read(input_ids=ids, attention_mask=mask)

@@ -58,8 +58,8 @@ AUTO, TORCH = "auto", "torch"
 SPECS = {
     spec.name: spec
     for spec in (
-        EngineSpec("onnxruntime", "onnx", "onnxruntime", "onnxruntime", "export"),
-        EngineSpec("openvino", "onnx", "openvino", "openvino", "export"),
+        EngineSpec("onnxruntime", "onnx", "onnxruntime_session", "onnxruntime", "export"),
+        EngineSpec("openvino", "onnx", "openvino_session", "openvino", "export"),
         EngineSpec("llama.cpp", "gguf", "llama_cpp", "llama_cpp", "llama"),
     )
 }

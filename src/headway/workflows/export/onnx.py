@@ -26,8 +26,8 @@ from headway.io.atomic_write import write_json
 from headway.models.baselines import BaselineConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
 from headway.runtime.engines.graph import PAST_NAME
-from headway.runtime.engines.onnxruntime import OnnxRuntimeSession
-from headway.runtime.engines.openvino import OpenVinoSession
+from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession
+from headway.runtime.engines.openvino_session import OpenVinoSession
 from headway.tasks.common.compare_answers import BOUND
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.hf import write_processor
