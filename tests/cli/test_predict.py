@@ -1,6 +1,7 @@
 """``headway predict``: any run, by its task, with the options of that; a task that is made up here too."""
 
 import csv
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -60,7 +61,8 @@ class Pipe:
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A model of a task that no file of the command line knows."""
+    """A model of a task that no file of the command line knows, not even the table of verbs, which is read first."""
+    importlib.import_module("headway.cli.main")
     for name, values in {"spec": {"SPEC": SPEC}, "command": {"COMMAND": Measure}}.items():
         module = ModuleType(f"headway.tasks.length.{name}")
         vars(module).update(values)

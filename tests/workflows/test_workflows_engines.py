@@ -167,17 +167,17 @@ def test_a_run_without_its_data_says_so(run: Path, tmp_path: Path):
 PAIRS = "source,target\n" + "\n".join(f"the cat {n} sat,{n} tac eht tas" for n in range(90)) + "\n"
 TAGS = "\n".join("\n".join(["anna\tB-PER", "sees\tO", f"town{n}\tB-LOC", ""]) for n in range(90)) + "\n"
 DATA = {
-    "translation": ("pairs.csv", PAIRS, {"source_column": None}),
-    "masked_lm": ("text.txt", "".join(f"the old cat number {n} sat on a mat\n" for n in range(300)), {}),
-    "language_modeling": ("text.txt", "".join(f"the old cat number {n} sat on a mat\n" for n in range(300)), {}),
-    "embedding": ("pairs.csv", PAIRS, {}),
-    "token_classification": ("tags.conll", TAGS, {}),
+    "translation": ("pairs.csv", PAIRS),
+    "masked_lm": ("text.txt", "".join(f"the old cat number {n} sat on a mat\n" for n in range(300))),
+    "language_modeling": ("text.txt", "".join(f"the old cat number {n} sat on a mat\n" for n in range(300))),
+    "embedding": ("pairs.csv", PAIRS),
+    "token_classification": ("tags.conll", TAGS),
 }
 
 
 @pytest.mark.parametrize("task", DATA)
 def test_every_task_has_held_out_inputs_and_answers_to_compare(task: str, tmp_path: Path, tiny: dict):
-    name, content, _ = DATA[task]
+    name, content = DATA[task]
     (tmp_path / name).write_text(content)
     headway.train(tmp_path / name, task=task, out=tmp_path / "run", quiet=True, **{**tiny, "steps": 2})
     pipe = headway.load(tmp_path / "run")

@@ -44,7 +44,7 @@ def decode(
 
     A row is over after ``end`` (an id, or any of several; it is not yielded), after ``max_tokens``, or when the caller
     sends its number back (``generator.send({row, ...})``).  When a row has ``context`` tokens, the older half is
-    forgotten and the rest read anew, so that no position is further than the model was trained for.  A row gets the
+    forgotten and the rest read again, so that no position is further than the model was trained for.  A row gets the
     same tokens whatever rows are beside it, but for rounding.  Each step waits once for the device: for its tokens.
     """
     check_threads()

@@ -91,7 +91,7 @@ class Batcher:
         """Continue a prompt by at most ``max_tokens`` tokens, until one of ``ends``, without any of ``forbidden``.
 
         When a text has as many tokens as the model was trained for, the older half is forgotten and the rest is read
-        anew.  Raises ValueError for a prompt without tokens.
+        again.  Raises ValueError for a prompt without tokens.
         """
         if not prompt:
             raise ValueError("the prompt has no tokens: give at least one")
@@ -119,7 +119,7 @@ class Batcher:
         """Read a piece of the waiting prompts and one token of each running text.
 
         Returns the new token of each text that has one, and None for each that ended without a further one; no text has
-        two, so one whose older half was just forgotten is read anew in the next step.
+        two, so one whose older half was just forgotten is read again in the next step.
         """
         found: list[tuple[Request, int | None]] = []
         if self.running:

@@ -39,7 +39,7 @@ def checked_export(run: Path, spec: EngineSpec, precision: str) -> Path:
     record = read_object(place / RECORD)
     files: Any = record.get("files")
     if not isinstance(files, dict) or not all(isinstance(name, str) and _is_inside(name) for name in files):
-        raise InputError(f"{place / RECORD}: is damaged; {again} makes the export anew.")
+        raise InputError(f"{place / RECORD}: is damaged; {again} replaces it.")
     if record.get("model") != full_fingerprint(run):
         raise InputError(f"{place}: is an export of another model than {run} holds now; {again} replaces it.")
     for name, told in files.items():
@@ -47,7 +47,7 @@ def checked_export(run: Path, spec: EngineSpec, precision: str) -> Path:
             found = sha256(place / name)
         except OSError as error:
             raise InputError(
-                f"{place / name}: cannot be read ({error.strerror or error}); {again} makes it anew."
+                f"{place / name}: cannot be read ({error.strerror or error}); {again} replaces it."
             ) from None
         if found != told:
             raise InputError(
