@@ -3,11 +3,12 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.errors import InputError
 from headway.io.regular_file import open_regular, other_kind, read_within
 
+T = TypeVar("T")
 MAX_BYTES = 10 * 2**20
 MAX_DEPTH = 64
 MAX_DIGITS = 40
@@ -23,6 +24,11 @@ def read_object(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expect
     Raises InputError naming the file.
     """
     return parse_object(read_text(path, max_bytes=max_bytes, advice=advice), str(path), max_bytes, advice)
+
+
+def read_list(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file") -> list[Any]:
+    """The JSON array in a file, with the same refusals."""
+    return _checked(read_text(path, max_bytes=max_bytes, advice=advice), str(path), max_bytes, advice, list, "an array")
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file") -> str:
@@ -46,6 +52,11 @@ def parse_object(
     more than 64 levels of nesting, and more values than a file of ``max_bytes`` could sensibly hold.
     Raises InputError beginning with ``where``.
     """
+    return _checked(text, where, max_bytes, advice, dict, "an object")
+
+
+def _checked(text: str, where: str, max_bytes: int, advice: str, kind: type[T], expected: str) -> T:
+    """The value in a text, which must be of a kind."""
     values = text.count(",") + text.count("[") + text.count("{")  # an upper bound
     if values > max_bytes // BYTES_PER_VALUE:
         raise InputError(f"{where}: found {values} values, expected at most {max_bytes // BYTES_PER_VALUE}")
@@ -63,8 +74,8 @@ def parse_object(
         raise InputError(f"{where}: nested too deeply; expected at most {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise InputError(f"{where}: not JSON ({error}); {advice}") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: found a JSON {type(value).__name__}, expected an object")
+    if not isinstance(value, kind):
+        raise InputError(f"{where}: found a JSON {type(value).__name__}, expected {expected}")
     if _depth(value) > MAX_DEPTH:
         raise InputError(f"{where}: found more than {MAX_DEPTH} levels of nesting, expected at most {MAX_DEPTH}")
     if re.search(r"\\u[dD][89a-fA-F]", text):

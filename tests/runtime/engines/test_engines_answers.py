@@ -1,7 +1,7 @@
 """Each engine gives torch's answers, for each task that its exports have; what it lacks, torch does, and says so."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ ANSWERS: dict[str, Callable[[Any], Any]] = {
 }
 CASES = [
     *((engine, task) for engine in ("onnxruntime", "openvino") for task in ANSWERS),
+    *(("ctranslate2", task) for task in ANSWERS if task not in ("masked_lm", "token_classification")),
     ("llama.cpp", "language_modeling"),
 ]
 
@@ -198,3 +199,47 @@ def test_llama_keeps_two_texts_apart_that_are_written_in_turn(exported: Callable
     assert pieces == expected
     with pytest.raises(headway.InputError, match="continues texts by decoders"):
         headway.load(exported("embedding", "gguf"), engine="llama.cpp")
+
+
+def test_ctranslate2_continues_greedily_by_itself(exported: Callable, monkeypatch: pytest.MonkeyPatch):
+    """One prompt as a stream and several at once; what is drawn, or goes beyond the context, torch does."""
+    pytest.importorskip("ctranslate2")
+    run = exported("language_modeling", "ctranslate2")
+    own, pipe = headway.load(run), headway.load(run, engine="ctranslate2")
+    prompts = [[5, 6, 7], [8], [9, 10], [11, 12, 13, 14]]
+    ways: list[dict[str, Any]] = [{"end": {37, 5}}, {"forbidden": [3, 9, 30]}, {"end": ()}]
+    greedy = Sampling(temperature=0)
+    expected = [list(own.runtime.write(prompts, greedy, max_tokens=9, **way)) for way in ways]
+    alone = [list(own.runtime.write(prompts[:1], greedy, max_tokens=9, **way)) for way in ways]
+    monkeypatch.setattr(pipe.model, "forward", None)
+    with warnings.catch_warnings(action="error"):
+        for way, several, one in zip(ways, expected, alone, strict=True):
+            found = list(pipe.runtime.write(prompts, greedy, max_tokens=9, **way))
+            assert _by_row(found) == _by_row(several)
+            assert _by_row(pipe.runtime.write(prompts[:1], greedy, max_tokens=9, **way)) == _by_row(one)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="ctranslate2 does not sample as Headway does"):
+        assert pipe("the cat", max_tokens=5, seed=1) == own("the cat", max_tokens=5, seed=1)
+    with pytest.warns(UserWarning, match=r"ctranslate2 does not go on beyond the \d+ tokens"):
+        assert pipe("the cat", **GREEDY) == own("the cat", **GREEDY)
+
+
+def _by_row(steps: Iterable[dict[int, int]]) -> dict[int, list[int]]:
+    """The tokens of each row."""
+    found: dict[int, list[int]] = {}
+    for step in steps:
+        for row, token in step.items():
+            found.setdefault(row, []).append(token)
+    return found
+
+
+def test_ctranslate2_gives_the_best_targets_with_their_scores(exported: Callable, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("ctranslate2")
+    run = exported("translation", "ctranslate2")
+    own, pipe = headway.load(run), headway.load(run, engine="ctranslate2")
+    for ways in ({"beam": 1}, {"beam": 3, "n_best": 2}, {"beam": 2, "length_penalty": 0.3}):
+        with warnings.catch_warnings(action="ignore"):
+            one, other = (each.hypotheses(TEXTS[:3], **ways) for each in (own, pipe))
+        for a, b in zip(one, other, strict=True):
+            assert [h["text"] for h in b] == [h["text"] for h in a]
+            assert [h["score"] for h in b] == pytest.approx([h["score"] for h in a], abs=1e-4)

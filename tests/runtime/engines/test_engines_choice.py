@@ -15,7 +15,7 @@ from headway.runtime.engines import registry
 from headway.runtime.engines.exported import RECORD, place_of
 from headway.runtime.engines.registry import ENGINES, SPECS, check_engine
 
-SAID = r"it can be auto, torch, onnxruntime, openvino or llama\.cpp\."
+SAID = r"it can be auto, torch, ctranslate2, onnxruntime, openvino or llama\.cpp\."
 
 
 @pytest.mark.parametrize("name", ["tensorrt", "", None, "ONNXRuntime", 3])

@@ -58,6 +58,7 @@ AUTO, TORCH = "auto", "torch"
 SPECS = {
     spec.name: spec
     for spec in (
+        EngineSpec("ctranslate2", "ctranslate2", "ctranslate2_engine", "ctranslate2", "export"),
         EngineSpec("onnxruntime", "onnx", "onnxruntime_session", "onnxruntime", "export"),
         EngineSpec("openvino", "onnx", "openvino_session", "openvino", "export"),
         EngineSpec("llama.cpp", "gguf", "llama_cpp", "llama_cpp", "llama"),

@@ -1,0 +1,192 @@
+"""Directories of ``headway export --to ctranslate2`` in CTranslate2, on the CPU.
+
+Of an encoder CTranslate2 computes the vectors of the tokens, and torch the head; decoders and translators write by
+CTranslate2's own loops.  Letters: B rows, T length, D width.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.generation.beam import Hypothesis
+from headway.generation.decode import Steps
+from headway.io.strict_json import read_list
+from headway.models.transformer import Decoder, EncoderDecoder
+from headway.runtime.engines.engine import AT_ONCE, Lacks, Searching, Writing
+
+SHARED, SOURCE, TARGET = "vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"
+"""The tokens by their number; a translator has one file where both sides have the same."""
+
+
+class _Lacking:
+    """An engine of CTranslate2 without any of its abilities: each is what it lacks until a subclass has it."""
+
+    def __init__(self, precision: str, directory: Path, model: Any, kind: str):
+        import ctranslate2
+
+        ctranslate2.set_log_level(40)  # errors: it warns of types that the processor computes in float32
+        self.name, self.precision, self.model = "ctranslate2", precision, model
+        self.opened: Any = getattr(ctranslate2, kind)(
+            str(directory), device="cpu", intra_threads=torch.get_num_threads(), inter_threads=1
+        )
+
+    def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
+        """Raises Lacks."""
+        raise Lacks("give outputs for whole texts")
+
+    def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
+        """Raises Lacks."""
+        raise Lacks("continue texts by this model")
+
+    def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
+        """Raises Lacks."""
+        raise Lacks("search for targets by this model")
+
+
+class EncoderEngine(_Lacking):
+    """An encoder: CTranslate2's vectors, and the head of the torch model on them."""
+
+    def __init__(self, precision: str, directory: Path, model: Any):
+        super().__init__(precision, directory, model, "Encoder")
+
+    def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
+        """Ids and mask (B, T) -> what the model gives for them."""
+        lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(dim=1).tolist()
+        rows = [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
+        x = torch.from_numpy(np.array(self.opened.forward_batch(rows).last_hidden_state))  # (B, T, D)
+        head = self.model.head
+        if head is None:
+            return x
+        if mask is None:
+            mask = torch.ones(ids.shape, dtype=torch.bool)
+        output: Tensor = head(x, mask)
+        return output if chosen is None else output[chosen]
+
+
+class GeneratorEngine(_Lacking):
+    """A decoder that continues texts greedily; what it chose cannot be drawn again from a seed."""
+
+    def __init__(self, precision: str, directory: Path, model: Any):
+        super().__init__(precision, directory, model, "Generator")
+        self._names = tokens_of(directory, SHARED)
+
+    def write(self, prompts: Sequence[Sequence[int]], how: Writing) -> Steps:
+        """New tokens by row: of one prompt as they come, of several when all are written."""
+        sampling = how.sampling
+        if sampling.temperature > 0 or sampling.repetition_penalty != 1.0:
+            raise Lacks("sample as Headway does (a temperature above 0, a penalty of repetitions)")
+        if any(len(prompt) + how.max_tokens > how.context for prompt in prompts):
+            raise Lacks(f"go on beyond the {how.context} tokens that the model reads at once")
+        if not all(prompts):
+            raise ValueError(f"prompt {[bool(one) for one in prompts].index(False)} has no tokens: give at least one")
+        options: dict[str, Any] = {
+            "end_token": list(how.ends) or [len(self._names)],  # a number that no token has: nothing ends the text
+            "suppress_sequences": [[self._names[token]] for token in how.forbidden] or None,
+        }
+        return self._one(prompts[0], how, options) if len(prompts) == 1 else self._several(prompts, how, options)
+
+    def _named(self, prompt: Sequence[int]) -> list[str]:
+        return [self._names[token] for token in prompt]
+
+    def _one(self, prompt: Sequence[int], how: Writing, options: dict[str, Any]) -> Steps:
+        found = self.opened.generate_tokens(self._named(prompt), max_length=how.max_tokens, **options)
+        try:
+            for token in found:
+                if token.token_id in how.ends or (yield {0: token.token_id}):
+                    break
+        finally:
+            found.close()
+
+    def _several(self, prompts: Sequence[Sequence[int]], how: Writing, options: dict[str, Any]) -> Steps:
+        """Those of one length together: of a longer one, CTranslate2 gives the rest of the prompt as if it was new."""
+        written: dict[int, list[int]] = {}
+        for length in sorted({len(prompt) for prompt in prompts}):
+            rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
+            results = self.opened.generate_batch(
+                [self._named(prompts[row]) for row in rows],
+                max_batch_size=AT_ONCE,
+                max_length=how.max_tokens,
+                include_prompt_in_result=False,
+                **options,
+            )
+            written |= {row: result.sequences_ids[0] for row, result in zip(rows, results, strict=True)}
+        for at in range(how.max_tokens):
+            step = {row: tokens[at] for row, tokens in written.items() if at < len(tokens)}
+            if not step:
+                return
+            for row in (yield step) or ():
+                written.pop(row, None)
+
+
+class TranslatorEngine(_Lacking):
+    """An encoder-decoder; a search with several beams ends when enough targets are finished, earlier than Headway's."""
+
+    def __init__(self, precision: str, directory: Path, model: Any):
+        super().__init__(precision, directory, model, "Translator")
+        shared = (directory / "shared_vocabulary.json").is_file()
+        self._sources, self._targets = (
+            tokens_of(directory, "shared_vocabulary.json" if shared else name) for name in (SOURCE, TARGET)
+        )
+        self._numbers = {name: number for number, name in enumerate(self._targets)}
+
+    def search(self, sources: Sequence[Sequence[int]], how: Searching) -> list[list[Hypothesis]]:
+        """The best targets of each source, those of one limit together."""
+        if len(how.rules.end) > 1:
+            raise Lacks("end a target at any of several tokens")
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for limit in sorted(set(how.limits)):
+            rows = [row for row, own in enumerate(how.limits) if own == limit]
+            for row, answers in zip(rows, self._search([sources[row] for row in rows], limit, how), strict=True):
+                found[row] = answers
+        return found
+
+    def _search(self, sources: Sequence[Sequence[int]], limit: int, how: Searching) -> list[list[Hypothesis]]:
+        prefix = [self._targets[number] for number in how.rules.start[1:]]
+        results = self.opened.translate_batch(
+            [[self._sources[number] for number in source] for source in sources],
+            target_prefix=[prefix] * len(sources) if prefix else None,
+            max_batch_size=max(1, AT_ONCE // how.beam),
+            beam_size=how.beam,
+            num_hypotheses=how.n_best,
+            length_penalty=0,  # scores are sums then; the penalty is applied below
+            min_decoding_length=0,
+            max_decoding_length=limit + len(prefix),
+            max_input_length=0,
+            return_scores=True,
+        )
+        return [
+            sorted(
+                (
+                    self._hypothesis(tokens[len(prefix) :], score, limit, how)
+                    for tokens, score in zip(*both, strict=True)
+                ),
+                key=lambda one: -one.score,
+            )
+            for both in ((result.hypotheses, result.scores) for result in results)
+        ]
+
+    def _hypothesis(self, tokens: Sequence[str], total: float, limit: int, how: Searching) -> Hypothesis:
+        """``total`` is ln p of the target."""
+        cut = len(tokens) >= limit
+        ids = tuple(self._numbers[token] for token in tokens)
+        return Hypothesis(ids, total, total / (len(ids) + (not cut)) ** how.length_penalty, cut)
+
+
+def tokens_of(directory: Path, name: str) -> list[str]:
+    """The tokens of a vocabulary by their number."""
+    found: list[str] = read_list(directory / name)
+    return found
+
+
+def open_engine(directory: Path, model: Any, precision: str) -> _Lacking:
+    """The engine of an export."""
+    kinds: list[tuple[type, Callable[..., _Lacking]]] = [
+        (EncoderDecoder, TranslatorEngine),
+        (Decoder, GeneratorEngine),
+    ]
+    make = next((make for kind, make in kinds if isinstance(model, kind)), EncoderEngine)
+    return make(precision, directory, model)
