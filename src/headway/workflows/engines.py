@@ -36,6 +36,9 @@ from headway.workflows.precisions import WRITTEN
 
 BATCHES, SINGLE = (1, 32), 8
 """Inputs at once; of single ones, several are answered in turn, since their lengths differ."""
+LONG, QUICK = 128, 0.5
+"""Inputs in place of 32 where every engine answers those within so many seconds: lists are mostly longer than one
+batch, and are sorted into several."""
 ROUNDS = 7
 LEAST, MOST = 32, 256
 """Held-out inputs whose answers are compared; between the two, as many as the time allows."""
@@ -195,19 +198,24 @@ def _speeds(
     """For each way to answer its speed at each batch size; all are measured in turn, so that a pause affects all."""
     ends = time.monotonic() + limit
     times: dict[tuple[int, int], list[float]] = {}
+    counts = {1: SINGLE, BATCHES[1]: BATCHES[1]}
     amounts: dict[int, float] = {}
     for number in range(1 + ROUNDS):
         progress.phase(f"engines: round {number} of {ROUNDS}")
+        first: list[float] = []
         for batch in BATCHES:
             for place, way in enumerate(ways):
                 timed = task.timed(way(), inputs, WRITTEN)
-                parts = [[timed.inputs[i % len(timed.inputs)] for i in range(batch)]]
-                if batch == 1:
-                    parts = [[timed.inputs[i % len(timed.inputs)]] for i in range(SINGLE)]
-                amounts[batch] = float(timed.each * sum(map(len, parts)))
+                given = [timed.inputs[i % len(timed.inputs)] for i in range(counts[batch])]
+                parts = [[one] for one in given] if batch == 1 else [given]
+                amounts[batch] = float(timed.each * len(given))
+                _answer_each(timed.answer, parts)  # until the threads of the library before it sleep
                 took = seconds(partial(_answer_each, timed.answer, parts))
+                first.append(took)
                 if number:  # the first does not count
                     times.setdefault((place, batch), []).append(took)
+        if not number and max(first[len(ways) :]) < QUICK:
+            counts[BATCHES[1]] = LONG
         if number and time.monotonic() > ends:
             break
     return [
