@@ -84,7 +84,10 @@ def export(
     except InputError as error:
         raise InputError(f"{error} {_instead(subject)}") from None
     if spec.answers and subject.pipe is None:
-        raise InputError(f"{directory}: Headway has no pipeline for it, to compare answers with. {_instead(subject)}")
+        raise InputError(
+            f"{directory}: Headway cannot answer with it, so there is nothing to compare an export with "
+            f"({_why_no_pipeline(subject)}). {_instead(subject)}"
+        )
     with _as_input_error(place), _staged(place.absolute()) as staged:
         writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
@@ -149,6 +152,15 @@ def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:
         return pipeline_of(model, directory, alone=True)
     except InputError:
         return None
+
+
+def _why_no_pipeline(subject: Subject) -> str:
+    """Why a model has no pipeline here."""
+    try:
+        pipeline_of(subject.model, subject.directory, alone=True)
+    except InputError as error:
+        return str(error).removesuffix(".")
+    return "it has no task"
 
 
 def _record(source: str, model: str, found: Export, directory: Path) -> dict[str, Any]:
