@@ -20,8 +20,8 @@ from torch import nn
 
 from headway import __version__
 from headway.errors import InputError
+from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import load_model, model_config
-from headway.hub.download import locate
 from headway.hub.fingerprint import full_fingerprint
 from headway.io.atomic_write import flush, why_not, write_json
 from headway.io.digest import sha256
@@ -76,7 +76,7 @@ def export(
     spec = TARGETS[to]
     precision = precision or spec.precisions[0]
     spec.check(precision)
-    directory = locate(source, allow_pickle=allow_pickle).path
+    directory = locate_model(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
     subject = _subject(directory, allow_pickle)
     try:
