@@ -24,7 +24,7 @@ NN_MAY = {"collections", "concurrent", "contextlib", "functools", "math", "threa
 EXTRAS = {
     *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
-    *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google"),
+    *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google", "peft"),
 }
 HEAVY = {"torch", "sklearn", "scipy"}
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -13,11 +13,11 @@ from bases import KINDS, make_base, tokenizer
 from safetensors.torch import load_file, save_file
 
 import headway
-from headway.data.batches.cache import cache_directory
 from headway.data.open.read import read
 from headway.errors import InputError
 from headway.hub.directory import load_model
 from headway.hub.fingerprint import fingerprint
+from headway.io.cache_directory import cache_directory
 from headway.tasks.common.running_text import Text, encode_text, text_parts
 from headway.text.tokenizer import Tokenizer
 from headway.training.base import load_base

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import headway
-from headway.data.batches.cache import cache_directory
 from headway.data.stream.shards import Shard
 from headway.errors import InputError
+from headway.io.cache_directory import cache_directory
 from headway.workflows.evaluate import evaluate
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "while", "old", "dogs", "ran", "past", "red", "doors", "and", "sang"]

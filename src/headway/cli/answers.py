@@ -73,10 +73,10 @@ def asked_for(verb: str, use: Command, to: str, **more: Any) -> str:
 
     from headway import __version__
     from headway.data.batches.cache import key_of
-    from headway.hub.download import locate
+    from headway.hub.adapters.locate import locate_model
     from headway.hub.fingerprint import full_fingerprint
 
-    model = full_fingerprint(locate(use.inputs.run).path)
+    model = full_fingerprint(locate_model(use.inputs.run).path)
     options = sorted({**use.depends_on, **more}.items())
     runtime = use.pipe.runtime
     by = (runtime.precision, *("" if engine is None else engine.name for engine in (runtime.few, runtime.many)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.hub.build_model import build, one_line, own_weights
@@ -69,10 +69,7 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
         return save_own(model, directory, entries)
     model, head = without_modules(model)
     family, theirs, files = _described(model, head, entries)
-    weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
-    weights = family.stored(weights, theirs, model_config(model))
-    if architecture(theirs, family.classes) == family.bare:
-        weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
+    weights = family_weights(model, family, theirs)
     try:
         _write_files(directory, files)
         write_whole(directory / FILE, lambda file: save_file(weights, file, metadata={"format": "pt"}))
@@ -80,6 +77,15 @@ def save_model(model: nn.Module, path: str | Path, **entries: Any) -> None:
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{directory}: cannot be written ({reason}); name another directory.") from error
+
+
+def family_weights(model: nn.Module, family: Family, theirs: Json) -> dict[str, Tensor]:
+    """The weights of a model by their names in the class that ``theirs``, the family's configuration, names."""
+    weights = write_weights(family.rows(theirs), own_weights(model), model_config(model))
+    weights = family.stored(weights, theirs, model_config(model))
+    if architecture(theirs, family.classes) == family.bare:
+        weights = {name.removeprefix(family.prefix): tensor for name, tensor in weights.items()}
+    return weights
 
 
 def save_config(model: nn.Module, path: str | Path, **entries: Any) -> None:

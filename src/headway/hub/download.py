@@ -31,8 +31,10 @@ ID = re.compile(
 """org/name, or org/name@revision; a revision is a branch, a tag or a commit."""
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+"""The files of a PEFT adapter."""
 FILES = (
-    *("config.json", "generation_config.json", "preprocessor_config.json", "chat_template.jinja", INDEX),
+    *(ADAPTER, "config.json", "generation_config.json", "preprocessor_config.json", "chat_template.jinja", INDEX),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tokenizer.model"),
     *("source.spm", "target.spm", "target_vocab.json", "sentencepiece.bpe.model"),
@@ -126,10 +128,12 @@ def _fetch(api: Any, name: str, revision: str, allow_pickle: bool) -> Path:
             raise
         with contextlib.suppress(Exception):
             folder = get(FILES, revision, local_files_only=True)
-            if (folder / "config.json").is_file():
+            if (folder / "config.json").is_file() or (folder / ADAPTER).is_file():
                 return folder
         raise
     files = [entry.rfilename for entry in listed.siblings or ()]
+    if ADAPTER in files and FILE not in files and INDEX not in files:
+        return get((*FILES, ADAPTER_WEIGHTS), revision)
     if "config.json" not in files:
         raise InputError("has no config.json, so it is not a model in the layout of transformers")
     folder = get(FILES, revision, tqdm_class=_without_bar())  # by revision, so that the cache records its commit

@@ -7,8 +7,8 @@ from typing import Any
 from torch import nn
 
 from headway.errors import InputError
+from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import check_reads_text, load_model, model_config
-from headway.hub.download import locate
 from headway.hub.fingerprint import fingerprint
 from headway.hub.preprocessor import ImagePreprocessor, preprocessor_of
 from headway.hub.safe.config_file import read_config
@@ -60,7 +60,7 @@ def talks(place: str) -> str | None:
 
     Raises InputError where there is no model.
     """
-    path = locate(place).path
+    path = locate_model(place).path
     if not path.is_dir():
         return None  # loading it reports what is wrong
     if read_config(path).get("is_encoder_decoder") is True:
@@ -73,7 +73,7 @@ def load_base(place: str, *, images: bool = False) -> Base:
 
     Raises InputError when there is none, and when it does not read the data: ``images``, or else texts.
     """
-    path = locate(place).path
+    path = locate_model(place).path
     if not path.is_dir():
         what = "is a file, not the directory of a model" if path.is_file() else "no such model directory"
         raise InputError(f"--from {place}: {what}; give the directory of a model, or a hub id (owner/name).")

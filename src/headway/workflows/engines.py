@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headway.errors import InputError
-from headway.hub.download import locate
+from headway.hub.adapters.locate import locate_model
 from headway.models.device import PROCESSOR
 from headway.runtime.engines.choose import FEW, MANY
 from headway.runtime.engines.engine import Engine
@@ -65,7 +65,7 @@ def engines(run: str, *, limit: float, progress: Progress | None = None) -> list
     Raises InputError as ``load`` does, and where the run has no data to measure with.
     """
     progress, began = progress or NoProgress(), time.monotonic()
-    directory = locate(run).path
+    directory = locate_model(run).path
     found = _exports(directory)
     if not found:
         return []
@@ -139,7 +139,7 @@ def stored(run: Path, rows: list[Row]) -> None:
 
 def speed_of(run: str, few: Engine | None, many: Engine | None) -> str:
     """A sentence about the engines that "auto" took, by what was measured."""
-    rows = ((read_facts(locate(run).path) or {}).get("engines") or {}).get("measured") or []
+    rows = ((read_facts(locate_model(run).path) or {}).get("engines") or {}).get("measured") or []
     said = []
     for at, (engine, what) in enumerate(((few, "few inputs at once"), (many, "many"))):
         if engine is None:

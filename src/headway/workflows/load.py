@@ -8,7 +8,7 @@ from torch import nn
 
 from headway.errors import InputError, shown
 from headway.hub import directory as hub
-from headway.hub.download import locate
+from headway.hub.adapters.locate import locate_model
 from headway.io.fork_safety import check_threads
 from headway.io.regular_file import check_name
 from headway.models.own import OwnConfig
@@ -131,7 +131,7 @@ def load(
     chosen = engine_device(engine, device)
     if task is not None:
         check(task)
-    directory = locate(path).path
+    directory = locate_model(path).path
     if not directory.is_dir():
         raise InputError(f"{path}: no such model directory; `headway train FILE --out DIR` makes one.")
     if not (directory / "config.json").exists():

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from headway.errors import InputError
-from headway.hub.download import locate
+from headway.hub.adapters.locate import locate_model
 from headway.models.device import device_of, wait_for
 from headway.runtime.precision import FLOAT32, available
 from headway.tasks.registry import room, spec
@@ -133,7 +133,7 @@ def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def cost_of(run: str, precision: str) -> str:
     """A sentence about what a precision costs in a run, as far as it was measured."""
-    directory = locate(run).path
+    directory = locate_model(run).path
     facts = read_facts(directory) if directory.is_dir() else None
     rows = ((facts or {}).get("precision") or {}).get("measured") or []
     by_name = {row["precision"]: row for row in rows}

@@ -218,6 +218,15 @@ def test_what_ctranslate2_lacks_is_refused(what: str, tmp_path: Path, in_process
     assert status == 2 and out == "" and err.count("\n") == 1 and names(tmp_path) == {"a"}
 
 
+def test_a_translator_whose_targets_do_not_end_is_refused(tmp_path: Path, in_process: Callable):
+    source = translator(tmp_path / "a")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "eos_token_id": None}))
+    status, out, err = in_process("export", source, "--to", "ctranslate2", "--out", tmp_path / "b")
+    assert status == 2 and out == "" and err.count("\n") == 1 and "no token ends a target" in err
+    assert not (tmp_path / "b").exists()
+
+
 def test_what_is_read_otherwise_is_not_left(tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch):
     make = target.specification
 

@@ -1,6 +1,7 @@
 """``export --to gguf``: what is written, llama.cpp reads; what it cannot express is refused."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -315,3 +316,17 @@ def test_positions_before_the_first_are_cut(tmp_path: Path, monkeypatch: pytest.
     export(source, tmp_path / "b", to="gguf")
     ours = load_model(source).stack.embedding.learned.table.weight.detach().numpy()
     assert ours.shape[0] == 63 and np.array_equal(tensors(tmp_path / "b")["position_embd.weight"], ours[2:])
+
+
+def test_a_library_that_cannot_be_imported_is_said(
+    tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    """llama.cpp is not run then, as where it is missing; the file itself is right."""
+    (tmp_path / "llama_cpp").mkdir()
+    (tmp_path / "llama_cpp" / "__init__.py").write_text('raise OSError("libllama.so: cannot open")')
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(tmp_path)
+    status, text, err = in_process("export", decoder(tmp_path / "a"), "--to", "gguf", "--out", tmp_path / "b")
+    assert status == 0, err
+    assert "llama.cpp was not run: llama-cpp-python is installed, but cannot be imported" in text
+    assert "libllama.so: cannot open" in text and (tmp_path / "b" / "model.gguf").exists()

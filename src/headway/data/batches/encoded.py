@@ -14,10 +14,11 @@ from typing import overload
 
 import numpy as np
 
-from headway.data.batches.cache import VERSION, cache_directory, opened, packed, recorded, replacing, warn_of_damage
+from headway.data.batches.cache import VERSION, opened, packed, recorded, replacing, warn_of_damage
 from headway.data.batches.checksums import BlockSums, sealed
 from headway.data.batches.tokens import Tokens
 from headway.errors import InputError
+from headway.io.cache_directory import cache_directory
 
 IN_MEMORY = 1 << 22
 """Ids up to which rows are kept in memory, without a file."""

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.data.batches.cache import cache_directory, replacing
+from headway.data.batches.cache import replacing
 from headway.data.batches.checksums import BlockSums
 from headway.data.batches.tokens import TokenFile, Tokens
+from headway.io.cache_directory import cache_directory
 
 IN_MEMORY = 1 << 26
 """Bytes up to which images are kept in memory, without a file."""

@@ -8,11 +8,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from headway.data.batches.cache import VERSION, cache_directory, cache_key, recorded, replacing, warn_of_damage
+from headway.data.batches.cache import VERSION, cache_key, recorded, replacing, warn_of_damage
 from headway.data.batches.checksums import file_sums, sealed
 from headway.data.formats.parquet import Unreachable
 from headway.data.stream.shards import Shard, look_at
 from headway.hub.dataset import DatasetId, dataset_id, loaded, parquet_files
+from headway.io.cache_directory import cache_directory
 
 AT_ONCE = 16
 """Files whose footers are fetched at the same time."""

@@ -57,6 +57,8 @@ class Family(ABC):
     """ids of special tokens that transformers assumes if ``config.json`` omits them"""
     prefix: ClassVar[str] = ""
     """the prefix of the bare model's weights in the classes with a head; ``rows`` includes it"""
+    transposed: ClassVar[bool] = False
+    """whether the matrices of blocks are stored (input, output) instead of (output, input)"""
     SAME: ClassVar[dict[str, tuple[str, Any]]] = {}
     """their key -> our field of the same value, and the default of ``transformers``"""
     FIXED: ClassVar[dict[str, Any]] = {}

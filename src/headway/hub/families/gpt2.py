@@ -23,6 +23,7 @@ class GPT2(DecoderFamily):
     classes = ("GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification")
     bare, classifier = classes[1:]
     prefix = "transformer."
+    transposed = True
     SAME: ClassVar = {
         "vocab_size": ("vocab_size", 50257),
         "n_embd": ("d_model", 768),

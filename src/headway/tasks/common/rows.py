@@ -9,10 +9,11 @@ import numpy as np
 
 from headway.data.batches.batch_source import Sides, row_batches
 from headway.data.batches.batching import length_batches
-from headway.data.batches.cache import cache_directory, cache_key
+from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import EncodedRows, encoded_rows
 from headway.data.records.labels import Labelled
 from headway.data.records.text_pairs import TextPairs
+from headway.io.cache_directory import cache_directory
 from headway.text.tokenizer import Tokenizer
 from headway.training.evaluation.comparison import in_order
 from headway.training.objective import Objective

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headway.data.batches.cache import cache_directory, cache_key, tokenised
+from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT, split_text
 from headway.data.stream.streamed import Streamed
+from headway.io.cache_directory import cache_directory
 from headway.tasks.task import EvaluationInputs
 from headway.text.tokenizer import Tokenizer
 

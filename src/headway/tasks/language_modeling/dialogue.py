@@ -14,13 +14,14 @@ from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, RowBatches
 from headway.data.batches.batching import IGNORED
-from headway.data.batches.cache import cache_directory, cache_key
+from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
 from headway.data.records.chunks import ROWS
 from headway.data.records.dialogues import KEY, REPLY, ROLES, Dialogues, Message, without_oldest_turn
 from headway.data.records.repeats import text_hashes
 from headway.data.records.split import HELD_OUT, split_rows
 from headway.errors import InputError
+from headway.io.cache_directory import cache_directory
 from headway.tasks.common.lengths import usual_longest
 from headway.tasks.common.next_token import LanguageModeling
 from headway.tasks.common.ngram import mean_loss, unigrams

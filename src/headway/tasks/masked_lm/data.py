@@ -8,13 +8,14 @@ from torch import nn
 
 from headway.data.batches.batch_source import BatchSource, FramedBatches, framed, text_batches
 from headway.data.batches.batching import Batch
-from headway.data.batches.cache import cache_directory, cache_key, tokenised
+from headway.data.batches.cache import cache_key, tokenised
 from headway.data.batches.tokens import TokenFile, Tokens
 from headway.data.records.corpus import Corpus
 from headway.data.records.split import HELD_OUT
 from headway.errors import InputError
 from headway.hub.fine_tune import for_masked_tokens
 from headway.io import quantities
+from headway.io.cache_directory import cache_directory
 from headway.models.config import TransformerConfig
 from headway.models.heads import MaskedTokenHead
 from headway.models.initialise import initialise

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from headway.data.batches.batching import IGNORED
-from headway.data.batches.cache import cache_directory, cache_key
+from headway.data.batches.cache import cache_key
 from headway.data.batches.encoded import Column, EncodedRows, encoded_rows
 from headway.errors import InputError
+from headway.io.cache_directory import cache_directory
 from headway.runtime.windows import frame
 from headway.tasks.token_classification.objective import Counts
 from headway.tasks.token_classification.sentences import Tagged

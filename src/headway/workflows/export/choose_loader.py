@@ -18,6 +18,7 @@ CLASSES = {
     "LMHeadModel": "AutoModelForCausalLM",
     "ForMaskedLM": "AutoModelForMaskedLM",
     "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForTokenClassification": "AutoModelForTokenClassification",
     "ForImageClassification": "AutoModelForImageClassification",
     "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
     "MTModel": "AutoModelForSeq2SeqLM",
@@ -33,7 +34,12 @@ def loader_of(pipe: Any, model: nn.Module, architecture: str) -> ExternalLoader:
     ``architecture`` is the one named in ``config.json``.
     """
     loader = None if pipe is None else room(pipe.task).external_loader(pipe, model, architecture)
-    return loader or class_loader(next(name for end, name in CLASSES.items() if architecture.endswith(end)))
+    return loader or class_loader(class_of(architecture))
+
+
+def class_of(architecture: str) -> str:
+    """The class of ``transformers`` that loads an architecture."""
+    return next(name for end, name in CLASSES.items() if architecture.endswith(end))
 
 
 def other_reader(model: nn.Module, labels: list[str]) -> str | None:

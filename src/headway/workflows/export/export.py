@@ -20,8 +20,8 @@ from torch import nn
 
 from headway import __version__
 from headway.errors import InputError
+from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import load_model, model_config
-from headway.hub.download import locate
 from headway.hub.fingerprint import full_fingerprint
 from headway.io.atomic_write import flush, why_not, write_json
 from headway.io.digest import sha256
@@ -76,7 +76,7 @@ def export(
     spec = TARGETS[to]
     precision = precision or spec.precisions[0]
     spec.check(precision)
-    directory = locate(source, allow_pickle=allow_pickle).path
+    directory = locate_model(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
     subject = _subject(directory, allow_pickle)
     try:
@@ -84,7 +84,10 @@ def export(
     except InputError as error:
         raise InputError(f"{error} {_instead(subject)}") from None
     if spec.answers and subject.pipe is None:
-        raise InputError(f"{directory}: Headway has no pipeline for it, to compare answers with. {_instead(subject)}")
+        raise InputError(
+            f"{directory}: Headway cannot answer with it, so there is nothing to compare an export with "
+            f"({_why_no_pipeline(subject)}). {_instead(subject)}"
+        )
     with _as_input_error(place), _staged(place.absolute()) as staged:
         writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
@@ -149,6 +152,15 @@ def _pipeline(model: nn.Module, directory: Path) -> Pipeline | None:
         return pipeline_of(model, directory, alone=True)
     except InputError:
         return None
+
+
+def _why_no_pipeline(subject: Subject) -> str:
+    """Why a model has no pipeline here."""
+    try:
+        pipeline_of(subject.model, subject.directory, alone=True)
+    except InputError as error:
+        return str(error).removesuffix(".")
+    return "it has no task"
 
 
 def _record(source: str, model: str, found: Export, directory: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.nn.lora import LowRankLinear
 from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.registry import TARGETS, target
 from headway.workflows.export.target import Subject
@@ -18,10 +19,14 @@ def refusals(model: Any, processor: Any) -> dict[str, str | None]:
     """By target: None if it can express the model, or why it cannot, in a few words.
 
     ``processor`` is the model's tokenizer, or its image preprocessor.  No library of a target is imported.
+    Adapters are left out where the model has no low-rank updates.
     """
     subject = Subject(model, processor if isinstance(processor, Tokenizer) else None, None, ANYWHERE)
     found: dict[str, str | None] = {}
-    for name in TARGETS:
+    updates = any(isinstance(module, LowRankLinear) for module in model.modules())
+    for name, spec in TARGETS.items():
+        if spec.lora and not updates:
+            continue
         try:
             target(name).refuse(subject)
             found[name] = None

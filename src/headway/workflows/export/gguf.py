@@ -7,7 +7,6 @@ the same.  Letters: B batch, T length, D width, V vocabulary.
 
 from collections.abc import Iterator
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from headway.workflows.export.gguf_model import ARCHITECTURES, PLAIN, Architectu
 from headway.workflows.export.gguf_tokenizer import Inexpressible, TokenizerEntries, entries_of
 from headway.workflows.export.modelfile import MODELFILE, ends_of, modelfile, turn_end
 from headway.workflows.export.parity import Parity
-from headway.workflows.export.run_llama import compare_with_llama
+from headway.workflows.export.run_llama import compare_with_llama, why_not_run
 from headway.workflows.export.target import Subject, check_family, layout_advice
 
 FILE = "model.gguf"
@@ -46,12 +45,14 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
 def compare(subject: Subject, directory: Path, precision: str) -> Parity:
     """Through llama.cpp: ids of 1,000 lines, logits and greedy tokens, or the vectors of texts.
 
-    Without llama-cpp-python: every tensor and every setting of the file, as ``gguf`` reads them.
+    Where llama-cpp-python is missing or cannot be imported: every tensor and every setting of the file, as ``gguf``
+    reads them.
     """
     architecture = _architecture(subject)
     entries = _entries(subject, architecture)
     notes = tuple(_notes(subject, architecture, entries, directory, precision))
-    if find_spec("llama_cpp") is None:
+    if (reason := why_not_run()) is not None:
+        notes = (f"llama.cpp was not run: {reason}", *notes)
         return _read_back(subject, architecture, entries, directory, precision, notes)
     return compare_with_llama(subject, directory / FILE, architecture, entries, precision, notes)
 
@@ -258,11 +259,7 @@ def _read_back(
         reader="gguf",
         version=version("gguf"),
         door=f'gguf.GGUFReader("{FILE}")',
-        notes=(
-            "llama.cpp was not run: to compare its answers too, pip install 'headway[llama]' (it is compiled, which "
-            "takes minutes) and run this command again",
-            *notes,
-        ),
+        notes=notes,
     )
 
 

@@ -96,7 +96,7 @@ def _compare(transformers: Any, subject: Subject, directory: Path) -> Parity:
     try:
         if tokenizer is not None:
             other = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
-            line = _different_line(tokenizer, other)
+            line = different_ids(tokenizer, other)
             found = replace(found, tokens_equal=line is None)
             problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
         if loader.compare is not None and not problems:
@@ -136,7 +136,7 @@ def max_difference(ours: nn.Module, theirs: Any) -> float:
     return largest
 
 
-def _different_line(tokenizer: Tokenizer, theirs: Any) -> str | None:
+def different_ids(tokenizer: Tokenizer, theirs: Any) -> str | None:
     """The first of 1,000 lines for which two tokenizers give different ids, as source or target; None: none."""
     texts = lines(tokenizer)
     kinds = [

@@ -33,6 +33,8 @@ class TargetSpec:
     """the extra of headway that installs them"""
     answers: bool = False
     """whether the model must be able to answer here, since its answers are compared"""
+    lora: bool = False
+    """whether it is for models that were trained with --lora, so that it is not named for others"""
 
     def check(self, precision: str) -> None:
         """Raise InputError unless the target has this precision, and its packages are installed and can be imported."""
@@ -59,6 +61,7 @@ TARGETS = {
     spec.name: spec
     for spec in (
         TargetSpec("hf", "a directory that transformers loads"),
+        TargetSpec("peft", "the adapter of a run with --lora, which PEFT loads onto its base", lora=True),
         TargetSpec(
             "gguf",
             "a file that llama.cpp and Ollama read",

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,31 @@ MOST_CONTEXT = 512
 """Tokens."""
 TABLE_BOUND = 2e-2
 """The largest difference where llama.cpp looks GELU up in a table of float16, which is less exact than the rest."""
+
+
+def why_not_run() -> str | None:
+    """Why llama.cpp cannot be run here, and what to do; None where llama-cpp-python can be imported.
+
+    It is imported in a process of its own: a library that was compiled for another processor ends the process it is in.
+    """
+    if find_spec("llama_cpp") is None:
+        return (
+            "to compare its answers too, pip install 'headway[llama]' (it is compiled, which takes minutes) and run "
+            "this command again"
+        )
+    tried = subprocess.run(
+        [sys.executable, "-P", "-c", "import llama_cpp"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    if tried.returncode == 0:
+        return None
+    return (
+        f"{LIBRARY} is installed, but cannot be imported ({_last_line(tried)}); to compare its answers too, "
+        f"pip install --force-reinstall {LIBRARY} and run this command again"
+    )
 
 
 def compare_with_llama(
@@ -89,9 +115,14 @@ def _run(job: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray, str | None]:
         command = [sys.executable, "-P", str(READER), *map(str, paths)]
         done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace")
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if line.strip()]
-            return {}, np.zeros(0), f"cannot use it: {said[-1] if said else f'it ended with {done.returncode}'}"
+            return {}, np.zeros(0), f"cannot use it: {_last_line(done)}"
         return json.loads(paths[1].read_text(encoding="utf-8")), np.load(paths[2]), None
+
+
+def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
+    """What a process said last before it ended with an error."""
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    return said[-1] if said else f"it ended with {done.returncode}"
 
 
 @torch.no_grad()

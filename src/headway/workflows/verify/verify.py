@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.hub.download import locate
+from headway.hub.adapters.locate import locate_model
 from headway.training.monitor.progress import NoProgress, Progress
 from headway.workflows.load import load
 from headway.workflows.verify.accumulation import check_accumulation
@@ -38,7 +38,7 @@ def verify(run: str | Path, progress: Progress | None = None, *, device: str = "
     The model's directory is not changed: training and export use a temporary directory, which is removed.  Raises
     InputError if there is no such model or device, or if one of its files is damaged.
     """
-    place = locate(run).path
+    place = locate_model(run).path
     pipe = load(place, device=device, precision="float32")
     subject = Subject(pipe)
     checks = list(_checks(subject, place, progress or NoProgress()))

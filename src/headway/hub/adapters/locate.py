@@ -1,0 +1,82 @@
+"""Where a model is: a directory, an id of the hub, or a PEFT adapter, whose model is its base merged with its updates.
+
+The merged model is kept in the cache, ``adapters/KEY``; another adapter or another base has another key.
+"""
+
+import hashlib
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from headway import __version__
+from headway.errors import InputError, RunFailed
+from headway.hub.adapters.config import is_adapter, read_adapter
+from headway.hub.adapters.merge import write_merged
+from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate
+from headway.hub.fingerprint import full_fingerprint
+from headway.io.atomic_write import why_not
+from headway.io.cache_directory import cache_directory
+from headway.io.digest import sha256_of
+from headway.io.regular_file import inside, open_regular
+
+FOLDER = "adapters"
+
+
+def locate_model(place: str | Path, *, allow_pickle: bool = False) -> Download:
+    """As ``hub.download.locate``; for a PEFT adapter, the directory of its base merged with its updates.
+
+    Raises InputError for an adapter that Headway cannot express, and where its base cannot be found.
+    """
+    found = locate(place, allow_pickle=allow_pickle)
+    return replace(found, path=_merged(found.path)) if is_adapter(found.path) else found
+
+
+def base_of(directory: Path) -> Path:
+    """The directory of an adapter's base.  Raises InputError where there is none, or another adapter."""
+    config = read_adapter(directory)
+    base = locate(config.base).path
+    if not base.is_absolute() and not base.is_dir() and (directory / base).is_dir():
+        base = directory / base
+    if not base.is_dir():
+        raise InputError(
+            f"{config.path}: its base, {config.base}, is not there; name it in base_model_name_or_path: a directory, "
+            "or an id of the hub."
+        )
+    if is_adapter(base):
+        raise InputError(f"{config.path}: its base, {config.base}, is an adapter itself; merge that one with PEFT.")
+    return base
+
+
+def _merged(directory: Path) -> Path:
+    base = base_of(directory)
+    kept = cache_directory() / FOLDER / _key(directory, base)
+    if kept.is_dir():
+        return kept
+    staged = kept.with_name(f".{kept.name}.{os.getpid()}.tmp")
+    try:
+        staged.mkdir(parents=True, exist_ok=True)
+        write_merged(directory, base, staged)
+        staged.rename(kept)
+    except OSError as error:
+        if kept.is_dir():  # another command was faster
+            return kept
+        raise RunFailed(
+            f"{directory}: merged with its base, it cannot be kept in the cache {why_not(kept, error)}; name a folder "
+            "on another disk with the environment variable HEADWAY_CACHE."
+        ) from None
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return kept
+
+
+def _key(directory: Path, base: Path) -> str:
+    """Of everything that the merged model depends on: 40 hexadecimal digits."""
+    digest = hashlib.sha256(f"{__version__} {full_fingerprint(base)}".encode())
+    for path in sorted(directory.iterdir()):
+        if path.name == ADAPTER_WEIGHTS or path.suffix in (".json", ".txt", ".model", ".jinja"):
+            with open_regular(inside(directory, path.name)) as file:
+                digest.update(f"\n{path.name} {sha256_of(file)}".encode())
+    if not (directory / ADAPTER_WEIGHTS).exists():
+        raise InputError(f"{directory / ADAPTER_WEIGHTS}: no such file; expected the weights of {ADAPTER}")
+    return digest.hexdigest()[:40]

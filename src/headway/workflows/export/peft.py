@@ -1,0 +1,123 @@
+"""A PEFT adapter: the low-rank updates of a run that was trained with ``--lora``, without its base.
+
+It is compared by opening it as users of PEFT do: ``PeftModel.from_pretrained`` on the base in ``transformers``.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from headway.errors import InputError
+from headway.hub.adapters.config import is_adapter
+from headway.hub.adapters.extract import adapter_of
+from headway.hub.directory import family_of, load_model, save_config
+from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate, one_line
+from headway.hub.fingerprint import fingerprint
+from headway.hub.sentence_transformers import without_modules, write_modules
+from headway.io.atomic_write import write_json, write_whole
+from headway.models.heads import MaskedTokenHead
+from headway.nn.lora import LowRankLinear
+from headway.tasks.common.compare_answers import BOUND
+from headway.training.store.facts import read_facts
+from headway.workflows.export.choose_loader import class_of
+from headway.workflows.export.hf import INPUTS, different_ids, max_difference, offline, write_processor
+from headway.workflows.export.parity import Parity, exceeding
+from headway.workflows.export.target import Subject, check_family
+
+
+def refuse(subject: Subject) -> None:
+    """Raise InputError for a model that was not trained by low-rank updates alone."""
+    check_family(subject)
+    if isinstance(subject.model.head, MaskedTokenHead):
+        raise InputError(
+            f"{subject.directory}: a head of masked tokens shares its matrix with the embedding, which an adapter "
+            "cannot hold."
+        )
+    if any(isinstance(module, LowRankLinear) for module in subject.model.modules()):
+        return
+    facts = read_facts(subject.directory) or {}
+    if not facts.get("base") or not facts.get("plan", {}).get("lora"):
+        raise InputError(
+            f"{subject.directory}: it was not trained with --lora, so it has no adapter; train it with --from BASE "
+            "--lora RANK."
+        )
+
+
+def write(subject: Subject, directory: Path, precision: str) -> None:
+    """``adapter_config.json`` and ``adapter_model.safetensors``; ``config.json`` with the labels, and the tokenizer."""
+    found, rank = base_of_run(subject.directory), read_facts(subject.directory)["plan"]["lora"]  # type: ignore[index]
+    model, head = without_modules(subject.model)
+    try:
+        entries, tensors = adapter_of(model, without_modules(load_model(found.path))[0], rank)
+    except ValueError as error:
+        raise InputError(f"{subject.directory}: cannot be an adapter of {found.id or found.path}: {error}.") from None
+    place = {"base_model_name_or_path": found.id or str(found.path.absolute()), "revision": found.revision}
+    write_json(directory / ADAPTER, {**place, **entries})
+    write_whole(directory / ADAPTER_WEIGHTS, lambda file: save_file(tensors, file, metadata={"format": "pt"}))
+    save_config(subject.model, directory)
+    write_modules(directory, model, head)
+    write_processor(subject, directory)
+
+
+def compare(subject: Subject, directory: Path, precision: str) -> Parity:
+    """The logits of 32 random inputs, and the ids of 1,000 lines.  Nothing is downloaded."""
+    with offline() as transformers:
+        if transformers is None:
+            return Parity(problem="transformers is not installed")
+        try:
+            import peft
+        except Exception as error:  # of a library for another version of transformers, for one
+            return Parity(problem=f"peft cannot be imported: {one_line(error)}", needs="peft")
+        return _compare(transformers, peft, subject, directory)
+
+
+def _compare(transformers: Any, peft: Any, subject: Subject, directory: Path) -> Parity:
+    model = without_modules(subject.model)[0]
+    architecture = family_of(model)[1]["architectures"][0]
+    loader = class_of(architecture)
+    door = f"PeftModel.from_pretrained({loader}.from_pretrained(BASE), DIR)"
+    classes = getattr(getattr(model.head, "out", None), "out_features", None)
+    words = {} if classes is None else {"num_labels": classes}
+    problems: list[str] = []
+    difference, equal = None, None
+    try:
+        base = getattr(transformers, loader).from_pretrained(
+            base_of_run(subject.directory).path, local_files_only=True, dtype=torch.float32, **words
+        )
+        opened = peft.PeftModel.from_pretrained(base, str(directory)).eval()
+        difference = max_difference(model, opened)
+        problems = exceeding(difference, BOUND, "the answers differ")
+        if subject.tokenizer is not None:
+            theirs = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
+            line = different_ids(subject.tokenizer, theirs)
+            equal = line is None
+            problems += [] if line is None else [f"the tokenizers give different ids for {line[:60]!r}"]
+    except Exception as error:  # any error means that users cannot use the directory
+        problems.append(f"{door} with peft {peft.__version__} cannot use it: {one_line(error)}")
+    return Parity(
+        difference,
+        over=f"{INPUTS} random inputs",
+        tokens_equal=equal,
+        problem="; ".join(problems) or None,
+        reader="peft",
+        version=peft.__version__,
+        needs="peft",
+        door=door,
+    )
+
+
+def base_of_run(run: Path) -> Download:
+    """Where the base of a run is.  Raises InputError where it is gone, has changed, or is an adapter itself."""
+    told = (read_facts(run) or {})["base"]
+    found = locate(told["path"])
+    if not found.path.is_dir():
+        raise InputError(
+            f"{run}: its base, {told['path']}, is not there; an adapter is read with it. Run this command where it is."
+        )
+    if is_adapter(found.path):
+        raise InputError(f"{run}: its base, {told['path']}, is an adapter itself; export the whole model by --to hf.")
+    if fingerprint(found.path) != told["fingerprint"]:
+        raise InputError(f"{run}: its base, {told['path']}, has changed since; an adapter belongs to the old one.")
+    return found

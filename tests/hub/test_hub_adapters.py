@@ -1,0 +1,133 @@
+"""PEFT adapters, as the real ``peft`` saves them: their model is the one that PEFT computes with."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import headway
+from headway.errors import InputError
+
+peft = pytest.importorskip("peft")
+sys.path.append(str(Path(__file__).parent.parent / "training"))
+from bases import make_base  # noqa: E402
+
+B, T, RANK = 3, 11, 3
+LM = ("AutoModelForCausalLM", "CAUSAL_LM", {})
+ADAPTERS: dict[str, tuple[str, tuple[str, str, dict], dict[str, Any]]] = {
+    "llama": ("llama", LM, {"target_modules": ["q_proj", "v_proj", "down_proj"]}),
+    "ranks of their own": (
+        "llama",
+        LM,
+        {
+            "target_modules": ["q_proj", "up_proj"],
+            "rank_pattern": {"up_proj": 5, "^model.layers.1.self_attn.q_proj": 2},
+            "alpha_pattern": {"layers.0.self_attn.q_proj": 19},
+        },
+    ),
+    "rslora": ("qwen3", LM, {"target_modules": "all-linear", "use_rslora": True}),
+    "gpt2": ("gpt2", LM, {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True}),
+    "a bare base": ("gpt2-bare", LM, {"target_modules": ["c_attn"], "fan_in_fan_out": True}),
+    "t5": ("t5", ("AutoModelForSeq2SeqLM", "SEQ_2_SEQ_LM", {}), {"target_modules": ["q", "v", "wo"]}),
+    "classifier": (
+        "llama",
+        ("AutoModelForSequenceClassification", "SEQ_CLS", {"num_labels": 3}),
+        {"target_modules": ["q_proj"]},
+    ),
+    "tags": (
+        "bert",
+        ("AutoModelForTokenClassification", "TOKEN_CLS", {"num_labels": 5}),
+        {"target_modules": ["query", "intermediate.dense"]},
+    ),
+}
+
+
+def adapter(kind: str, place: Path) -> tuple[Path, Any]:
+    """An adapter with drawn updates, saved by PEFT, and PEFT's model."""
+    base, (loader, task, words), settings = ADAPTERS[kind]
+    make_base(base, place / "base")
+    torch.manual_seed(7)
+    model = getattr(transformers, loader).from_pretrained(place / "base", **words)
+    config = peft.LoraConfig(task_type=task, r=RANK, lora_alpha=7, lora_dropout=0.1, **settings)
+    model = peft.get_peft_model(model, config)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_" in name or "modules_to_save" in name:
+                p.normal_(0.0, 0.2)
+    model.save_pretrained(place / "adapter")
+    return place / "adapter", model.eval()
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(5, 270, (B, T), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@torch.no_grad()
+def test_the_model_is_the_one_that_peft_has(kind: str, tmp_path: Path):
+    place, theirs = adapter(kind, tmp_path)
+    x = ids()[:, :T].clamp(max=70) if kind == "tags" else ids()
+    model: Any = headway.load(place).model
+    words = {"decoder_input_ids": x} if kind == "t5" else {}
+    if kind == "classifier":
+        x = x[:1]  # without a padding token, theirs reads one text at a time
+    ours = model(x, x) if kind == "t5" else model(x)
+    expected = theirs(input_ids=x, **words).logits
+    assert ours.shape == expected.shape and (ours - expected).abs().max() <= 1e-4
+    with theirs.disable_adapter():
+        assert (expected - theirs(input_ids=x, **words).logits).abs().max() > 1e-2
+
+
+def test_every_verb_takes_it(tmp_path: Path, corpus: Path, in_process: Callable):
+    """Where it was saved elsewhere, the base is found beside it, and training starts from the merged model."""
+    place, _ = adapter("llama", tmp_path)
+    config = json.loads((place / "adapter_config.json").read_text())
+    (place / "adapter_config.json").write_text(json.dumps({**config, "base_model_name_or_path": "../base"}))
+    status, out, err = in_process("generate", place, "the cat", "--max-tokens", 3, "--temperature", 0)
+    assert status == 0 and out, err
+    words = ("--steps", 2, "--batch-tokens", 128, "--threads", 1, "--quiet")
+    status, _, err = in_process("train", corpus, "--from", place, "--out", tmp_path / "run", *words)
+    assert status == 0 and (tmp_path / "run" / "model.safetensors").exists(), err
+    status, text, err = in_process("export", place, "--to", "hf", "--out", tmp_path / "merged")
+    assert status == 0 and "max_difference" in text, err
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another method": ({"peft_type": "IA3"}, "peft_type is 'IA3', and Headway reads LORA alone"),
+    "DoRA": ({"use_dora": True}, "use_dora: DoRA is not supported"),
+    "PiSSA": ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa', which is not supported"),
+    "biases": ({"bias": "all"}, "bias is 'all', which is not supported"),
+    "something new": ({"warp_config": {"a": 1}}, "warp_config is {'a': 1}, which is not supported"),
+    "a pattern of ranks": ({"rank_pattern": {"(a+)+b": 5}}, "rank_pattern: found '(a+)+b': 5"),
+    "another rank": ({"r": 4}, "has shapes [24, 3] and [3, 17], expected [24, 4] and [4, 17]"),
+    "no rank": ({"r": 0}, "r is 0, expected a whole number above 0"),
+    "no base": ({"base_model_name_or_path": None}, "base_model_name_or_path is None"),
+    "a base elsewhere": ({"base_model_name_or_path": "/nowhere/base"}, "its base, /nowhere/base, is not there"),
+    "another task": ({"task_type": "QUESTION_ANS"}, "task_type QUESTION_ANS is not a task of Headway"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_expressed_is_refused(
+    what: str, tmp_path: Path, in_process: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    place, _ = adapter("llama", tmp_path)
+    changes, said = REFUSED[what]
+    config = json.loads((place / "adapter_config.json").read_text())
+    (place / "adapter_config.json").write_text(json.dumps({**config, **changes}))
+    status, out, err = in_process("generate", place, "the cat")
+    assert status == 2 and out == "" and said in err and err.count("\n") == 1, err
+    assert not list((tmp_path / "cache").rglob("model.safetensors")), "nothing is half-written"
+
+
+def test_a_base_of_another_shape_is_refused(tmp_path: Path):
+    place, _ = adapter("llama", tmp_path)
+    make_base("gpt2", tmp_path / "base")
+    with pytest.raises(InputError, match="belongs to no weight of the base, a gpt2"):
+        headway.load(place)
