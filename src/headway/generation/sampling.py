@@ -4,6 +4,8 @@ Letters: B batch, V vocabulary.
 """
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +42,38 @@ class Sampling:
         check_number("top_p", self.top_p, SMALLEST, 1, "above 0 and at most 1")
         check_number("min_p", self.min_p, 0, 1, "from 0 to 1")
         check_number("repetition_penalty", self.repetition_penalty, 0.01, 100, "from 0.01 to 100")
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What is added to logits before a token is chosen, as OpenAI's API defines it.
+
+    ``bias`` is added to the logits of some ids; ``presence`` is taken off each token that has been written, and
+    ``frequency`` once for each time that it was.  The prompt does not count.
+    """
+
+    bias: tuple[tuple[int, float], ...] = ()
+    presence: float = 0.0
+    frequency: float = 0.0
+
+    def apply(self, logits: Tensor, written: Sequence[int]) -> None:
+        """Change the logits (V,) of one text in place."""
+        if self.bias:
+            ids, values = zip(*self.bias, strict=True)
+            logits[list(ids)] += torch.tensor(values, dtype=logits.dtype, device=logits.device)
+        if written and (self.presence or self.frequency):
+            ids, counts = zip(*Counter(written).items(), strict=True)
+            taken = torch.tensor(counts, dtype=logits.dtype, device=logits.device) * self.frequency + self.presence
+            logits[list(ids)] -= taken
+
+
+@dataclass(frozen=True)
+class Likely:
+    """How likely the model found a token, before temperature and penalties, and which others it found likeliest."""
+
+    log_probability: float
+    others: list[tuple[int, float]]
+    """ids and their log-probabilities, best first"""
 
 
 def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list[torch.Generator | None]) -> Tensor:

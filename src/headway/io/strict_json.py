@@ -38,12 +38,16 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected
 
 
 def parse_object(
-    text: str, where: str, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file"
+    text: str,
+    where: str,
+    max_bytes: int = MAX_BYTES,
+    advice: str = "expected a JSON file",
+    max_depth: int = MAX_DEPTH,
 ) -> dict[str, Any]:
     """The JSON object in a text.
 
     Refused: duplicate keys, NaN and infinity (``1e400`` too), whole numbers of more than 40 digits, lone surrogates,
-    more than 64 levels of nesting, and more values than a file of ``max_bytes`` could sensibly hold.
+    more than ``max_depth`` levels of nesting, and more values than a file of ``max_bytes`` could sensibly hold.
     Raises InputError beginning with ``where``.
     """
     values = text.count(",") + text.count("[") + text.count("{")  # an upper bound
@@ -60,13 +64,13 @@ def parse_object(
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except RecursionError:
-        raise InputError(f"{where}: nested too deeply; expected at most {MAX_DEPTH} levels") from None
+        raise InputError(f"{where}: nested too deeply; expected at most {max_depth} levels") from None
     except ValueError as error:
         raise InputError(f"{where}: not JSON ({error}); {advice}") from None
     if not isinstance(value, dict):
         raise InputError(f"{where}: found a JSON {type(value).__name__}, expected an object")
-    if _depth(value) > MAX_DEPTH:
-        raise InputError(f"{where}: found more than {MAX_DEPTH} levels of nesting, expected at most {MAX_DEPTH}")
+    if _depth(value) > max_depth:
+        raise InputError(f"{where}: found more than {max_depth} levels of nesting, expected at most {max_depth}")
     if re.search(r"\\u[dD][89a-fA-F]", text):
         try:
             json.dumps(value, ensure_ascii=False).encode()

@@ -45,6 +45,19 @@ SCHEMA: Schema = {
 """``maps`` false leaves the maps out, which a page has already when it only asks for another token or other heads."""
 
 
+def router(state: State) -> Any:
+    """The route, for the application."""
+    from fastapi import APIRouter, Request
+
+    found = APIRouter()
+
+    async def handler(request: Request) -> Any:
+        return await inside(request, state)
+
+    found.add_route("/inside", handler, methods=["POST"])
+    return found
+
+
 async def inside(request: Any, state: State) -> Any:
     """Answer a request to ``/inside``."""
     body = await read_body(request, SCHEMA)

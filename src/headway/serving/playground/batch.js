@@ -15,7 +15,7 @@ export function batch({ model, columns, cells, options = () => ({}) }) {
   const which = field("Column with the text", column);
   const settings = make("div", { hidden: true }, which, make("div", { className: "row" }, start, stop), bar, told);
   const box = make("section", { className: "card drop", "aria-label": "Whole files" },
-    make("h3", { textContent: "A whole file" }),
+    make("h2", { textContent: "A whole file" }),
     field("CSV, TSV or a text of one line each", chosen, "Drop it here or choose it. It is read in slices, and nothing is kept."), settings);
   let file = null, controller = null, header = [];
 

@@ -66,7 +66,7 @@ async function words(model, given, box, signal) {
     const found = await ask("/inside", { model: model.id, text: given, maps: false }, signal);
     const weights = found.attribution[found.axis];
     if (!weights) return;
-    box.replaceChildren(make("h3", { textContent: "Words that mattered" }), weighed(found.tokens[found.axis], weights, "Words that mattered"),
+    box.replaceChildren(make("h2", { textContent: "Words that mattered" }), weighed(found.tokens[found.axis], weights, "Words that mattered"),
       make("p", { className: "legend soft" }, make("span", { className: "for", textContent: "for" }), " and ", make("span", { className: "against", textContent: "against" }), " the answer"));
   } catch (error) {
     if (error.name === "AbortError") throw error;

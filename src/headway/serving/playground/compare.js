@@ -29,7 +29,7 @@ export function build(panel, models) {
     if (!query.value.trim() || !file) throw new Error("Give a text and a file.");
     found.replaceChildren(nearestList(await nearest(choice.value, query.value, file, signal, (share) => (bar.value = share))));
   });
-  const box = make("section", { className: "card drop", "aria-label": "Nearest of a file" }, make("h3", { textContent: "Nearest of a file" }), search.form, found);
+  const box = make("section", { className: "card drop", "aria-label": "Nearest of a file" }, make("h2", { textContent: "Nearest of a file" }), search.form, found);
   box.addEventListener("dragover", (event) => event.preventDefault());
   box.addEventListener("drop", (event) => {
     event.preventDefault();

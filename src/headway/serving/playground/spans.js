@@ -34,7 +34,7 @@ export function build(panel, models) {
   /** What fits in each open place; choosing one puts it there. */
   function filled(places) {
     return places.flatMap((place, number) => [
-      make("h3", { textContent: places.length > 1 ? `Place ${number + 1}` : "What fits" }),
+      make("h2", { textContent: places.length > 1 ? `Place ${number + 1}` : "What fits" }),
       bars(place.map(({ token, score }) => ({ name: token, share: score })), {
         label: `Tokens for place ${number + 1}`,
         choose: (token) => {
