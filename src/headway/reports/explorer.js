@@ -26,7 +26,6 @@ function buildHeads() {
       button.type = "button";
       button.dataset.layer = layer;
       button.dataset.head = head;
-      button.setAttribute("aria-label", `layer ${layer + 1}, head ${head + 1}`);
       button.append(document.createElement("canvas"), document.createElement("span"));
       button.addEventListener("click", () => choose({ layer, head }));
       button.addEventListener("keydown", (event) => moveHead(event, layer, head));
@@ -59,7 +58,9 @@ async function drawHeads() {
 function writeBelow() {
   const found = data.kinds[state.kind].statistics[at("below").value];
   for (const button of at("heads").querySelectorAll("button")) {
-    button.lastChild.textContent = found ? found[button.dataset.layer][button.dataset.head].toFixed(2) : "";
+    const { layer, head } = button.dataset, number = found ? found[layer][head].toFixed(2) : "";
+    button.lastChild.textContent = number;
+    button.setAttribute("aria-label", `layer ${+layer + 1}, head ${+head + 1}${number && `: ${number}`}`);
   }
 }
 

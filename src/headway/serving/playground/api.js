@@ -10,14 +10,14 @@ export function useKey(given) {
 const headers = (more = {}) => ({ ...more, ...(key ? { authorization: `Bearer ${key}` } : {}) });
 
 async function refused(response) {
-  let said = "";
+  let said = "", code = null;
   try {
-    said = (await response.json()).error.message;
+    ({ message: said, code } = (await response.json()).error);
   } catch {
     said = response.statusText;
   }
   const error = new Error(said || `The server answered with status ${response.status}.`);
-  error.status = response.status;
+  [error.status, error.code] = [response.status, code];
   error.wait = Number(response.headers.get("retry-after")) || 0;
   return error;
 }
@@ -53,8 +53,20 @@ export async function answers(model, inputs, options = {}, signal) {
   return (await ask(model.route, { model: model.id, inputs, ...options }, signal)).answers;
 }
 
-/** Events of a stream, one object each, until the server says that it is done. */
+/** A text from the server as events, one object each; where the context has less room than was asked for, as long as fits. */
 export async function* stream(path, body, signal) {
+  try {
+    yield* events(path, body, signal);
+  } catch (error) {
+    if (error.code !== "context_length_exceeded") throw error;
+    const [reads, has] = (error.message.match(/\d[\d,]*/g) ?? []).map((number) => Number(number.replace(/,/g, "")));
+    if (!(reads - has >= 1 && reads - has < body.max_tokens)) throw error;
+    yield* events(path, { ...body, max_tokens: reads - has }, signal);
+  }
+}
+
+/** Events until the server says that it is done. */
+async function* events(path, body, signal) {
   const response = await post(path, { ...body, stream: true }, signal);
   if (!response.ok) throw await refused(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

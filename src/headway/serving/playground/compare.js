@@ -23,10 +23,11 @@ export function build(panel, models) {
 
   const query = make("input", { type: "text", placeholder: "A text" });
   const chosen = make("input", { type: "file", accept: ".csv,.tsv,.txt" }), found = make("div", { "aria-live": "polite" });
-  const bar = make("progress", { max: 1, value: 0, "aria-label": "Progress" });
+  const bar = make("progress", { max: 1, value: 0, hidden: true, "aria-label": "Progress" });
   const search = asking([field("Text to look for", query), field("File of texts (.txt, or the longest column of a CSV)", chosen), bar], "Find the nearest", async (signal) => {
     const [file] = chosen.files;
     if (!query.value.trim() || !file) throw new Error("Give a text and a file.");
+    bar.hidden = false;
     found.replaceChildren(nearestList(await nearest(choice.value, query.value, file, signal, (share) => (bar.value = share))));
   });
   const box = make("section", { className: "card drop", "aria-label": "Nearest of a file" }, make("h2", { textContent: "Nearest of a file" }), search.form, found);

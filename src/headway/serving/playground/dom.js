@@ -74,7 +74,7 @@ export function problem(text) {
   if (text) box.scrollIntoView({ block: "nearest" });
 }
 
-export const percent = (share) => (share >= 0.9995 ? "100 %" : share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`);
+export const percent = (share) => (share >= 0.9995 ? "100 %" : share === 0 ? "0 %" : share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`);
 
 /** White space and nothing at all, made visible. */
 export function visible(text) {

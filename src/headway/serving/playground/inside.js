@@ -32,15 +32,18 @@ export function build(panel, models) {
   };
   let given = null, off = [];
 
+  const half = (...sections) => make("div", {}, sections);
   result.append(
     section("tokens", "Tokens", "Choose the token at whose output you look."),
-    section("next", "The answer at that token", "What the model holds likely there. Temperature and top-p change from what a sampler draws."),
-    section("lens", "Layer by layer", "The likeliest answer after each layer (logit lens); the stronger the colour, the surer."),
-    section("mattered", "What mattered", "Tokens that spoke for the likeliest answer, and against it (gradient × input)."),
+    make("div", { className: "halves" },
+      half(section("next", "The answer at that token", "What the model holds likely there. Temperature and top-p change what a sampler draws from.")),
+      half(section("lens", "Layer by layer", "The likeliest answer after each layer (logit lens); the stronger the colour, the surer."),
+        section("mattered", "What mattered", "Tokens that spoke for the likeliest answer, and against it (gradient × input)."))),
     make("section", { className: "card" }, make("h2", { textContent: "Attention" }), maps.box),
-    section("off", "Heads switched off", "Choose a head in the maps above, or here, and take it away."),
-    section("vectors", "Vectors", "The vectors of all tokens after a layer, on the plane in which they differ most (principal components)."),
-    section("positions", "Position encoding", "How the model knows the order of the tokens."));
+    make("div", { className: "halves" },
+      half(section("off", "Heads switched off", "Take heads away, and see what becomes of the answer."),
+        section("positions", "Position encoding", "How the model knows the order of the tokens.")),
+      half(section("vectors", "Vectors", "The vectors of all tokens after a layer, on the plane in which they differ most (principal components)."))));
   panel.append(guide("How to read this page", GUIDE, true), asked.form, result);
 
   async function look(signal) {

@@ -6,6 +6,8 @@ import { announce, make, problem } from "./dom.js";
 /** What shows an answer of each kind; a task that a package brings has the tab of its kind, named by its verb. */
 const FILES = { labels: "classify.js", spans: "spans.js", text: "translate.js", vectors: "compare.js", ranking: "rank.js", number: "rate.js" };
 
+const KINDS = ["text", ...Object.keys(FILES).filter((kind) => kind !== "text")];
+
 const titled = (verb) => verb[0].toUpperCase() + verb.slice(1);
 
 /** The tabs of some models: one for each kind and verb, those for writing, and one to look inside. */
@@ -15,7 +17,8 @@ function tabsOf(models) {
     if (!found.has(id)) found.set(id, { id, title, file: `./${file}`, models: [] });
     found.get(id).models.push(model);
   };
-  for (const model of models) {
+  const rank = (model) => (model.completions ? 0 : 1 + KINDS.indexOf(model.kind));
+  for (const model of [...models].sort((a, b) => rank(a) - rank(b))) {
     if (model.completions) put("write", "Write", "write.js", model);
     if (model.chat) put("chat", "Chat", "chat.js", model);
     if (!model.completions && FILES[model.kind]) {
@@ -37,6 +40,7 @@ function choose(id, focus = false) {
     tab.setAttribute("aria-selected", chosen);
     tab.tabIndex = chosen ? 0 : -1;
     if (chosen && focus) tab.focus();
+    if (chosen) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
     if (panels.has(other)) panels.get(other).hidden = !chosen;
   }
   problem("");

@@ -10,7 +10,7 @@ export function samplingControls(longest) {
   const top_p = slider("Top-p", { min: 0.05, max: 1, step: 0.05, value: 1, shown: two,
     hint: "Choose among the likeliest tokens of this total probability." });
   const max_tokens = slider("Length", { min: 1, max: Math.max(16, Math.min(1000, longest ?? 200)), step: 1,
-    value: Math.min(100, longest ?? 100), shown: (value) => `${value} tokens` });
+    value: Math.min(100, Math.ceil((longest ?? 200) / 2)), shown: (value) => `${value} tokens` });
   const top_k = make("input", { type: "number", min: 0, step: 1, value: 0 });
   const min_p = slider("Min-p", { min: 0, max: 0.5, step: 0.01, value: 0, shown: two });
   const repetition_penalty = slider("Repetition penalty", { min: 1, max: 2, step: 0.05, value: 1, shown: two });

@@ -77,7 +77,7 @@ function coloured(text, spans) {
   parts.push(points.slice(at).join(""));
   const rows = spans.map(({ text: words, label, score }) => make("tr", {}, make("td", { textContent: words }), make("td", { textContent: label }),
     make("td", { className: "n", textContent: percent(score) })));
-  const head = make("tr", {}, ["Span", "Label", "Score"].map((name) => make("th", { scope: "col", textContent: name })));
+  const head = make("tr", {}, ["Span", "Label", "Score"].map((name) => make("th", { scope: "col", className: name === "Score" ? "n" : "", textContent: name })));
   const table = make("table", {}, make("thead", {}, head), make("tbody", {}, rows));
   return [make("p", { className: "spans", dir: "auto" }, parts),
     rows.length ? make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Spans" }, table) : make("p", { className: "soft", textContent: "No spans." })];

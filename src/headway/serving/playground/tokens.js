@@ -35,7 +35,7 @@ export function tokenView(goOn) {
     text.querySelector(`[data-number="${number}"]`)?.classList.add("looked");
     const rows = token.others.map((other) => make("button", {
       type: "button", className: other.text === token.token ? "bar-row taken" : "bar-row",
-      "aria-label": `go on with ${visible(other.text)}, ${percent(other.probability)}`,
+      title: "Go on from here with this token",
       onclick: () => goOn(number, other.text),
     }, make("bdi", { className: "name", textContent: visible(other.text) }),
       styled(make("span", { className: "bar" }), { "--share": other.probability }),

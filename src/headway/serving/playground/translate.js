@@ -23,7 +23,7 @@ export function build(panel, models) {
     return Object.fromEntries(Object.entries(found).filter(([name]) => has(name)));
   }
 
-  const { form } = asking([choice.row, field("Text", text)], "Write", async (signal) => {
+  const { form } = asking([choice.row, field("Text", text)], models[0].verb[0].toUpperCase() + models[0].verb.slice(1), async (signal) => {
     const answer = await answered(choice.value, text.value, options(true), signal);
     const found = (Array.isArray(answer) ? answer : [answer]).map((one) => (typeof one === "string" ? { text: one } : one));
     result.replaceChildren(...found.map((one, rank) => alternative(one, rank, found.length)));

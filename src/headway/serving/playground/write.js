@@ -66,8 +66,8 @@ export function build(panel, models) {
     make("div", { className: "columns" },
       make("div", {}, asked.form,
         make("div", { className: "output" }, given, view.text),
-        make("div", { className: "row" }, speed, use)),
-      make("div", {}, controls.box, view.card)));
+        make("div", { className: "row" }, speed, use), view.card),
+      make("div", {}, controls.box)));
 }
 
 /** The stream of a completion; from models that tell no probabilities, without them. */
