@@ -1,1 +1,1 @@
-"""Models behind HTTP: OpenAI's routes, a route for each task's verb, health, metrics and the playground."""
+"""Models behind HTTP: the routes of OpenAI, one for the verb of each task, health, metrics and the playground."""

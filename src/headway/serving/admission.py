@@ -1,6 +1,6 @@
 """How much may be computed and wait at a time: what is more is refused at once instead of being late."""
 
-from headway.serving.errors import busy, unavailable
+from headway.serving.errors import busy, invalid, unavailable
 
 
 class Places:
@@ -16,6 +16,8 @@ class Places:
         """Raise RequestError unless ``count`` more texts have a place."""
         if self.closed:
             raise unavailable(self.closed)
+        if count > self.most:
+            raise invalid(f"the request asks for {count} texts, and {self.most} may be computed or wait: ask for fewer")
         if self.taken + count > self.most:
             raise busy(f"{self.taken} texts are being computed or wait, and there is place for {self.most}: try again")
 

@@ -93,7 +93,7 @@ class Gate:
                 401, "give a key: Authorization: Bearer KEY", "invalid_api_key", headers={"www-authenticate": "Bearer"}
             )
             raise self._reject("key", error)
-        if self.state.draining and not public:
+        if self.state.draining and scope["method"] == "POST":
             raise self._reject("draining", unavailable("the server is stopping"))
         body = await self._body(headers, receive)
         given = False

@@ -38,6 +38,7 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         h11_max_incomplete_event_size=settings.header_bytes,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=int(AFTER),

@@ -9,12 +9,12 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from headway.errors import InputError, OptionError
 from headway.serving.answers import answer, unless_gone
 from headway.serving.body import read_body
-from headway.serving.errors import RequestError, failed, invalid
+from headway.serving.errors import RequestError, invalid
 from headway.serving.gate import ROUTE
 from headway.serving.generation import Generation, check_fits, in_thread
+from headway.serving.jobs import AT_ONCE, answered, parts
 from headway.serving.models import Models, Served
 from headway.serving.openai.ways import typed_ways
 from headway.serving.options import given_options, request_schema
@@ -22,8 +22,6 @@ from headway.serving.state import State
 from headway.tasks import registry
 from headway.tasks.command import Command, Inputs
 
-AT_ONCE = 16
-"""Inputs that a pipeline answers before another request, or the end of this one, is looked at."""
 ANY_SCHEMA = {
     "type": "object",
     "properties": {"model": {"type": ["string", "null"], "default": None}},
@@ -72,25 +70,14 @@ async def _written(served: Served, body: dict[str, Any], state: State) -> list[s
 
 async def _answered(served: Served, body: dict[str, Any], state: State) -> list[Any]:
     """The answers of a pipeline, some inputs at a time."""
+    values: Sequence[Any] = body["inputs"]
+    work: list[Any] = list(parts(values))
+    if served.spec.reads == "picture":
+        values = await in_thread(lambda: [_picture(one, at) for at, one in enumerate(body["inputs"])])
+        work = [values[at : at + AT_ONCE] for at in range(0, len(values), AT_ONCE)]
+    use = _Use(served, given_options(served.command, body), values)
     size = sum(map(len, body["inputs"]))
-    served.places.take([size])
-    try:
-        values: Sequence[Any] = body["inputs"]
-        if served.spec.reads == "picture":
-            values = await in_thread(lambda: [_picture(one, at) for at, one in enumerate(body["inputs"])])
-        parts: list[Any] = [values[at : at + AT_ONCE] for at in range(0, len(values), AT_ONCE)]
-        use = _Use(served, given_options(served.command, body), values)
-        try:
-            return list((await served.worker.run(use, [None, *parts, ...]))[-1])
-        except InputError as error:
-            option = str(error).split()[0] if isinstance(error, OptionError) else "inputs"
-            raise invalid(str(error), option) from None
-        except RequestError:
-            raise
-        except Exception as error:
-            raise failed() from error
-    finally:
-        served.places.leave(size)
+    return list((await answered(served, use, [None, *work, ...], size, state, "inputs"))[-1])
 
 
 class _Use:

@@ -32,10 +32,16 @@ IDLE = 0.5
 class Job:
     """The parts of a request that a pipeline answers, one after the other."""
 
-    def __init__(self, answer: Callable[[Any], Any], parts: Sequence[Any], done: asyncio.Future[list[Any]]):
-        self.answer, self.parts, self.done = answer, deque(parts), done
+    def __init__(
+        self,
+        answer: Callable[[Any], Any],
+        parts: Sequence[Any],
+        done: asyncio.Future[list[Any]],
+        begun: asyncio.Future[None] | None,
+    ):
+        self.answer, self.parts, self.done, self.begun = answer, deque(parts), done, begun
         self.found: list[Any] = []
-        self.started = self.left = False
+        self.left = False
 
 
 class Worker:
@@ -99,10 +105,15 @@ class Worker:
 
         self._given.put(end)
 
-    async def run(self, answer: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        """What ``answer`` gives for each part; if the caller is cancelled, the parts not yet begun are left out."""
+    async def run(
+        self, answer: Callable[[Any], Any], parts: Sequence[Any], begun: asyncio.Future[None] | None = None
+    ) -> list[Any]:
+        """What ``answer`` gives for each part; if the caller is cancelled, the parts not yet begun are left out.
+
+        ``begun`` is done when the first part is.
+        """
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        job = Job(answer, parts, done)
+        job = Job(answer, parts, done, begun)
         self._given.put(lambda: self._jobs.append(job))
         try:
             return await done
@@ -192,7 +203,9 @@ class Worker:
         if job.left or not job.parts:
             self._jobs.popleft()
             return
-        job.started = True
+        if job.begun is not None:
+            begun, job.begun = job.begun, None
+            self._call(lambda: None if begun.done() else begun.set_result(None))
         try:
             with torch.no_grad():
                 job.found.append(job.answer(job.parts.popleft()))

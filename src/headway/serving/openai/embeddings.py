@@ -1,13 +1,14 @@
 """``POST /v1/embeddings``: texts as vectors."""
 
 import base64
+from math import isfinite
 from typing import Any
 
-from headway.errors import InputError
 from headway.serving.answers import answer, unless_gone
 from headway.serving.body import read_body
-from headway.serving.errors import RequestError, failed, invalid
+from headway.serving.errors import failed, invalid
 from headway.serving.generation import in_thread
+from headway.serving.jobs import answered, parts
 from headway.serving.models import Served
 from headway.serving.openai.completions import ID
 from headway.serving.openai.ways import unsupported
@@ -15,7 +16,6 @@ from headway.serving.schema import Schema, optional
 from headway.serving.state import State
 
 MOST = 256
-AT_ONCE = 16
 TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 1 << 16}
 IDS: Schema = {"type": "array", "items": ID, "minItems": 1, "maxItems": 1 << 16}
 SCHEMA: Schema = {
@@ -50,11 +50,15 @@ async def embeddings(request: Any, state: State) -> Any:
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     served.places.check()
     texts, count = await in_thread(_texts, served, given)
-    rows = await unless_gone(request, _vectors(served, texts))
+    size = sum(map(len, texts))
+    work = answered(served, lambda part: served.pipe(part), parts(texts), size, state, "input")
+    rows = [row for part in await unless_gone(request, work) for row in part]
+    if not all(isfinite(value) for row in rows for value in row.tolist()):
+        raise failed("the model gave values that are no numbers")
     if body["encoding_format"] == "base64":
         shown: list[Any] = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     else:
-        shown = [[float(value) for value in row] for row in rows]
+        shown = [row.tolist() for row in rows]
     data = [{"object": "embedding", "index": at, "embedding": one} for at, one in enumerate(shown)]
     state.metrics.prompt_tokens.labels(served.name).inc(count)
     usage = {"prompt_tokens": count, "total_tokens": count}
@@ -72,25 +76,3 @@ def _texts(served: Served, given: list[Any]) -> tuple[list[str], int]:
             one = tokenizer.decode(one)
         texts.append(one)
     return texts, sum(map(len, tokenizer.encode_batch(texts, special=True)))
-
-
-async def _vectors(served: Served, texts: list[str]) -> list[Any]:
-    import numpy as np
-
-    size = sum(map(len, texts))
-    served.places.take([size])
-    try:
-        parts = [texts[at : at + AT_ONCE] for at in range(0, len(texts), AT_ONCE)]
-        found = await served.worker.run(served.pipe, parts)
-    except InputError as error:
-        raise invalid(str(error), "input") from None
-    except RequestError:
-        raise
-    except Exception as error:
-        raise failed() from error
-    finally:
-        served.places.leave(size)
-    rows = [row for part in found for row in np.asarray(part)]
-    if not all(np.isfinite(row).all() for row in rows):
-        raise failed("the model gave values that are no numbers")
-    return rows
