@@ -33,8 +33,8 @@ Head = tuple[str, int, int]
 def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: Sequence[Head] = ()) -> dict[str, Any]:
     """What happens in the model when it reads the text of ``inside``, as plain data.
 
-    ``at`` is the token of the last axis at whose output is looked, by default the one that matters: the first [MASK], or
-    else the last token.  ``off`` are heads (kind, layer, head), counted from 0, that are switched off for "without".
+    ``at`` is the token of the last axis at whose output is looked, by default the one that matters: the first [MASK],
+    or else the last token.  ``off`` are heads (kind, layer, head), counted from 0, that are switched off for "without".
     Raises InputError for a token or a head that does not exist.
 
     - "at": that token, or None for a model with one output for the whole text
@@ -180,9 +180,7 @@ def _without(
         flat, changed = whole.flatten(), output.flatten()
         return {"outputs": None, "change": round(1 - float(torch.cosine_similarity(flat, changed, dim=0)), 6)}
     before, after = (logits if where is None else logits[where] for logits in (whole, output))
-    change = torch.nn.functional.kl_div(
-        after.log_softmax(-1), before.log_softmax(-1), reduction="sum", log_target=True
-    )
+    change = torch.nn.functional.kl_div(after.log_softmax(-1), before.log_softmax(-1), reduction="sum", log_target=True)
     likely = after.softmax(dim=-1)
     same = [
         {"name": names[i], "before": round(float(before.softmax(-1)[i]), 6), "after": round(float(likely[i]), 6)}
