@@ -107,7 +107,9 @@ def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
     if sampling.top_p < 1:
         ordered, index = logits.sort(dim=-1, descending=True)
         before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)  # the sum of all more probable tokens
-        dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, index, before >= sampling.top_p)
+        beyond = before >= sampling.top_p
+        beyond[..., 0] = False  # float32 rounds the smallest shares to 0, which would leave nothing to choose
+        dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, index, beyond)
         logits = logits.masked_fill(dropped, -math.inf)
     return logits
 

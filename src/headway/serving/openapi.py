@@ -89,13 +89,17 @@ REFUSALS = {
 
 def document(models: Models) -> dict[str, Any]:
     """The document for the models that are served now."""
-    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    writers = [one.name for one in models if one.writes]
+    embedders = [one.name for one in models if one.kind == "vectors"]
+    stream = {"text/event-stream": {"schema": {}}}
     paths: dict[str, Any] = {
         "/v1/models": {"get": _operation("The models", LISTED)},
         "/v1/models/{name}": {"get": {**_operation("A model", MODEL), "parameters": [_name("name")]}},
-        "/v1/completions": {"post": _posted("Continue texts", completions.SCHEMA, CHOICES, stream)},
-        "/v1/chat/completions": {"post": _posted("Reply to a conversation", chat.SCHEMA, CHOICES, stream)},
-        "/v1/embeddings": {"post": _posted("Texts as vectors", embeddings.SCHEMA, VECTORS)},
+        "/v1/completions": {"post": _posted("Continue texts", _named(completions.SCHEMA, writers), CHOICES, stream)},
+        "/v1/chat/completions": {
+            "post": _posted("Reply to a conversation", _named(chat.SCHEMA, writers), CHOICES, stream)
+        },
+        "/v1/embeddings": {"post": _posted("Texts as vectors", _named(embeddings.SCHEMA, embedders), VECTORS)},
         "/health": {"get": _operation("Whether the server lives", STATUS)},
         "/ready": {"get": _operation("Whether it can answer", STATUS)},
         "/metrics": {"get": _other("What was counted, for Prometheus", "text/plain")},
@@ -104,12 +108,14 @@ def document(models: Models) -> dict[str, Any]:
         "/playground/{name}": {"get": {**_other("A file of it", "*/*"), "parameters": [_name("name")]}},
     }
     for served in models:
-        paths.setdefault(f"/{served.verb}", {"post": _posted(served.spec.help, served.request_schema(), TYPED)})
+        schema = _named(served.request_schema(), [one.name for one in models if one.verb == served.verb])
+        paths.setdefault(f"/{served.verb}", {"post": _posted(served.spec.help, schema, TYPED)})
     any_task: Schema = {
         "type": "object",
         "properties": {"model": {"type": ["string", "null"]}, "inputs": {"type": "array", "minItems": 1}},
         "required": ["inputs"],
     }
+    any_task = _named(any_task, [one.name for one in models])
     paths.setdefault(f"/{registry.ANY}", {"post": _posted("Use any of the models", any_task, TYPED)})
     return {
         "openapi": "3.1.0",
@@ -118,6 +124,15 @@ def document(models: Models) -> dict[str, Any]:
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"key": []}],
     }
+
+
+def _named(schema: Schema, names: list[str]) -> Schema:
+    """A request's schema with the names of the models that the route has now; others are no error of form but a 404."""
+    if not names:
+        return schema
+    model = schema["properties"]["model"]
+    known: list[str | None] = [*names, *([None] if "null" in model["type"] else [])]
+    return {**schema, "properties": {**schema["properties"], "model": {**model, "enum": known}}}
 
 
 def _name(name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ Everything that touches the model happens in that thread, between two steps.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -25,6 +26,7 @@ from headway.serving.errors import failed, unavailable
 from headway.serving.text import Piece, Text
 
 Tell = Callable[[Piece], None]
+LOG = logging.getLogger("headway.serving")
 IDLE = 0.5
 """Seconds after which a worker without work gives a sign of life."""
 
@@ -224,6 +226,7 @@ class Worker:
     def _failed(self, error: Exception) -> None:
         """A step or a job failed: what was computed in it is lost, and the worker goes on, unless memory is short."""
         self.failures += 1
+        LOG.error("a model failed to compute answers", exc_info=error)
         lost = [(tell, Piece(finish="error", error=error)) for _, _, tell in self._texts.values()]
         self._texts.clear()
         self._requests.clear()
