@@ -78,7 +78,8 @@ export const percent = (share) => (share >= 0.9995 ? "100 %" : share === 0 ? "0 
 
 /** White space and nothing at all, made visible. */
 export function visible(text) {
-  return text === "" ? "∅" : text.replace(/ /g, "·").replace(/\n/g, "⏎").replace(/\t/g, "⇥");
+  const named = (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  return text === "" ? "∅" : text.replace(/ /g, "·").replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\p{Cc}\p{Cf}]/gu, named);
 }
 
 /** A file for the user to keep. */
