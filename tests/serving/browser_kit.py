@@ -74,6 +74,12 @@ def answered(title: str, shown: str, text: str = TEXT, label: str = "Text", butt
     return use
 
 
+def train(page: Any) -> Any:
+    panel = tab(page, "Training")
+    panel.locator(".curves").wait_for()
+    return panel
+
+
 LINES = "the cat sat\nold dogs ran past red doors\nthe cat sang"
 TABS = {
     "Write": write,
@@ -84,6 +90,7 @@ TABS = {
     "Translate": answered("Translate", "article"),
     "Compare": answered("Compare", ".matrix", LINES, "Texts, one a line"),
     "Look inside": answered("Look inside", ".lens"),
+    "Training": train,
 }
 """What each tab is tried with."""
 

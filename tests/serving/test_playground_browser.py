@@ -35,7 +35,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def pages(models: dict[str, Path], lm_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a model of every kind that Headway has, one of which has labels that look like HTML."""
     folder = tmp_path_factory.mktemp("pages")
     tags = made("BertForTokenClassification", "token-classification", folder / "tags")
@@ -45,7 +45,7 @@ def pages(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     config["label2id"] = {name: int(key) for key, name in config["id2label"].items()}
     (evil / "config.json").write_text(json.dumps(config))
     names = ("text", "chat", "labels", "fill", "vectors", "marian", "pictures")
-    found = Server(*(models[name] for name in names), tags, evil, "--quiet")
+    found = Server(*(models[name] for name in names), tags, evil, lm_run, "--quiet")
     yield found
     found.stop()
 
@@ -58,13 +58,23 @@ def page(browser: Any, pages: Server) -> Iterator[Any]:
 
 def test_each_kind_has_a_tab_and_keys_move_between_them(page):
     tabs = page.get_by_role("tab")
-    assert tabs.all_inner_texts() == ["Write", "Chat", "Translate", "Classify", "Fill", "Tag", "Compare", "Look inside"]
+    assert tabs.all_inner_texts() == [
+        "Write",
+        "Chat",
+        "Translate",
+        "Classify",
+        "Fill",
+        "Tag",
+        "Compare",
+        "Look inside",
+        "Training",
+    ]
     tabs.first.focus()
     for key, title in (
         ("ArrowRight", "Chat"),
-        ("End", "Look inside"),
+        ("End", "Training"),
         ("ArrowRight", "Write"),
-        ("ArrowLeft", "Look inside"),
+        ("ArrowLeft", "Training"),
     ):
         page.keyboard.press(key)
         chosen = page.locator('[role="tab"][aria-selected="true"]')

@@ -6,15 +6,13 @@ app = create_app(models, settings)
 """
 
 import asyncio
-import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from headway.errors import InputError
+from headway.serving import inside, training
 from headway.serving.answers import ClientGone, answer, refusal
 from headway.serving.errors import RequestError, failed, invalid
 from headway.serving.gate import ROUTE, Gate
@@ -125,10 +123,9 @@ class Routes:
         self._add(path, handler, "POST")
 
     def _add_inside(self) -> None:
-        """The routes that look inside a model, where there are any."""
-        if find_spec("headway.serving.inside") is not None:
-            found = import_module("headway.serving.inside").router
-            self.app.include_router(found(self.state) if inspect.isfunction(found) else found)
+        """The routes of the playground alone: inside a model, and the run that it comes from."""
+        for one in (inside, training):
+            self.app.include_router(one.router(self.state))
 
     async def health(self, _request: Any) -> Any:
         """Whether the server lives: this loop, and a sign of life from each worker."""

@@ -19,8 +19,9 @@ from headway.serving.settings import Settings
 from headway.serving.worker import Worker
 from headway.tasks import registry
 from headway.tasks.command import Command
+from headway.training.store.log import LOG
 
-RESERVED = {"v1", "health", "ready", "metrics", "playground", "inside", "openapi.json", "favicon.ico"}
+RESERVED = {"v1", "health", "ready", "metrics", "playground", "inside", "training", "openapi.json", "favicon.ico"}
 """First words of the server's own routes."""
 WRITES = "continuations"
 """What a model writes that OpenAI's completions are."""
@@ -29,7 +30,9 @@ WRITES = "continuations"
 class Served:
     """One model that answers."""
 
-    def __init__(self, name: str, pipe: Any, settings: Settings):
+    def __init__(self, name: str, pipe: Any, settings: Settings, directory: Path | None = None):
+        self.directory = directory
+        """the run that it was loaded from, if it has one"""
         self.name, self.pipe, self.created = name, pipe, int(time.time())
         self.spec = registry.spec(pipe.task)
         self.command: type[Command] = registry.command(pipe.task)
@@ -92,6 +95,7 @@ class Served:
             **{"task": self.task, "title": self.spec.title, "kind": self.kind, "verb": self.verb},
             **{"route": f"/{self.verb}", "reads": self.spec.reads, "labels": self.labels},
             **{"context": self.context, "chat": self.chat, "completions": self.writes},
+            "training": self.directory is not None,
             "schema": inputs_schema(self.command),
             "options": {
                 key: value
@@ -149,11 +153,13 @@ class Models:
         """
         from headway.workflows.load import load
 
-        return self.add(load(path, **how), name or Path(path).resolve().name)
+        directory = Path(path).resolve()
+        run = directory if (directory / LOG).is_file() else None
+        return self.add(load(path, **how), name or directory.name, run)
 
-    def add(self, pipe: Any, name: str) -> Served:
-        """Serve a loaded pipeline under a name."""
-        served = Served(name, pipe, self.settings)
+    def add(self, pipe: Any, name: str, directory: Path | None = None) -> Served:
+        """Serve a loaded pipeline under a name; ``directory`` is the run that it comes from."""
+        served = Served(name, pipe, self.settings, directory)
         served.test()
         served.worker.on_failure = served.test
         with self._lock:

@@ -41,6 +41,13 @@ export async function models() {
 const post = (path, body, signal) =>
   reach(path, { method: "POST", headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body), signal });
 
+/** The run that a model comes from, as its directory tells it now. */
+export async function run(model) {
+  const response = await reach(`/training?model=${encodeURIComponent(model.id)}`, { headers: headers() });
+  if (!response.ok) throw await refused(response);
+  return response.json();
+}
+
 /** The answer of a route. */
 export async function ask(path, body, signal) {
   const response = await post(path, body, signal);

@@ -27,6 +27,7 @@ function tabsOf(models) {
     }
   }
   for (const model of models) if (model.reads === "text") put("inside", "Look inside", "inside.js", model);
+  for (const model of models) if (model.training) put("training", "Training", "training.js", model);
   return [...found.values()];
 }
 
