@@ -4,8 +4,9 @@ BIN := .venv/bin
 DATA ?= ../shared/data
 FUZZ_SECONDS ?= 3600
 TESTERS ?= 2
+SOAK_SECONDS ?= 1800
 
-.PHONY: demo test thorough lint bench inference doors exports faults memory fuzz clean
+.PHONY: demo test thorough lint bench inference doors exports faults memory soak fuzz clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -52,6 +53,9 @@ exports: .venv/installed  ## export every task and family to every target, llama
 
 memory: .venv/installed  ## peak memory on 20 and on 400 MB of text: benchmarks/results/memory.json
 	$(BIN)/python benchmarks/memory.py
+
+soak: .venv/installed  ## a server at four times its load for SOAK_SECONDS: benchmarks/results/soak.json
+	$(BIN)/python benchmarks/soak.py --seconds $(SOAK_SECONDS)
 
 fuzz: .venv/installed  ## damage models, and runs with their caches, at random and use them, each for half of FUZZ_SECONDS
 	$(BIN)/python tests/hostile/fuzz.py $$(($(FUZZ_SECONDS) / 2))

@@ -22,7 +22,17 @@ GROUND = {"errors", "io"}
 """Importable from everywhere but nn."""
 NN_MAY = {"collections", "concurrent", "contextlib", "functools", "math", "threading", "time", "torch", "typing"}
 EXTRAS = {
-    *("fastapi", "uvicorn", "prometheus_client", "matplotlib", "pyarrow", "PIL", "huggingface_hub", "datasets"),
+    *(
+        "fastapi",
+        "starlette",
+        "uvicorn",
+        "prometheus_client",
+        "matplotlib",
+        "pyarrow",
+        "PIL",
+        "huggingface_hub",
+        "datasets",
+    ),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
     *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google", "peft"),
 }

@@ -29,6 +29,7 @@ def logits(probabilities: list[float] = P) -> Tensor:
         ({"top_p": 0.41}, [0, 1]),
         ({"top_p": 0.71}, [0, 1, 2]),
         ({"top_p": 1e-9}, [0]),
+        ({"top_p": 5e-324}, [0]),  # 0 in float32
         ({"min_p": 0.3}, [0, 1, 2]),
         ({"min_p": 0.5}, [0, 1]),
         ({"min_p": 1.0}, [0]),

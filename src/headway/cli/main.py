@@ -47,6 +47,7 @@ VERBS = {
     "scale": "Train language models of several sizes, fit a scaling law and predict a larger run.",
     "clean": "Free the disk space that a run does not need.",
     "export": "Write a saved model for other programs, and check that they read the same model.",
+    "serve": "Serve saved models over HTTP.",
     "compare": "Train several kinds of model on your file, side by side.",
     "bench": "Measure a model's speed on this machine, and how its cost grows.",
     "demo": "Train small models on text that comes with Python, and show what they learn.",

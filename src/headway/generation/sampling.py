@@ -4,6 +4,8 @@ Letters: B batch, V vocabulary.
 """
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +44,38 @@ class Sampling:
         check_number("repetition_penalty", self.repetition_penalty, 0.01, 100, "from 0.01 to 100")
 
 
+@dataclass(frozen=True)
+class Penalties:
+    """What is added to logits before a token is chosen, as OpenAI's API defines it.
+
+    ``bias`` is added to the logits of some ids; ``presence`` is taken off each token that has been written, and
+    ``frequency`` once for each time that it was.  The prompt does not count.
+    """
+
+    bias: tuple[tuple[int, float], ...] = ()
+    presence: float = 0.0
+    frequency: float = 0.0
+
+    def apply(self, logits: Tensor, written: Sequence[int]) -> None:
+        """Change the logits (V,) of one text in place."""
+        if self.bias:
+            ids, values = zip(*self.bias, strict=True)
+            logits[list(ids)] += torch.tensor(values, dtype=logits.dtype, device=logits.device)
+        if written and (self.presence or self.frequency):
+            ids, counts = zip(*Counter(written).items(), strict=True)
+            taken = torch.tensor(counts, dtype=logits.dtype, device=logits.device) * self.frequency + self.presence
+            logits[list(ids)] -= taken
+
+
+@dataclass(frozen=True)
+class Likely:
+    """How likely the model found a token, before temperature and penalties, and which others it found likeliest."""
+
+    log_probability: float
+    others: list[tuple[int, float]]
+    """ids and their log-probabilities, best first"""
+
+
 def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list[torch.Generator | None]) -> Tensor:
     """Choose one token per row: (B, V) -> (B,).
 
@@ -73,7 +107,9 @@ def allowed(logits: Tensor, sampling: Sampling) -> Tensor:
     if sampling.top_p < 1:
         ordered, index = logits.sort(dim=-1, descending=True)
         before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)  # the sum of all more probable tokens
-        dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, index, before >= sampling.top_p)
+        beyond = before >= sampling.top_p
+        beyond[..., 0] = False  # float32 rounds the smallest shares to 0, which would leave nothing to choose
+        dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, index, beyond)
         logits = logits.masked_fill(dropped, -math.inf)
     return logits
 

@@ -44,18 +44,24 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES, advice: str = "expected
 
 
 def parse_object(
-    text: str, where: str, max_bytes: int = MAX_BYTES, advice: str = "expected a JSON file"
+    text: str,
+    where: str,
+    max_bytes: int = MAX_BYTES,
+    advice: str = "expected a JSON file",
+    max_depth: int = MAX_DEPTH,
 ) -> dict[str, Any]:
     """The JSON object in a text.
 
     Refused: duplicate keys, NaN and infinity (``1e400`` too), whole numbers of more than 40 digits, lone surrogates,
-    more than 64 levels of nesting, and more values than a file of ``max_bytes`` could sensibly hold.
+    more than ``max_depth`` levels of nesting, and more values than a file of ``max_bytes`` could sensibly hold.
     Raises InputError beginning with ``where``.
     """
-    return _checked(text, where, max_bytes, advice, dict, "an object")
+    return _checked(text, where, max_bytes, advice, dict, "an object", max_depth)
 
 
-def _checked(text: str, where: str, max_bytes: int, advice: str, kind: type[T], expected: str) -> T:
+def _checked(
+    text: str, where: str, max_bytes: int, advice: str, kind: type[T], expected: str, max_depth: int = MAX_DEPTH
+) -> T:
     """The value in a text, which must be of a kind."""
     values = text.count(",") + text.count("[") + text.count("{")  # an upper bound
     if values > max_bytes // BYTES_PER_VALUE:
@@ -71,13 +77,13 @@ def _checked(text: str, where: str, max_bytes: int, advice: str, kind: type[T], 
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except RecursionError:
-        raise InputError(f"{where}: nested too deeply; expected at most {MAX_DEPTH} levels") from None
+        raise InputError(f"{where}: nested too deeply; expected at most {max_depth} levels") from None
     except ValueError as error:
         raise InputError(f"{where}: not JSON ({error}); {advice}") from None
     if not isinstance(value, kind):
         raise InputError(f"{where}: found a JSON {type(value).__name__}, expected {expected}")
-    if _depth(value) > MAX_DEPTH:
-        raise InputError(f"{where}: found more than {MAX_DEPTH} levels of nesting, expected at most {MAX_DEPTH}")
+    if _depth(value) > max_depth:
+        raise InputError(f"{where}: found more than {max_depth} levels of nesting, expected at most {max_depth}")
     if re.search(r"\\u[dD][89a-fA-F]", text):
         try:
             json.dumps(value, ensure_ascii=False).encode()

@@ -26,7 +26,6 @@ function buildHeads() {
       button.type = "button";
       button.dataset.layer = layer;
       button.dataset.head = head;
-      button.setAttribute("aria-label", `layer ${layer + 1}, head ${head + 1}`);
       button.append(document.createElement("canvas"), document.createElement("span"));
       button.addEventListener("click", () => choose({ layer, head }));
       button.addEventListener("keydown", (event) => moveHead(event, layer, head));
@@ -59,7 +58,9 @@ async function drawHeads() {
 function writeBelow() {
   const found = data.kinds[state.kind].statistics[at("below").value];
   for (const button of at("heads").querySelectorAll("button")) {
-    button.lastChild.textContent = found ? found[button.dataset.layer][button.dataset.head].toFixed(2) : "";
+    const { layer, head } = button.dataset, number = found ? found[layer][head].toFixed(2) : "";
+    button.lastChild.textContent = number;
+    button.setAttribute("aria-label", `layer ${+layer + 1}, head ${+head + 1}${number && `: ${number}`}`);
   }
 }
 
@@ -356,27 +357,28 @@ function chooseKind(number) {
   drawHeads();
 }
 
-function start() {
-  at("explorer").hidden = false;
-  choosePalette();
-  if (data.kinds.length > 1) {
-    data.kinds.forEach((kind, number) => {
-      const tab = document.createElement("button");
-      tab.type = "button";
-      tab.setAttribute("role", "tab");
-      tab.textContent = kind.title;
-      tab.addEventListener("click", () => chooseKind(number));
-      tab.addEventListener("keydown", (event) => {
-        const next = number + { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (!(next in data.kinds)) return;
-        chooseKind(next);
-        at("kinds").children[next].focus();
-      });
-      at("kinds").append(tab);
+/** A list of tabs, one for each kind of attention if there are several. */
+function buildKinds() {
+  at("kinds").replaceChildren();
+  if (data.kinds.length < 2) return;
+  data.kinds.forEach((kind, number) => {
+    const tab = document.createElement("button");
+    tab.type = "button";
+    tab.setAttribute("role", "tab");
+    tab.textContent = kind.title;
+    tab.addEventListener("click", () => chooseKind(number));
+    tab.addEventListener("keydown", (event) => {
+      const next = number + { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!(next in data.kinds)) return;
+      chooseKind(next);
+      at("kinds").children[next].focus();
     });
-  }
-  const longest = Math.max(...data.kinds.flatMap((kind) => kind.shape));
-  at("shade").value = longest > POOLED ? "row" : "all";
+    at("kinds").append(tab);
+  });
+}
+
+/** Follow the pointer, the keys and the window; once for a page. */
+function listen() {
   at("shade").addEventListener("change", () => (show(), drawHeads()));
   at("below").addEventListener("change", writeBelow);
   at("zoom").addEventListener("click", () => {
@@ -387,10 +389,23 @@ function start() {
   at("map").addEventListener("mousemove", (event) => state.zoomed || pointAt(event));
   at("map").addEventListener("click", pointAt);
   at("map").addEventListener("keydown", moveInMap);
-  addEventListener("resize", () => weights && show());
-  dark.addEventListener("change", () => (choosePalette(), weights && show(), drawHeads()));
+  addEventListener("resize", () => weights && at("map").clientWidth && show());
+  dark.addEventListener("change", () => (choosePalette(), weights && at("map").clientWidth && (show(), drawHeads())));
+}
+
+/** Show the maps of ``found``; the playground calls it again for every text. */
+function openExplorer(found) {
+  if (!data) listen();
+  [data, weights, place] = [found, null, null];
+  kept.clear();
+  at("explorer").hidden = false;
+  choosePalette();
+  const longest = Math.max(...data.kinds.flatMap((kind) => kind.shape));
+  at("shade").value = longest > POOLED ? "row" : "all";
+  buildKinds();
   chooseKind(data.kinds.length - 1);
 }
 
-if ("DecompressionStream" in window) start();
-else at("old").hidden = false;
+const embedded = at("data");
+if (!("DecompressionStream" in window)) at("old").hidden = false;
+else if (embedded) openExplorer(JSON.parse(embedded.textContent));

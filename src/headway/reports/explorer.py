@@ -195,10 +195,23 @@ def _exactness(inside: Inside, stored: dict[str, Stored] | None) -> str:
     return f"{measured}{said}the largest difference is {error:.1e}."
 
 
+def explorer_data(inside: Inside, most: int) -> dict[str, Any]:
+    """What ``explorer.js`` draws, in about ``most`` characters.  Raises InputError for maps that do not fit."""
+    stored = store({key: (kind.maps, kind.causal) for key, kind in inside.kinds.items()}, most)
+    if stored is None:
+        raise InputError("the maps of this text have too many weights to be sent; give a shorter text.")
+    return _data(inside, stored)
+
+
 def _json(inside: Inside, stored: dict[str, Stored] | None) -> str:
     """The data of the page, with the special characters of HTML escaped."""
+    text = json.dumps(_data(inside, stored), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _data(inside: Inside, stored: dict[str, Stored] | None) -> dict[str, Any]:
     kinds = [_kind(name, kind, None if stored is None else stored[name]) for name, kind in inside.kinds.items()]
-    value = {
+    return {
         "kinds": kinds,
         "tokens": inside.tokens,
         "next": inside.next,
@@ -206,8 +219,6 @@ def _json(inside: Inside, stored: dict[str, Stored] | None) -> str:
         "measures": MEASURES,
         "patches": None if inside.patches is None else _patches(inside.patches),
     }
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _kind(name: str, kind: Kind, stored: Stored | None) -> dict[str, Any]:

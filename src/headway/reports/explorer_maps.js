@@ -1,7 +1,7 @@
 "use strict";
-// Reads the maps of the page's JSON, in the format of attention_store.py, and turns them into pixels.
+// Reads the maps of the explorer's data, in the format of attention_store.py, and turns them into pixels.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+let data = null;
 const at = (id) => document.getElementById(id);
 const kept = new Map(); // the last few maps that were looked at
 const KEPT = 8, POOLED = 64;

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from headway.data.batches.batching import sent
 from headway.generation.decode import left_padded
-from headway.generation.sampling import Sampling, choose
+from headway.generation.sampling import Likely, Penalties, Sampling, choose
 from headway.models.device import model_device
 from headway.models.transformer import Decoder
 from headway.nn.slots import SlotState
@@ -48,9 +48,16 @@ class Request:
         ends: Collection[int],
         forbidden: Sequence[int],
         random: torch.Generator | None,
+        penalties: Penalties | None = None,
+        likely: int | None = None,
     ):
         self.text, self.sampling, self.left = list(prompt), sampling, max_tokens
         self.ends, self.forbidden, self.random = frozenset(ends), tuple(forbidden), random
+        self.penalties, self.n_likely, self.n_prompt = penalties, likely, len(self.text)
+        self.likely: Likely | None = None
+        """of the newest token, where it was asked for"""
+        self.unsound = False
+        """whether the model gave logits for it that are no numbers"""
         self.start = 0
         """the first token of the text that the model still sees"""
         self.over = False
@@ -66,8 +73,9 @@ class Request:
 class Batcher:
     """Continues texts together by one decoder, where its weights are."""
 
-    def __init__(self, model: Decoder, *, slots: int = SLOTS, piece: int = PIECE):
-        self.model, self.slots, self.piece = model, slots, piece
+    def __init__(self, model: Decoder, *, slots: int = SLOTS, piece: int = PIECE, checks: bool = False):
+        """``checks``: end a request whose logits are no numbers, instead of failing for all (a server does so)."""
+        self.model, self.slots, self.piece, self.checks = model, slots, piece, checks
         self.context: int = model.config.max_length
         self.state = SlotState(model.config.n_layers)
         self.running: list[Request] = []  # by slot
@@ -87,8 +95,12 @@ class Batcher:
         ends: Collection[int] = (),
         forbidden: Sequence[int] = (),
         seed: int | None = None,
+        penalties: Penalties | None = None,
+        likely: int | None = None,
     ) -> Request:
         """Continue a prompt by at most ``max_tokens`` tokens, until one of ``ends``, without any of ``forbidden``.
+
+        With ``likely`` each token's probability and that many alternatives are in ``Request.likely``.
 
         When a text has as many tokens as the model was trained for, the older half is forgotten and the rest is read
         again.  Raises ValueError for a prompt without tokens.
@@ -96,7 +108,7 @@ class Batcher:
         if not prompt:
             raise ValueError("the prompt has no tokens: give at least one")
         random = None if seed is None else torch.Generator(device=self.device).manual_seed(seed)
-        request = Request(prompt, sampling, max_tokens, ends, forbidden, random)
+        request = Request(prompt, sampling, max_tokens, ends, forbidden, random, penalties, likely)
         request.start = max(0, len(request.text) - self.context)
         self.waiting.append(request)
         return request
@@ -180,6 +192,8 @@ class Batcher:
 
     def _chosen(self, requests: list[Request], logits: Tensor) -> list[tuple[Request, int | None]]:
         """Choose the next token of each of some running requests, and let those leave that are over."""
+        if self.checks and not all(sound := logits.amax(dim=-1).isfinite().tolist()):  # one NaN makes the largest NaN
+            return self._without_unsound(requests, logits, sound)
         tokens = self._tokens(requests, logits)
         found: list[tuple[Request, int | None]] = []
         for request, token in zip(requests, tokens, strict=True):
@@ -197,8 +211,28 @@ class Batcher:
                 self.waiting.appendleft(request)
         return found
 
+    def _without_unsound(
+        self, requests: list[Request], logits: Tensor, sound: list[bool]
+    ) -> list[tuple[Request, int | None]]:
+        """Let those leave whose logits are no numbers, and choose for the others."""
+        found: list[tuple[Request, int | None]] = []
+        for request, is_sound in zip(requests, sound, strict=True):
+            if not is_sound:
+                request.over = request.unsound = True
+                self._leave(request)
+                found.append((request, None))
+        kept = [row for row, is_sound in enumerate(sound) if is_sound]
+        if kept:
+            found += self._chosen([requests[row] for row in kept], logits[sent(kept, logits.device)])
+        return found
+
     def _tokens(self, requests: list[Request], logits: Tensor) -> list[int]:
         """The chosen tokens; requests with the same settings are chosen together."""
+        asked = [row for row, request in enumerate(requests) if request.n_likely is not None]
+        model_says = {row: logits[row].float().log_softmax(dim=-1) for row in asked}
+        for row, request in enumerate(requests):
+            if request.penalties is not None:
+                request.penalties.apply(logits[row], request.text[request.n_prompt :])
         groups: dict[tuple[Sampling, tuple[int, ...]], list[int]] = {}
         for row, request in enumerate(requests):
             groups.setdefault((request.sampling, request.forbidden), []).append(row)
@@ -216,6 +250,10 @@ class Batcher:
             chosen = choose(part, sampling, occurred, [requests[row].random for row in rows])
             for row, token in zip(rows, chosen.tolist(), strict=True):
                 tokens[row] = token
+        for row, said in model_says.items():
+            best = said.topk(min(requests[row].n_likely or 0, len(said)))
+            others = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+            requests[row].likely = Likely(float(said[tokens[row]]), others)
         return tokens
 
     def _leave(self, request: Request) -> None:

@@ -29,6 +29,8 @@ class Option:
     goes_with: str | None = None
     """the flag that it needs"""
     metavar: str | None = None
+    most: int | float | None = None
+    """the greatest number that a server accepts"""
 
 
 @dataclass(frozen=True)

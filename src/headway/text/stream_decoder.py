@@ -43,6 +43,11 @@ class StreamDecoder:
         self._context: list[int] = []
         self._pending: list[int] = []
 
+    @property
+    def is_byte_level(self) -> bool:
+        """Whether each token is a run of bytes by itself."""
+        return self._byte_values is not None
+
     def push(self, id: int) -> str:
         """The text that this id completes; "" while a character is unfinished, and for an id that gives no text."""
         if id in self._skip or not 0 <= id < len(self._tokens):

@@ -89,8 +89,15 @@ def read_image(path: str | Path) -> np.ndarray:
     Raises InputError for a file that Pillow cannot read, that is cut short, that unpacks to more than Pillow's limit,
     or whose numbers have more than 8 bits (which Pillow would cut off).
     """
+    _pillow("Image")  # said before the file is opened, where it is missing
+    with _opened(path) as file:
+        return image_from_file(file, path)
+
+
+def image_from_file(file: BinaryIO, path: str | Path) -> np.ndarray:
+    """The image in an open file, as ``read_image`` gives it; ``path`` is what messages call it."""
     pillow, exif = _pillow("Image"), _pillow("ImageOps")
-    with _opened(path) as file, _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
+    with _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
         _check_kind(path, image, pillow.MAX_IMAGE_PIXELS)
         return np.array(exif.exif_transpose(image).convert("RGB"))
 

@@ -21,7 +21,7 @@ def attention_maps(model: nn.Module, *inputs: Any, **given: Any) -> dict[str, li
     sums to one.  The model runs as usual, without gradients.  Raises TypeError for a module that is none of the three
     wirings.
     """
-    kinds = _attentions(model)
+    kinds = attentions(model)
     maps: dict[str, list[Tensor]] = {kind: [] for kind in kinds}
     with torch.no_grad(), ExitStack() as watches:
         for kind, layers in kinds.items():
@@ -39,14 +39,15 @@ def fused_difference(model: nn.Module, *inputs: Any, **given: Any) -> float:
     """
     differences = [0.0]
     with torch.no_grad(), ExitStack() as watches:
-        for layers in _attentions(model).values():
+        for layers in attentions(model).values():
             for layer in layers:
                 watches.enter_context(_comparing(layer, differences))
         model(*inputs, **given)
     return max(differences)
 
 
-def _attentions(model: nn.Module) -> dict[str, list[Attention]]:
+def attentions(model: nn.Module) -> dict[str, list[Attention]]:
+    """The attention layers of a model by kind, as ``attention_maps`` has them; raises TypeError as that does."""
     found = {
         name: [layer for layer in stack.modules() if isinstance(layer, Attention)]
         for name, stack in stacks_of(model).items()

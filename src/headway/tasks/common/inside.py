@@ -43,5 +43,7 @@ class Inside:
     """the largest |weights × values - output of the fused kernel| in these maps"""
     target: str | None
     """the target of a translator: the one that was given, or the model's own"""
+    ids: dict[str, list[int]]
+    """of texts, the ids of the same tokens, which the model was given in this order; empty for a picture"""
     patches: np.ndarray | None = None
     """uint8 (rows, columns, height, width, 3): an image as it is read, which all tokens but the first stand for"""

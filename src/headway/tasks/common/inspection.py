@@ -95,7 +95,8 @@ def look(
         kinds[name] = Kind(queries, keys, causal, np.stack([_plain(layer[0]) for layer in maps]), found)
     wiring = {Encoder: "encoder", Decoder: "decoder", EncoderDecoder: "encoder-decoder"}[type(model)]
     difference = fused_difference(model, *inputs)
-    return Inside(task, wiring, members, tokens, list(following), kinds, difference, target, patches)
+    texts = {} if patches is not None else dict(zip(tokens, (row[0].tolist() for row in inputs), strict=True))
+    return Inside(task, wiring, members, tokens, list(following), kinds, difference, target, texts, patches)
 
 
 def token_names(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from headway.errors import InputError
@@ -9,8 +10,10 @@ from headway.generation.decode import Steps
 from headway.generation.sampling import Sampling, check_number
 from headway.models.transformer import Decoder
 from headway.runtime.runtime import Runtime
+from headway.tasks.common.prompt import Prompt
 from headway.tasks.language_modeling.chat import chat_tokenizer, end_ids, end_of_turn, fit, forgetting
 from headway.text.chat import Message
+from headway.text.chat.encode import encode_prompt
 from headway.text.stream_decoder import StopStrings, StreamDecoder
 from headway.text.tokenizer import Tokenizer
 
@@ -55,6 +58,28 @@ class Generator:
         """The reply piece by piece; joined, the pieces equal ``chat``."""
         return self._reply(messages, options)
 
+    def prompt(self, text: str) -> Prompt:
+        """A text to continue, all of it.  Raises InputError for a character that the model has never seen."""
+        return self.prompt_of_ids(self._ids(text))
+
+    def prompt_of_ids(self, ids: list[int]) -> Prompt:
+        """Ids to continue; no ids stand for the beginning of a text."""
+        return Prompt(ids or self._start(), self.ends, self.tokenizer)
+
+    def prompt_of_chat(self, messages: list[Message]) -> Prompt:
+        """A conversation up to the next reply, all of it, however long.
+
+        Raises InputError for a model without a chat template, and for what is no conversation.
+        """
+        tokenizer, ends = self._chat
+        return Prompt(encode_prompt(tokenizer, messages), ends, tokenizer)
+
+    @cached_property
+    def _chat(self) -> tuple[Tokenizer, frozenset[int]]:
+        """The tokenizer with the chat template, and what ends a reply."""
+        tokenizer = chat_tokenizer(self.tokenizer)
+        return tokenizer, self.ends | end_of_turn(tokenizer)
+
     def reply_to(
         self, messages: list[Message], *, max_tokens: int = 100, **options: Any
     ) -> tuple[Iterator[str], list[Message]]:
@@ -62,9 +87,8 @@ class Generator:
         check_number("max_tokens", max_tokens, 1, 1 << 31, "a whole number, 1 or more", whole=True)
         if isinstance(messages, list) and not messages:
             raise InputError("messages: an empty list; expected at least one message, the user's, to reply to")
-        tokenizer, context = chat_tokenizer(self.tokenizer), self.model.config.max_length
+        (tokenizer, ends), context = self._chat, self.model.config.max_length
         ids, kept = fit(tokenizer, messages, context, max_tokens)
-        ends = self.ends | end_of_turn(tokenizer)
         pieces = self._continue(tokenizer, [ids], ends, max_tokens=min(max_tokens, context - len(ids)), **options)
         return (piece for _, piece in pieces if piece), kept
 
@@ -113,6 +137,15 @@ class Generator:
         return _pieces_of(steps, texts, stops)
 
     def _encode(self, prompt: str, context: int) -> list[int]:
+        ids = self._ids(prompt)
+        if len(ids) > context:
+            warnings.warn(
+                f"the prompt has {len(ids):,} tokens and the model reads {context:,}: the last {context:,} are read",
+                stacklevel=4,
+            )
+        return ids or self._start()
+
+    def _ids(self, prompt: str) -> list[int]:
         if not isinstance(prompt, str):
             raise InputError(f"the prompt is {type(prompt).__name__}; it must be a text, or a list of texts.")
         ids = self.tokenizer.encode(prompt)
@@ -123,12 +156,7 @@ class Generator:
                 f"the prompt has {strange!r}, a character that this model has never seen; "
                 "leave it out, or train with --tokenizer bpe, which knows every character."
             )
-        if len(ids) > context:
-            warnings.warn(
-                f"the prompt has {len(ids):,} tokens and the model reads {context:,}: the last {context:,} are read",
-                stacklevel=4,
-            )
-        return ids or self._start()
+        return ids
 
     def _start(self) -> list[int]:
         """What an empty prompt stands for: the beginning of a text."""

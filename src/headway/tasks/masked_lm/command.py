@@ -20,7 +20,7 @@ class Fill(Command):
     needs = "a masked language model"
     does = "Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN."
     notes = "Blank lines stay blank."
-    options = (Option("k", "Number of tokens for each [MASK].", int, 5),)
+    options = (Option("k", "Number of tokens for each [MASK].", int, 5, most=100),)
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)

@@ -25,8 +25,8 @@ class Translate(Command):
         "with the number of the text and their rank."
     )
     options = (
-        Option("beam", "Beam width; 1 is greedy.", int, 5),
-        Option("n_best", "Number of translations of each text.", int, 1),
+        Option("beam", "Beam width; 1 is greedy.", int, 5, most=16),
+        Option("n_best", "Number of translations of each text.", int, 1, most=16),
         Option("length_penalty", "Above 0 favours longer translations.", float, 1.0),
         Option("scores", "Show scores: ln p divided by the length to the power of the penalty.", bool),
         Option("source_language", "Language of the texts, for a model of many (M2M-100)."),

@@ -1,0 +1,181 @@
+"""The application of a server: its routes, and the gate in front of them.
+
+models = Models(settings)
+models.load("runs/reviews")
+app = create_app(models, settings)
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from headway.errors import InputError
+from headway.serving import inside, training
+from headway.serving.answers import ClientGone, answer, refusal
+from headway.serving.errors import RequestError, failed, invalid
+from headway.serving.gate import ROUTE, Gate
+from headway.serving.models import Models
+from headway.serving.openai.chat import chat
+from headway.serving.openai.completions import completions
+from headway.serving.openai.embeddings import embeddings
+from headway.serving.openapi import document
+from headway.serving.playground_files import FRONT, page
+from headway.serving.settings import Settings
+from headway.serving.state import State
+from headway.serving.typed import typed
+
+NEEDED = "serving needs fastapi, uvicorn and prometheus-client: pip install 'headway[serve]'."
+Work = Callable[[Any, State], Awaitable[Any]]
+
+
+def create_app(models: Models, settings: Settings) -> Any:
+    """The FastAPI application that serves some models.
+
+    What all routes share is ``app.state.headway``.  Raises InputError where the packages of the extra ``serve`` are
+    missing.
+    """
+    try:
+        import prometheus_client  # noqa: F401
+        from fastapi import FastAPI
+    except ImportError:
+        raise InputError(NEEDED) from None
+    state = State(models, settings)
+    state.metrics.watch(
+        lambda: [(one.name, one.task, one.worker.running, one.places.taken - one.worker.running) for one in models]
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        models.start(asyncio.get_running_loop())
+        yield
+        await asyncio.to_thread(models.stop)
+
+    app = FastAPI(title="Headway", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.state.headway = state
+    app.router.redirect_slashes = False
+    app.add_middleware(Gate, state=state)  # type: ignore[arg-type]
+    _handle_errors(app)
+    Routes(app, state).add()
+    return app
+
+
+class Routes:
+    """The routes that every server has."""
+
+    def __init__(self, app: Any, state: State):
+        self.app, self.state = app, state
+
+    def add(self) -> None:
+        """Add them to the application."""
+        state = self.state
+
+        async def listed(_request: Any) -> Any:
+            data = await asyncio.to_thread(lambda: [served.described() for served in state.models])
+            return answer({"object": "list", "data": data})
+
+        async def one_model(request: Any) -> Any:
+            return answer(await asyncio.to_thread(state.models.find(request.path_params["name"]).described))
+
+        async def openapi(_request: Any) -> Any:
+            return answer(document(state.models))
+
+        async def front(_request: Any) -> Any:
+            return page(FRONT)
+
+        async def file(request: Any) -> Any:
+            return page(request.path_params["name"])
+
+        async def metrics(_request: Any) -> Any:
+            return answer(state.metrics.text(), "text/plain; version=0.0.4")
+
+        async def by_verb(request: Any) -> Any:
+            request.scope[ROUTE] = "other"  # until it is known to be a verb
+            return await typed(request, state)
+
+        add = self._add
+        add("/v1/models", listed)
+        add("/v1/models/{name:path}", one_model)
+        self._posted("/v1/completions", completions)
+        self._posted("/v1/chat/completions", chat)
+        self._posted("/v1/embeddings", embeddings)
+        add("/openapi.json", openapi)
+        add("/metrics", metrics)
+        add("/health", self.health)
+        add("/ready", self.ready)
+        add("/", front)
+        add("/playground/{name}", file)
+        self._add_inside()
+        add("/{verb}", by_verb, "GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")  # all verbs: models come and go
+
+    def _add(self, path: str, handler: Any, *methods: str) -> None:
+        async def named(request: Any) -> Any:
+            request.scope.setdefault(ROUTE, path)
+            return await handler(request)
+
+        self.app.router.add_route(path, named, methods=list(methods or ("GET",)))
+
+    def _posted(self, path: str, work: Work) -> None:
+        async def handler(request: Any) -> Any:
+            return await work(request, self.state)
+
+        self._add(path, handler, "POST")
+
+    def _add_inside(self) -> None:
+        """The routes of the playground alone: inside a model, and the run that it comes from."""
+        for one in (inside, training):
+            self.app.include_router(one.router(self.state))
+
+    async def health(self, _request: Any) -> Any:
+        """Whether the server lives: this loop, and a sign of life from each worker."""
+        now, limit = time.monotonic(), self.state.settings.stuck_seconds
+        stuck = [one.name for one in self.state.models if now - one.worker.beat > limit]
+        if stuck:
+            raise RequestError(503, f"the worker of {', '.join(stuck)} has given no sign for {limit:g} seconds")
+        return answer({"status": "ok", "seconds": round(now - self.state.started, 3)})
+
+    async def ready(self, _request: Any) -> Any:
+        """Whether it can answer: models are loaded, the last self-test passed, and it is not stopping."""
+        models = list(self.state.models)
+        why = "the server is stopping" if self.state.draining else "" if models else "no model is loaded"
+        why = why or next((f"{one.name} has failed" for one in models if one.worker.fatal or not one.sound), "")
+        if why:
+            raise RequestError(503, why, "not_ready", headers={"retry-after": "5"})
+        return answer({"status": "ready", "models": [one.name for one in models]})
+
+
+def _handle_errors(app: Any) -> None:
+    """Every error in the form that OpenAI's clients read."""
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+    from starlette.responses import Response
+
+    async def known(_request: Any, error: Any) -> Any:
+        return refusal(error)
+
+    async def of_routes(_request: Any, error: Any) -> Any:
+        words = {404: "there is no such route", 405: "this route has no such method"}
+        headers = dict(error.headers or {})
+        return refusal(
+            RequestError(error.status_code, words.get(error.status_code, str(error.detail)), None, None, headers)
+        )
+
+    async def of_input(_request: Any, error: Any) -> Any:
+        return refusal(invalid(str(error)))
+
+    async def of_fields(_request: Any, error: Any) -> Any:
+        first = error.errors()[0]
+        return refusal(invalid(str(first.get("msg", "wrong")), ".".join(map(str, first.get("loc", ())[1:])) or None))
+
+    async def gone(_request: Any, _error: Any) -> Any:
+        return Response(status_code=499)
+
+    async def unknown(_request: Any, _error: Any) -> Any:
+        return refusal(failed("the server failed"))
+
+    for kind, handler in (
+        *((RequestError, known), (HTTPException, of_routes), (InputError, of_input)),
+        *((RequestValidationError, of_fields), (ClientGone, gone), (Exception, unknown)),
+    ):
+        app.add_exception_handler(kind, handler)

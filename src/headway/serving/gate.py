@@ -1,0 +1,192 @@
+"""What every request passes first: its id, its Host, its key, its size, and the time that its body takes.
+
+A plain ASGI application around the routes.  Without a key only what ``PUBLIC`` names is answered, 404 and 405 included.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import re
+import sys
+import time
+import uuid
+from typing import Any
+
+from headway.serving.answers import as_json
+from headway.serving.errors import RequestError, failed, invalid, unavailable
+from headway.serving.state import State
+
+PUBLIC = ("/", "/health", "/ready", "/favicon.ico")
+PUBLIC_FOLDER = "/playground/"
+ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SECURITY = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; object-src 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+ALLOWED = "authorization, content-type, x-request-id, x-stainless-retry-count"
+"""Headers that pages of an allowed origin may send."""
+ROUTE = "headway.route"
+"""Where a request keeps the route that answers it, as the server writes it."""
+Headers = dict[str, str]
+
+
+class Gate:
+    """The application that a server runs."""
+
+    def __init__(self, app: Any, state: State):
+        self.app, self.state, self.settings = app, state, state.settings
+        self._keys = [_digest(key) for key in self.settings.keys]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        began = time.monotonic()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        given = headers.get("x-request-id", "")
+        about = {"x-request-id": given if ID.fullmatch(given) else uuid.uuid4().hex, **self._cors(headers)}
+        status = 0
+
+        async def sent(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {name for name, _ in message["headers"]}
+                more = {**SECURITY, **about}
+                message["headers"] = [
+                    *message["headers"],
+                    *((name.encode(), value.encode()) for name, value in more.items() if name.encode() not in own),
+                ]
+            await send(message)
+
+        self.state.active += 1
+        try:
+            await self._passed(scope, headers, receive, sent)
+        except RequestError as error:
+            if not status:
+                await _refuse(error, sent)
+        except OSError:  # the client is gone
+            pass
+        except Exception:
+            if not status:
+                await _refuse(failed("the server failed"), sent)
+            raise
+        finally:
+            self.state.active -= 1
+            self._count(scope, about["x-request-id"], status or 499, time.monotonic() - began)
+
+    async def _passed(self, scope: Any, headers: Headers, receive: Any, send: Any) -> None:
+        """Let a request through, or raise RequestError."""
+        if not self.settings.allows_host(headers.get("host", "")):
+            raise self._reject("host", invalid("this server is not called by that name (Host)", code="invalid_host"))
+        path = scope["path"]
+        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            return await _empty(send)
+        public = path in PUBLIC or path.startswith(PUBLIC_FOLDER)
+        if self._keys and not public and not self._knows(headers.get("authorization", "")):
+            error = RequestError(
+                401, "give a key: Authorization: Bearer KEY", "invalid_api_key", headers={"www-authenticate": "Bearer"}
+            )
+            raise self._reject("key", error)
+        if self.state.draining and scope["method"] == "POST":
+            raise self._reject("draining", unavailable("the server is stopping"))
+        body = await self._body(headers, receive)
+        given = False
+
+        async def again() -> Any:
+            nonlocal given
+            if not given:
+                given = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            return await receive()
+
+        await self.app(scope, again, send)
+
+    def _knows(self, header: str) -> bool:
+        """Whether a header holds a key; it takes as long for every key."""
+        kind, _, key = header.partition(" ")
+        digest = _digest(key.strip())
+        found = [hmac.compare_digest(digest, one) for one in self._keys]
+        return kind.lower() == "bearer" and any(found)
+
+    async def _body(self, headers: Headers, receive: Any) -> bytes:
+        """The body, within its limits of size and time.  Raises RequestError."""
+        most = self.settings.body_bytes
+        too_large = RequestError(
+            413, f"the body is larger than {most:,} bytes", "request_too_large", headers={"connection": "close"}
+        )
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length[:20]) > most:
+            raise self._reject("size", too_large)
+
+        async def read() -> bytes:
+            found = bytearray()
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionResetError
+                found += message.get("body", b"")
+                if len(found) > most:
+                    raise self._reject("size", too_large)
+                if not message.get("more_body", False):
+                    return bytes(found)
+
+        try:
+            return await asyncio.wait_for(read(), self.settings.body_seconds)
+        except TimeoutError:
+            late = RequestError(
+                408, f"the body did not come within {self.settings.body_seconds:g} seconds", "request_timeout",
+                headers={"connection": "close", "x-should-retry": "false"},
+            )  # fmt: skip
+            raise self._reject("slow", late) from None
+
+    def _reject(self, reason: str, error: RequestError) -> RequestError:
+        self.state.metrics.rejected.labels(reason).inc()
+        return error
+
+    def _cors(self, headers: Headers) -> Headers:
+        """What lets a page of an allowed origin read the answer; nothing for others."""
+        origin = headers.get("origin")
+        if origin is None or origin not in self.settings.origins:
+            return {"vary": "origin"} if self.settings.origins else {}
+        return {
+            **{"access-control-allow-origin": origin, "vary": "origin", "access-control-allow-methods": "GET, POST"},
+            **{"access-control-allow-headers": ALLOWED, "access-control-expose-headers": "x-request-id, retry-after"},
+            **{"cross-origin-resource-policy": "cross-origin"},
+        }
+
+    def _count(self, scope: Any, request_id: str, status: int, seconds: float) -> None:
+        route = route_of(scope)
+        self.state.metrics.requests.labels(route, str(status)).inc()
+        if self.settings.log:
+            line = {"time": round(time.time(), 3), "request_id": request_id, "route": route, "status": status}
+            print(json.dumps({**line, "seconds": round(seconds, 4)}), file=sys.stderr, flush=True)
+
+
+def route_of(scope: Any) -> str:
+    """The route of a request as the server writes it, never what the client wrote."""
+    found = scope.get(ROUTE) or getattr(scope.get("route"), "path", None) or "other"
+    method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+    return f"{method} {found}"
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+async def _refuse(error: RequestError, send: Any) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
+    body = as_json(error.body)
+    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _empty(send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,168 @@
+"""The texts of one request, from its prompts to the last piece, in the event loop.
+
+    async with Generation(served, prompts, ways, settings, metrics) as texts:
+        await texts.started()                       # the first piece is there, or RequestError
+        async for index, piece in texts: ...        # None instead of a pair where nothing came for a while
+
+Leaving the block cancels what is not over.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headway.errors import InputError
+from headway.serving.errors import RequestError, failed, invalid, too_late, unavailable
+from headway.serving.metrics import Metrics
+from headway.serving.models import Served
+from headway.serving.settings import Settings
+from headway.serving.text import Piece, Text, Ways
+from headway.tasks.common.prompt import Prompt
+
+
+class Generation:
+    """The texts that a request asks for: ``n`` for each prompt, numbered prompt · n + i."""
+
+    def __init__(
+        self,
+        served: Served,
+        prompts: Sequence[Prompt],
+        ways: Ways,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        n: int = 1,
+    ):
+        self.served, self.prompts, self.settings, self.metrics = served, prompts, settings, metrics
+        self.prompt_tokens = sum(len(prompt.ids) for prompt in prompts)
+        self.completion_tokens = 0
+        self.texts = [
+            Text(prompt, ways if ways.seed is None else replace(ways, seed=(ways.seed + i) % (1 << 63)))
+            for prompt in prompts
+            for i in range(n)
+        ]
+        self._pieces: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
+        self._first: tuple[int, Piece] | None = None
+        self._open: dict[int, float] = {}
+        """the texts that are not over, each with the time of its newest token"""
+        self._began = time.monotonic()
+        self._has_started = False
+
+    async def __aenter__(self) -> "Generation":
+        self.served.places.take([len(text.prompt.ids) for text in self.texts])
+        for number, text in enumerate(self.texts):
+            self._open[number] = self._began
+            self.served.worker.begin(text, self._listener(number))
+        self.metrics.prompt_tokens.labels(self.served.name).inc(self.prompt_tokens)
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        for number in list(self._open):
+            self.served.worker.leave(self.texts[number])
+        if self._open:
+            self.metrics.cancelled.labels(self.served.name).inc(len(self._open))
+            self._open = {}
+        self.metrics.whole.labels(self.served.name).observe(time.monotonic() - self._began)
+
+    def _listener(self, number: int) -> Any:
+        tokens = len(self.texts[number].prompt.ids)
+
+        def tell(piece: Piece) -> None:
+            now, name = time.monotonic(), self.served.name
+            if piece.count:
+                before = self._open.get(number, now)
+                is_first = before == self._began
+                kind = self.metrics.first_token if is_first else self.metrics.between_tokens
+                kind.labels(name).observe(now - before)
+                if not self._has_started:
+                    self.metrics.queued.labels(name).observe(now - self._began)
+                self._has_started = True
+                self._open[number] = now
+                self.completion_tokens += piece.count
+                self.metrics.completion_tokens.labels(name).inc(piece.count)
+            if piece.finish is not None:
+                self._open.pop(number, None)
+                self.served.places.leave(tokens)
+            self._pieces.put_nowait((number, piece))
+
+        return tell
+
+    async def started(self) -> None:
+        """Wait for the first piece, at most as long as a streamed answer may be silent.
+
+        Raises RequestError where the texts fail, or wait too long.
+        """
+        try:
+            self._first = await self._next(min(self.settings.ping_seconds, self.settings.queue_seconds))
+        except TimeoutError:
+            if self.settings.queue_seconds <= self.settings.ping_seconds:
+                raise unavailable(self._waited) from None
+
+    @property
+    def _waited(self) -> str:
+        return f"the request waited for {self.settings.queue_seconds:g} seconds and was not begun: try again"
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Piece] | None]:
+        """Pairs (number of the text, piece) until all are over; None after each silence of ``ping_seconds``.
+
+        Raises RequestError where a text fails, and where the whole takes too long.
+        """
+        over = 0
+        if self._first is not None:
+            yield self._first
+            over, self._first = self._first[1].finish is not None, None
+        while over < len(self.texts):
+            waited = time.monotonic() - self._began
+            if not self._has_started and waited >= self.settings.queue_seconds:
+                raise unavailable(self._waited)
+            if waited >= self.settings.total_seconds:
+                raise too_late(f"the answer took longer than {self.settings.total_seconds:g} seconds")
+            limit = self.settings.total_seconds if self._has_started else self.settings.queue_seconds
+            try:
+                pair = await self._next(min(self.settings.ping_seconds, max(0.0, limit - waited)))
+            except TimeoutError:
+                yield None
+                continue
+            over += pair[1].finish is not None
+            yield pair
+
+    async def _next(self, seconds: float) -> tuple[int, Piece]:
+        pair = await asyncio.wait_for(self._pieces.get(), seconds)
+        if pair[1].error is not None:
+            error = pair[1].error
+            raise error if isinstance(error, RequestError) else failed() from error
+        if pair[1].finish == "cancelled":
+            raise unavailable("the server is stopping")
+        return pair
+
+    def usage(self) -> dict[str, int]:
+        """Tokens read and written."""
+        read, written = self.prompt_tokens, self.completion_tokens
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+def check_fits(served: Served, prompts: Sequence[Prompt], most: int | None, param: str) -> int:
+    """The number of tokens that may be written: ``most``, or what is left of the context.
+
+    Raises RequestError where a prompt with them is longer than the model reads.
+    """
+    longest = max(len(prompt.ids) for prompt in prompts)
+    left = served.context - longest
+    if longest >= served.context or (most is not None and most > left):
+        asked = "" if most is None else f" and {most:,} to write were asked for"
+        raise invalid(
+            f"the model reads at most {served.context:,} tokens; the prompt has {longest:,}{asked}",
+            param,
+            "context_length_exceeded",
+        )
+    return left if most is None else most
+
+
+async def in_thread(function: Any, *given: Any) -> Any:
+    """Call what takes a while outside the event loop; InputError becomes a RequestError."""
+    try:
+        return await asyncio.to_thread(function, *given)
+    except InputError as error:
+        raise invalid(str(error)) from None

@@ -1,0 +1,102 @@
+"""``POST /inside``: what happens inside a served model when it reads a text, for the playground's "Look inside"."""
+
+from typing import Any
+
+from headway.errors import InputError
+from headway.serving.answers import answer, unless_gone
+from headway.serving.body import read_body
+from headway.serving.errors import RequestError, failed, invalid
+from headway.serving.models import Served
+from headway.serving.schema import Schema, optional
+from headway.serving.state import State
+
+LONGEST_TEXT = 4000
+"""Characters."""
+MOST_TOKENS = 256
+MAPS = 1_500_000
+"""Characters of all maps together."""
+SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "model": optional({"type": "string"}),
+        "text": {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT},
+        "target": optional({"type": "string", "maxLength": LONGEST_TEXT}),
+        "at": optional({"type": "integer", "minimum": 0, "maximum": MOST_TOKENS}),
+        "off": {
+            "type": "array",
+            "default": [],
+            "maxItems": 256,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "kind": {"type": "string", "enum": ["self", "encoder", "decoder", "cross"]},
+                    "layer": {"type": "integer", "minimum": 0, "maximum": 1000},
+                    "head": {"type": "integer", "minimum": 0, "maximum": 1000},
+                },
+                "required": ["kind", "layer", "head"],
+                "additionalProperties": False,
+            },
+        },
+        "maps": {"type": "boolean", "default": True},
+    },
+    "required": ["text"],
+    "additionalProperties": False,
+}
+"""``maps`` false leaves the maps out, which a page has already when it only asks for another token or other heads."""
+
+
+def router(state: State) -> Any:
+    """The route, for the application."""
+    from fastapi import APIRouter, Request
+
+    found = APIRouter()
+
+    async def handler(request: Request) -> Any:
+        return await inside(request, state)
+
+    found.add_route("/inside", handler, methods=["POST"])
+    return found
+
+
+async def inside(request: Any, state: State) -> Any:
+    """Answer a request to ``/inside``."""
+    body = await read_body(request, SCHEMA)
+    served = state.models.find(body["model"])
+    if served.spec.reads != "text":
+        raise invalid(f"{served.name} reads pictures; look inside a model that reads text", "model")
+    return answer(await unless_gone(request, _looked(served, body)))
+
+
+async def _looked(served: Served, body: dict[str, Any]) -> dict[str, Any]:
+    served.places.take([len(body["text"])])
+    try:
+        found: dict[str, Any] = (await served.worker.run(lambda _: look(served, body), [None]))[0]
+        return found
+    except InputError as error:
+        raise invalid(str(error), "text") from None
+    except RequestError:
+        raise
+    except Exception as error:
+        raise failed() from error
+    finally:
+        served.places.leave(len(body["text"]))
+
+
+def look(served: Served, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a request whose body was checked.  Raises InputError."""
+    from headway.reports.explorer import explorer_data
+    from headway.workflows.inside import look_inside
+    from headway.workflows.inside_details import inside_details
+
+    pipe = served.pipe
+    if (count := len(pipe.tokenizer.encode(body["text"]))) > MOST_TOKENS:
+        raise InputError(f"the text has {count:,} tokens; at most {MOST_TOKENS} are shown. Shorten it.")
+    found = look_inside(pipe, body["text"], body["target"])
+    off = [(one["kind"], int(one["layer"]), int(one["head"])) for one in body["off"]]
+    return {
+        **{"model": served.name, "task": served.task, "wiring": found.wiring, "target": found.target},
+        "tokens": found.tokens,
+        "heads": {key: list(kind.maps.shape[:2]) for key, kind in found.kinds.items()},
+        "explorer": explorer_data(found, MAPS) if body["maps"] else None,
+        **inside_details(pipe, found, body["at"], off),
+    }

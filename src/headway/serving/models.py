@@ -1,0 +1,222 @@
+"""The models of a server, by name; each with its worker, its places, and what its task says about it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.models.baselines import RecurrentDecoder
+from headway.models.transformer import Decoder
+from headway.runtime.batcher import Batcher
+from headway.serving.admission import Places
+from headway.serving.errors import RequestError, invalid
+from headway.serving.one_by_one import OneByOne
+from headway.serving.options import inputs_schema, request_schema
+from headway.serving.schema import Schema
+from headway.serving.settings import Settings
+from headway.serving.worker import Worker
+from headway.tasks import registry
+from headway.tasks.command import Command
+from headway.training.store.log import LOG
+
+RESERVED = {"v1", "health", "ready", "metrics", "playground", "inside", "training", "openapi.json", "favicon.ico"}
+"""First words of the server's own routes."""
+WRITES = "continuations"
+"""What a model writes that OpenAI's completions are."""
+
+
+class Served:
+    """One model that answers."""
+
+    def __init__(self, name: str, pipe: Any, settings: Settings, directory: Path | None = None):
+        self.directory = directory
+        """the run that it was loaded from, if it has one"""
+        self.name, self.pipe, self.created = name, pipe, int(time.time())
+        self.spec = registry.spec(pipe.task)
+        self.command: type[Command] = registry.command(pipe.task)
+        self.writes = self.spec.writes == WRITES and hasattr(pipe, "prompt_of_ids")
+        self.places = Places(settings.running, settings.queue, settings.queued_tokens)
+        self.batched = isinstance(pipe.model, Decoder) and not isinstance(pipe.model, RecurrentDecoder)
+        self.batched &= self.writes and pipe.runtime.engine is None
+        self._slots = settings.running
+        self.worker = Worker(self._batcher if self.writes else None)
+        self.sound = True
+        """whether the last try to compute something succeeded"""
+
+    def _batcher(self) -> Any:
+        if self.batched:
+            return Batcher(self.pipe.model, slots=self._slots, checks=True)
+        return OneByOne(self.pipe.runtime, slots=self._slots)
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self.spec.name
+
+    @property
+    def kind(self) -> str:
+        """What an answer is: text, labels, spans, vectors, ranking or number."""
+        return self.spec.answers
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes of a classifier, in order."""
+        return [str(label) for label in getattr(self.pipe, "labels", [])]
+
+    @property
+    def verb(self) -> str:
+        """The last part of its route; that of every model where the server has a route of the verb's name."""
+        return registry.ANY if self.spec.verb in RESERVED else self.spec.verb
+
+    @property
+    def context(self) -> int:
+        """The longest text in tokens."""
+        length: int = self.pipe.model.config.max_length
+        return length
+
+    @property
+    def has_chat(self) -> bool:
+        """Whether it was made for conversations."""
+        try:
+            return self.writes and bool(self.pipe.prompt_of_chat([{"role": "user", "content": "a"}]))
+        except InputError:
+            return False
+
+    def request_schema(self) -> Schema:
+        """The body of a request to its typed route."""
+        return request_schema(self.command)
+
+    def described(self) -> dict[str, Any]:
+        """Its entry in the list of models."""
+        return {
+            **{"id": self.name, "object": "model", "created": self.created, "owned_by": "headway"},
+            **{"task": self.task, "title": self.spec.title, "kind": self.kind, "verb": self.verb},
+            **{"route": f"/{self.verb}", "reads": self.spec.reads, "labels": self.labels},
+            **{"context": self.context, "chat": self.chat, "completions": self.writes},
+            "training": self.directory is not None,
+            "schema": inputs_schema(self.command),
+            "options": {
+                key: value
+                for key, value in self.request_schema()["properties"].items()
+                if key not in ("model", "inputs")
+            },
+        }
+
+    @property
+    def chat(self) -> bool:
+        """The same, found out once: a chat template is rendered in a process of its own."""
+        if not hasattr(self, "_chat"):
+            self._chat = self.has_chat
+        return self._chat
+
+    def test(self) -> None:
+        """Compute something small, in the calling thread; sets ``sound``."""
+        try:
+            if self.writes:
+                prompt = self.pipe.prompt("")
+                batcher = self._batcher()
+                from headway.generation.sampling import Sampling
+
+                batcher.submit(prompt.ids, Sampling(temperature=0.0), max_tokens=1)
+                batcher.step()
+            elif self.spec.reads == "text":
+                self.pipe(["a"])
+        except InputError:
+            pass  # the model refuses this text, and computes
+        except Exception:
+            self.sound = False
+            return
+        self.sound = True
+
+
+class Models:
+    """The models of a server; they may come and go while others answer."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._served: dict[str, Served] = {}
+        self._lock = threading.Lock()
+        self._loop: Any = None
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(list(self._served.values()))
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    def load(self, path: str, name: str | None = None, **how: Any) -> Served:
+        """Load a run and serve it, by its folder's name unless another is given; one of that name is replaced.
+
+        Raises InputError as ``workflows.load.load`` does.
+        """
+        from headway.workflows.load import load
+
+        directory = Path(path).resolve()
+        run = directory if (directory / LOG).is_file() else None
+        return self.add(load(path, **how), name or directory.name, run)
+
+    def add(self, pipe: Any, name: str, directory: Path | None = None) -> Served:
+        """Serve a loaded pipeline under a name; ``directory`` is the run that it comes from."""
+        served = Served(name, pipe, self.settings, directory)
+        served.test()
+        served.worker.on_failure = served.test
+        with self._lock:
+            before, self._served[name] = self._served.get(name), served
+        if self._loop is not None:
+            served.worker.start(self._loop)
+        if before is not None:
+            before.places.closed = f"the model {name!r} has just been replaced: try again"
+            self._retire(before)
+        return served
+
+    def drop(self, name: str) -> None:
+        """Serve a model no longer; what it is computing is finished."""
+        with self._lock:
+            served = self._served.pop(name)
+        served.places.closed = f"the model {name!r} is served no longer"
+        self._retire(served)
+
+    def _retire(self, served: Served) -> None:
+        """End a worker when its last text is over."""
+
+        def wait() -> None:
+            limit = time.monotonic() + self.settings.total_seconds
+            while served.places.taken and time.monotonic() < limit:
+                time.sleep(0.05)
+            served.worker.stop()
+
+        threading.Thread(target=wait, daemon=True, name="headway-retire").start()
+
+    def start(self, loop: Any) -> None:
+        """Let every worker begin; they tell in this event loop."""
+        self._loop = loop
+        for served in self:
+            served.worker.start(loop)
+
+    def stop(self) -> None:
+        """End every worker."""
+        for served in self:
+            served.worker.stop()
+
+    def find(self, name: str | None, verb: str | None = None) -> Served:
+        """The model of a name; without one, the only one that is served, or the only one of a verb.
+
+        Raises RequestError.
+        """
+        some = [one for one in self if verb in (None, registry.ANY, one.verb)]
+        if name is None:
+            if len(some) == 1:
+                return some[0]
+            raise invalid(f"name one of the models: {self._names(some)}", "model", "missing_required_parameter")
+        found = self._served.get(name)
+        if found is None:
+            names = self._names(list(self))
+            raise RequestError(404, f"there is no model {name[:80]!r}; there is {names}", "model_not_found", "model")
+        if found not in some:
+            raise invalid(f"{name} is a model for {found.task}: use /{found.verb}", "model")
+        return found
+
+    def _names(self, some: list[Served]) -> str:
+        return ", ".join(one.name for one in some[:20]) or "none"

@@ -1,0 +1,163 @@
+"""``POST /v1/chat/completions``: replies to conversations."""
+
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headway.serving.answers import PING, answer, event, unless_gone
+from headway.serving.body import read_body
+from headway.serving.errors import invalid
+from headway.serving.generation import Generation, check_fits, in_thread
+from headway.serving.models import Served
+from headway.serving.openai.completions import streamed, writer
+from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unsupported, ways
+from headway.serving.schema import Schema, optional
+from headway.serving.state import State
+from headway.serving.text import Token
+
+PART: Schema = {
+    "type": "object",
+    "properties": {"type": {"type": "string", "enum": ["text"]}, "text": {"type": "string"}},
+    "required": ["type", "text"],
+}
+MESSAGE: Schema = {
+    "type": "object",
+    "properties": {
+        "role": {"type": "string", "enum": ["system", "developer", "user", "assistant"]},
+        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": PART, "minItems": 1, "maxItems": 64}]},
+        "name": optional({"type": "string", "maxLength": 64}),
+    },
+    "required": ["role", "content"],
+}
+SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "model": {"type": "string"},
+        "messages": {"type": "array", "items": MESSAGE, "minItems": 1, "maxItems": 256},
+        "max_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}),
+        "max_completion_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}),
+        "logprobs": optional({"type": "boolean"}, False),
+        "top_logprobs": optional({"type": "integer", "minimum": 0, "maximum": 20}),
+        "response_format": optional(
+            {
+                "type": "object",
+                "properties": {"type": {"type": "string", "enum": ["text"]}},
+                "required": ["type"],
+            }
+        ),
+        **SAMPLING,
+    },
+    "required": ["model", "messages"],
+    "additionalProperties": True,
+}
+REFUSED = (
+    *("tools", "tool_choice", "functions", "function_call", "audio", "modalities", "web_search_options"),
+    *("prediction", "chat_template", "chat_template_kwargs"),
+)
+"""What would change the answer.  Other fields that are not known are ignored."""
+
+
+async def chat(request: Any, state: State) -> Any:
+    """Reply to the conversation of a request."""
+    body = await read_body(request, SCHEMA, strict=state.settings.strict)
+    served = writer(state, body["model"])
+    check_stream(body)
+    if body.get("modalities") == ["text"]:
+        del body["modalities"]
+    unsupported(body, REFUSED)
+    if body["top_logprobs"] is not None and not body["logprobs"]:
+        raise invalid("top_logprobs goes with logprobs: true", "top_logprobs")
+    check_count(body["n"], 1)
+    served.places.check(body["n"])
+    messages = [_message(one) for one in body["messages"]]
+    prompt = await in_thread(served.pipe.prompt_of_chat, messages)
+    asked = body["max_completion_tokens"] if body["max_completion_tokens"] is not None else body["max_tokens"]
+    likely = (body["top_logprobs"] or 0) if body["logprobs"] else None
+    how = ways(body, served, check_fits(served, [prompt], asked, "messages"), likely)
+    generation = Generation(served, [prompt], how, state.settings, state.metrics, n=body["n"])
+    work = _Work(served, body, generation)
+    if body["stream"]:
+        return await streamed(request, generation, work.events, state)
+    return answer(await unless_gone(request, work.whole()))
+
+
+def _message(given: dict[str, Any]) -> dict[str, Any]:
+    """A message as chat templates know it."""
+    content = given["content"]
+    text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+    return {"role": "system" if given["role"] == "developer" else given["role"], "content": text}
+
+
+class _Work:
+    """The answer to one request, whole or as events."""
+
+    def __init__(self, served: Served, body: dict[str, Any], generation: Generation):
+        self.body, self.generation = body, generation
+        self.id, self.created, self.name = f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), served.name
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        about = {"created": self.created, "model": self.name, "system_fingerprint": None}
+        return {"id": self.id, "object": kind, **about}
+
+    async def whole(self) -> dict[str, Any]:
+        """The whole answer."""
+        texts = [""] * len(self.generation.texts)
+        tokens: list[list[Token]] = [[] for _ in texts]
+        finish: list[str | None] = [None] * len(texts)
+        async with self.generation as generation:
+            async for pair in generation:
+                if pair is not None:
+                    number, piece = pair
+                    texts[number] += piece.text
+                    tokens[number] += piece.tokens
+                    finish[number] = piece.finish
+        choices = [
+            {
+                "index": number,
+                "message": {"role": "assistant", "content": text, "refusal": None},
+                "logprobs": self._logprobs(tokens[number]),
+                "finish_reason": finish[number],
+            }
+            for number, text in enumerate(texts)
+        ]
+        return {**self._head("chat.completion"), "choices": choices, "usage": self.generation.usage()}
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The answer piece by piece."""
+        with_usage = bool(self.body["stream_options"] and self.body["stream_options"].get("include_usage"))
+        more: dict[str, Any] = {"usage": None} if with_usage else {}
+        head = self._head("chat.completion.chunk")
+
+        def chunk(number: int, delta: dict[str, Any], tokens: list[Token], finish: str | None = None) -> bytes:
+            logprobs = self._logprobs(tokens) if tokens else None
+            choice = {"index": number, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+            return event({**head, "choices": [choice], **more})
+
+        for number in range(len(self.generation.texts)):
+            yield chunk(number, {"role": "assistant", "content": ""}, [])
+        async for pair in self.generation:
+            if pair is None:
+                yield PING
+                continue
+            number, piece = pair
+            if piece.text or piece.tokens:
+                yield chunk(number, {"content": piece.text}, piece.tokens)
+            if piece.finish is not None:
+                yield chunk(number, {}, [], piece.finish)
+        if with_usage:
+            yield event({**head, "choices": [], "usage": self.generation.usage()})
+
+    def _logprobs(self, tokens: list[Token]) -> dict[str, Any] | None:
+        if not self.body["logprobs"]:
+            return None
+        content = [
+            {
+                **{"token": token.text, "logprob": token.log_probability, "bytes": token.bytes},
+                "top_logprobs": [
+                    {"token": text, "logprob": value, "bytes": spelt} for text, spelt, value in token.others
+                ],
+            }
+            for token in tokens
+        ]
+        return {"content": content, "refusal": None}

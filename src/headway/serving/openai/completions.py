@@ -1,0 +1,169 @@
+"""``POST /v1/completions``: texts that are continued."""
+
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headway.serving.answers import PING, EventStream, answer, event, unless_gone
+from headway.serving.body import read_body
+from headway.serving.errors import invalid
+from headway.serving.generation import Generation, check_fits, in_thread
+from headway.serving.models import Served
+from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unsupported, ways
+from headway.serving.schema import Schema, optional
+from headway.serving.state import State
+from headway.serving.text import Token
+from headway.tasks.common.prompt import Prompt
+
+ID: Schema = {"type": "integer", "minimum": 0, "maximum": 1 << 31}
+TEXT: Schema = {"type": "string"}
+MOST_PROMPTS = 64
+PROMPT: Schema = {
+    "anyOf": [
+        TEXT,
+        {"type": "array", "items": TEXT, "minItems": 1, "maxItems": MOST_PROMPTS},
+        {"type": "array", "items": ID, "minItems": 1},
+        {"type": "array", "items": {"type": "array", "items": ID, "minItems": 1}, "minItems": 1, "maxItems": 64},
+    ]
+}
+MAX_TOKENS = 16
+"""OpenAI's default."""
+SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "model": {"type": "string"},
+        "prompt": PROMPT,
+        "max_tokens": optional({"type": "integer", "minimum": 1, "maximum": 1 << 31}, MAX_TOKENS),
+        "logprobs": optional({"type": "integer", "minimum": 0, "maximum": 5}),
+        "echo": optional({"type": "boolean"}, False),
+        "suffix": optional({"type": "string"}),
+        "best_of": optional({"type": "integer", "minimum": 1, "maximum": 8}),
+        **SAMPLING,
+    },
+    "required": ["model", "prompt"],
+    "additionalProperties": True,
+}
+
+
+async def completions(request: Any, state: State) -> Any:
+    """Continue the prompts of a request."""
+    body = await read_body(request, SCHEMA, strict=state.settings.strict)
+    served = writer(state, body["model"])
+    check_stream(body)
+    unsupported(body, ("suffix",))
+    if body["best_of"] is not None and body["best_of"] > body["n"]:
+        raise invalid("best_of above n is not supported", "best_of", "unsupported_parameter")
+    if body["echo"] and body["logprobs"] is not None:
+        raise invalid("echo with logprobs is not supported", "logprobs", "unsupported_parameter")
+    given = body["prompt"]
+    given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+    check_count(body["n"], len(given))
+    served.places.check(body["n"] * len(given))
+    prompts = await in_thread(_prompts, served, given)
+    most = check_fits(served, prompts, body["max_tokens"], "prompt")
+    how = ways(body, served, most, body["logprobs"])
+    generation = Generation(served, prompts, how, state.settings, state.metrics, n=body["n"])
+    echoes = [""] * len(generation.texts)
+    if body["echo"]:
+        echoes = [_echo(one, prompt) for one, prompt in zip(given, prompts, strict=True) for _ in range(body["n"])]
+    work = _Work(served, body, generation, echoes)
+    if body["stream"]:
+        return await streamed(request, generation, work.events, state)
+    return answer(await unless_gone(request, work.whole()))
+
+
+def writer(state: State, name: str) -> Served:
+    """The model that continues texts.  Raises RequestError."""
+    served = state.models.find(name)
+    if not served.writes:
+        raise invalid(f"{served.name} is a model for {served.task}: use /{served.verb}", "model")
+    return served
+
+
+async def streamed(request: Any, generation: Generation, events: Any, state: State) -> Any:
+    """A stream of events that begins when the first token is there, so that a refusal still has its status."""
+    await generation.__aenter__()
+    try:
+        await unless_gone(request, generation.started())
+    except BaseException:
+        await generation.__aexit__()
+        raise
+    return EventStream(request, events(), generation.__aexit__, state.settings.write_seconds)
+
+
+def _prompts(served: Served, given: list[Any]) -> list[Prompt]:
+    rows = served.pipe.model.config.vocab_size
+    found = []
+    for one in given:
+        if isinstance(one, str):
+            found.append(served.pipe.prompt(one))
+        elif strange := [number for number in one if number >= rows]:
+            raise invalid(f"prompt: {strange[0]} is no id of a token; ids are 0 to {rows - 1:,}", "prompt")
+        else:
+            found.append(served.pipe.prompt_of_ids(one))
+    return found
+
+
+def _echo(given: Any, prompt: Prompt) -> str:
+    return given if isinstance(given, str) else prompt.tokenizer.decode(given)
+
+
+class _Work:
+    """The answer to one request, whole or as events."""
+
+    def __init__(self, served: Served, body: dict[str, Any], generation: Generation, echoes: list[str]):
+        self.served, self.body, self.generation, self.echoes = served, body, generation, echoes
+        self.offsets = [len(echo) for echo in echoes]
+        self.head = {
+            **{"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"},
+            **{"created": int(time.time()), "model": served.name},
+        }
+
+    async def whole(self) -> dict[str, Any]:
+        """The whole answer."""
+        texts = list(self.echoes)
+        tokens: list[list[Token]] = [[] for _ in texts]
+        finish: list[str | None] = [None] * len(texts)
+        async with self.generation as generation:
+            async for pair in generation:
+                if pair is not None:
+                    number, piece = pair
+                    texts[number] += piece.text
+                    tokens[number] += piece.tokens
+                    finish[number] = piece.finish
+        choices = [self._choice(number, text, tokens[number], finish[number]) for number, text in enumerate(texts)]
+        return {**self.head, "choices": choices, "usage": self.generation.usage(), "system_fingerprint": None}
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The answer piece by piece."""
+        with_usage = bool(self.body["stream_options"] and self.body["stream_options"].get("include_usage"))
+        more: dict[str, Any] = {"usage": None} if with_usage else {}
+        for number, echo in enumerate(self.echoes):
+            if echo:
+                yield event({**self.head, "choices": [self._choice(number, echo, [], None)], **more})
+        async for pair in self.generation:
+            if pair is None:
+                yield PING
+                continue
+            number, piece = pair
+            if piece.text or piece.finish is not None:
+                choice = self._choice(number, piece.text, piece.tokens, piece.finish)
+                yield event({**self.head, "choices": [choice], **more})
+        if with_usage:
+            yield event({**self.head, "choices": [], "usage": self.generation.usage()})
+
+    def _choice(self, number: int, text: str, tokens: list[Token], finish: str | None) -> dict[str, Any]:
+        logprobs = None
+        if self.body["logprobs"] is not None:
+            offsets = []
+            for token in tokens:
+                offsets.append(self.offsets[number])
+                self.offsets[number] += len(token.text)
+            logprobs = {
+                "tokens": [token.text for token in tokens],
+                "token_logprobs": [token.log_probability for token in tokens],
+                "top_logprobs": [{text: value for text, _, value in reversed(token.others)} for token in tokens],
+                "text_offset": offsets,
+            }
+        return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": finish}

@@ -1,0 +1,78 @@
+"""``POST /v1/embeddings``: texts as vectors."""
+
+import base64
+from math import isfinite
+from typing import Any
+
+from headway.serving.answers import answer, unless_gone
+from headway.serving.body import read_body
+from headway.serving.errors import failed, invalid
+from headway.serving.generation import in_thread
+from headway.serving.jobs import answered, parts
+from headway.serving.models import Served
+from headway.serving.openai.completions import ID
+from headway.serving.openai.ways import unsupported
+from headway.serving.schema import Schema, optional
+from headway.serving.state import State
+
+MOST = 256
+TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 1 << 16}
+IDS: Schema = {"type": "array", "items": ID, "minItems": 1, "maxItems": 1 << 16}
+SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "model": {"type": "string"},
+        "input": {
+            "anyOf": [
+                TEXT,
+                {"type": "array", "items": TEXT, "minItems": 1, "maxItems": MOST},
+                IDS,
+                {"type": "array", "items": IDS, "minItems": 1, "maxItems": MOST},
+            ]
+        },
+        "encoding_format": optional({"type": "string", "enum": ["float", "base64"]}, "float"),
+        "dimensions": optional({"type": "integer", "minimum": 1}),
+        "user": optional({"type": "string", "maxLength": 1000}),
+    },
+    "required": ["model", "input"],
+    "additionalProperties": True,
+}
+
+
+async def embeddings(request: Any, state: State) -> Any:
+    """The vectors of the inputs of a request."""
+    body = await read_body(request, SCHEMA, strict=state.settings.strict)
+    served = state.models.find(body["model"])
+    if served.kind != "vectors":
+        raise invalid(f"{served.name} is a model for {served.task} and gives no vectors: use /{served.verb}", "model")
+    unsupported(body, ("dimensions",))
+    given = body["input"]
+    given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+    served.places.check()
+    texts, count = await in_thread(_texts, served, given)
+    size = sum(map(len, texts))
+    work = answered(served, lambda part: served.pipe(part), parts(texts), size, state, "input")
+    rows = [row for part in await unless_gone(request, work) for row in part]
+    if not all(isfinite(value) for row in rows for value in row.tolist()):
+        raise failed("the model gave values that are no numbers")
+    if body["encoding_format"] == "base64":
+        shown: list[Any] = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
+    else:
+        shown = [row.tolist() for row in rows]
+    data = [{"object": "embedding", "index": at, "embedding": one} for at, one in enumerate(shown)]
+    state.metrics.prompt_tokens.labels(served.name).inc(count)
+    usage = {"prompt_tokens": count, "total_tokens": count}
+    return answer({"object": "list", "data": data, "model": served.name, "usage": usage})
+
+
+def _texts(served: Served, given: list[Any]) -> tuple[list[str], int]:
+    """The texts, those given as ids decoded, and how many tokens they are."""
+    tokenizer = served.pipe.tokenizer
+    texts = []
+    for one in given:
+        if not isinstance(one, str):
+            if max(one) >= tokenizer.vocab_size:
+                raise invalid(f"input: ids of tokens are 0 to {tokenizer.vocab_size - 1:,}", "input")
+            one = tokenizer.decode(one)
+        texts.append(one)
+    return texts, sum(map(len, tokenizer.encode_batch(texts, special=True)))

@@ -1,0 +1,108 @@
+"""How a text is continued, from the fields of a request."""
+
+from typing import Any
+
+from headway.errors import InputError
+from headway.generation.sampling import Penalties, Sampling
+from headway.serving.errors import RequestError, invalid
+from headway.serving.models import Served
+from headway.serving.schema import Schema, optional
+from headway.serving.text import Ways
+
+MOST_TEXTS = 64
+"""Texts that one request may ask for, n for each prompt."""
+INT64 = 1 << 63
+STOP: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
+SAMPLING: dict[str, Schema] = {
+    "temperature": optional({"type": "number", "minimum": 0, "maximum": 2}, 1.0),
+    "top_p": optional({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, 1.0),
+    "n": optional({"type": "integer", "minimum": 1, "maximum": 8}, 1),
+    "seed": optional({"type": "integer", "minimum": -INT64, "maximum": INT64 - 1}),
+    "stop": {"anyOf": [optional(STOP), {"type": "array", "items": STOP, "maxItems": 4}], "default": None},
+    "presence_penalty": optional({"type": "number", "minimum": -2, "maximum": 2}, 0.0),
+    "frequency_penalty": optional({"type": "number", "minimum": -2, "maximum": 2}, 0.0),
+    "logit_bias": optional(
+        {
+            "type": "object",
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+            "maxProperties": 300,
+        }
+    ),
+    "stream": optional({"type": "boolean"}, False),
+    "stream_options": optional(
+        {"type": "object", "properties": {"include_usage": optional({"type": "boolean"}, False)}}
+    ),
+    "top_k": optional({"type": "integer", "minimum": 0, "maximum": 1 << 30}, 0),
+    "min_p": optional({"type": "number", "minimum": 0, "maximum": 1}, 0.0),
+    "repetition_penalty": optional({"type": "number", "minimum": 0.01, "maximum": 100}, 1.0),
+    "user": optional({"type": "string", "maxLength": 1000}),
+}
+"""The fields that completions and chats share.  top_k, min_p and repetition_penalty are not OpenAI's."""
+
+
+def check_stream(body: dict[str, Any]) -> None:
+    """Raise RequestError for options of a stream without one."""
+    if body["stream_options"] is not None and not body["stream"]:
+        raise invalid("stream_options goes with stream: true", "stream_options")
+
+
+def check_count(n: int, prompts: int) -> None:
+    """Raise RequestError for more texts than one request may ask for."""
+    if n * prompts > MOST_TEXTS:
+        raise invalid(f"n × prompts is {n * prompts}; one request may ask for at most {MOST_TEXTS} texts", "n")
+
+
+def ways(body: dict[str, Any], served: Served, max_tokens: int, likely: int | None) -> Ways:
+    """How the texts of a request are continued.  Raises RequestError."""
+    stop = body["stop"]
+    penalties = None
+    if body["logit_bias"] or body["presence_penalty"] or body["frequency_penalty"]:
+        bias = _bias(body["logit_bias"] or {}, served)
+        penalties = Penalties(bias, body["presence_penalty"], body["frequency_penalty"])
+    if not served.batched and (penalties is not None or likely is not None):
+        raise invalid(
+            f"{served.name} is computed by another engine or is recurrent: it has no logprobs and no penalties",
+            "logprobs" if likely is not None else "logit_bias",
+            "unsupported_parameter",
+        )
+    return Ways(
+        _sampling(body),
+        max_tokens,
+        () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
+        None if body["seed"] is None else body["seed"] % INT64,
+        penalties,
+        likely,
+    )
+
+
+def typed_ways(body: dict[str, Any], max_tokens: int) -> Ways:
+    """The same from the options of the task's own command."""
+    return Ways(_sampling(body), max_tokens, tuple(body["stop"]), None if body["seed"] is None else body["seed"])
+
+
+def _sampling(body: dict[str, Any]) -> Sampling:
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    given = {name: body[name] for name in names}
+    if 0 < given["temperature"] < 1e-6:
+        given["temperature"] = 0.0  # colder than float32 can be told from greedy
+    try:
+        return Sampling(**given)
+    except InputError as error:
+        raise invalid(str(error), str(error).split()[0]) from None
+
+
+def _bias(given: dict[str, float], served: Served) -> tuple[tuple[int, float], ...]:
+    rows = served.pipe.model.config.vocab_size
+    found = []
+    for key, value in given.items():
+        if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) < rows):
+            raise invalid(f"logit_bias: {key[:40]!r} is no id of a token; ids are 0 to {rows - 1:,}", "logit_bias")
+        found.append((int(key), float(value)))
+    return tuple(found)
+
+
+def unsupported(body: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Raise RequestError for a field that would change the answer and that is not offered."""
+    for name in names:
+        if body.get(name) not in (None, [], {}, "none", False):
+            raise RequestError(400, f"{name} is not supported", "unsupported_parameter", name)

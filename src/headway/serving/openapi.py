@@ -1,0 +1,159 @@
+"""The OpenAPI document of a server: every route, with the schemas that requests are checked by."""
+
+from typing import Any
+
+from headway import __version__
+from headway.serving.models import Models
+from headway.serving.openai import chat, completions, embeddings
+from headway.serving.schema import Schema
+from headway.tasks import registry
+
+ERROR: Schema = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+            "required": ["message", "type", "param", "code"],
+        }
+    },
+    "required": ["error"],
+}
+NUMBERS: Schema = {"type": "array", "items": {"type": "number"}}
+USAGE: Schema = {
+    "type": "object",
+    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "total_tokens")},
+    "required": ["prompt_tokens", "total_tokens"],
+}
+STATUS: Schema = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
+TYPED: Schema = {
+    "type": "object",
+    "properties": {"model": {"type": "string"}, "answers": {"type": "array"}},
+    "required": ["model", "answers"],
+}
+MODEL: Schema = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("id", "object", "owned_by", "task", "kind", "route")},
+        **{"created": {"type": "integer"}, "labels": {"type": "array"}, "schema": {"type": "object"}},
+    },
+    "required": ["id", "object", "created", "owned_by", "task", "kind", "route", "labels", "schema"],
+}
+LISTED: Schema = {
+    "type": "object",
+    "properties": {"object": {"type": "string"}, "data": {"type": "array", "items": MODEL}},
+    "required": ["object", "data"],
+}
+CHOICES: Schema = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("id", "object", "model")},
+        **{"created": {"type": "integer"}, "choices": {"type": "array", "items": {"type": "object"}}, "usage": USAGE},
+    },
+    "required": ["id", "object", "created", "model", "choices", "usage"],
+}
+VECTORS: Schema = {
+    "type": "object",
+    "properties": {
+        "object": {"type": "string"},
+        "data": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"index": {"type": "integer"}, "embedding": {"anyOf": [{"type": "string"}, NUMBERS]}},
+                "required": ["index", "embedding"],
+            },
+        },
+        "model": {"type": "string"},
+        "usage": USAGE,
+    },
+    "required": ["object", "data", "model", "usage"],
+}
+REFUSALS = {
+    **{"400": "wrong request", "401": "no key", "404": "no such model", "405": "no such method", "408": "slow body"},
+    **{
+        "413": "large body",
+        "415": "no JSON",
+        "429": "too much waits",
+        "500": "failed",
+        "503": "not now",
+        "504": "late",
+    },
+}
+
+
+def document(models: Models) -> dict[str, Any]:
+    """The document for the models that are served now."""
+    writers = [one.name for one in models if one.writes]
+    embedders = [one.name for one in models if one.kind == "vectors"]
+    stream = {"text/event-stream": {"schema": {}}}
+    paths: dict[str, Any] = {
+        "/v1/models": {"get": _operation("The models", LISTED)},
+        "/v1/models/{name}": {"get": {**_operation("A model", MODEL), "parameters": [_name("name")]}},
+        "/v1/completions": {"post": _posted("Continue texts", _named(completions.SCHEMA, writers), CHOICES, stream)},
+        "/v1/chat/completions": {
+            "post": _posted("Reply to a conversation", _named(chat.SCHEMA, writers), CHOICES, stream)
+        },
+        "/v1/embeddings": {"post": _posted("Texts as vectors", _named(embeddings.SCHEMA, embedders), VECTORS)},
+        "/health": {"get": _operation("Whether the server lives", STATUS)},
+        "/ready": {"get": _operation("Whether it can answer", STATUS)},
+        "/metrics": {"get": _other("What was counted, for Prometheus", "text/plain")},
+        "/openapi.json": {"get": _operation("This document", {"type": "object"})},
+        "/": {"get": _other("The playground", "text/html")},
+        "/playground/{name}": {"get": {**_other("A file of it", "*/*"), "parameters": [_name("name")]}},
+    }
+    for served in models:
+        schema = _named(served.request_schema(), [one.name for one in models if one.verb == served.verb])
+        paths.setdefault(f"/{served.verb}", {"post": _posted(served.spec.help, schema, TYPED)})
+    any_task: Schema = {
+        "type": "object",
+        "properties": {"model": {"type": ["string", "null"]}, "inputs": {"type": "array", "minItems": 1}},
+        "required": ["inputs"],
+    }
+    any_task = _named(any_task, [one.name for one in models])
+    paths.setdefault(f"/{registry.ANY}", {"post": _posted("Use any of the models", any_task, TYPED)})
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Headway", "version": __version__},
+        "paths": paths,
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+    }
+
+
+def _named(schema: Schema, names: list[str]) -> Schema:
+    """A request's schema with the names of the models that the route has now; others are no error of form but a 404."""
+    if not names:
+        return schema
+    model = schema["properties"]["model"]
+    known: list[str | None] = [*names, *([None] if "null" in model["type"] else [])]
+    return {**schema, "properties": {**schema["properties"], "model": {**model, "enum": known}}}
+
+
+def _name(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _operation(summary: str, schema: Schema, more: dict[str, Any] | None = None) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema}, **(more or {})}
+    refusals = {
+        status: {"description": words, "content": {"application/json": {"schema": ERROR}}}
+        for status, words in REFUSALS.items()
+    }
+    return {"summary": summary, "responses": {"200": {"description": "the answer", "content": content}, **refusals}}
+
+
+def _other(summary: str, kind: str) -> dict[str, Any]:
+    operation = _operation(summary, {})
+    operation["responses"]["200"]["content"] = {kind: {"schema": {}}}
+    return operation
+
+
+def _posted(summary: str, schema: Schema, found: Schema, more: dict[str, Any] | None = None) -> dict[str, Any]:
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return {**_operation(summary, found, more), "requestBody": body}

@@ -1,0 +1,74 @@
+// Classify: a bar for each label, the words that mattered, and whole files.
+
+import { answers, ask } from "./api.js";
+import { bars, weighed } from "./bars.js";
+import { announce, field, make, percent, slider } from "./dom.js";
+import { batch } from "./batch.js";
+import { asking, guide, modelChoice } from "./form.js";
+import { asBase64 } from "./files.js";
+
+export function build(panel, models) {
+  const choice = modelChoice(models, adapt);
+  const text = make("textarea", { rows: 4, placeholder: "A text to classify" });
+  const picture = make("input", { type: "file", accept: "image/*" });
+  const asText = field("Text", text), asPicture = field("Picture", picture);
+  const result = make("div", { className: "output", "aria-live": "polite" });
+  const bound = slider("Threshold", { min: 0, max: 1, step: 0.01, value: 0, shown: percent, change: () => verdict(),
+    hint: "Below it, an answer counts as unsure." });
+  const files = batch({
+    model: () => choice.value,
+    columns: (model) => ["label", "score", "sure", ...model.labels.map((label) => `score: ${label}`)],
+    cells: (answer, model) => [answer.label, answer.score.toFixed(6), answer.score >= bound.value ? "yes" : "no",
+      ...model.labels.map((label) => (answer.scores[label] ?? 0).toFixed(6))],
+  });
+  let last = null;
+
+  const { form } = asking([choice.row, asText, asPicture], "Classify", async (signal) => {
+    const model = choice.value, reads = model.reads === "text";
+    if (!reads && !picture.files.length) throw new Error("Choose a picture first.");
+    const given = reads ? text.value : await asBase64(picture.files[0]);
+    [last] = await answers(model, [given], {}, signal);
+    const mattered = make("div", { className: "mattered" });
+    const rows = Object.entries(last.scores).map(([name, share]) => ({ name, share, mark: name === last.label }));
+    result.replaceChildren(make("p", { className: "verdict" }), bars(rows.sort((a, b) => b.share - a.share), { label: "Probability of each label" }), mattered);
+    verdict();
+    if (reads && text.value.trim()) await words(model, given, mattered, signal);
+  });
+
+  function verdict() {
+    const box = result.querySelector(".verdict");
+    if (!box || !last) return;
+    const sure = last.score >= bound.value;
+    box.replaceChildren(sure ? "" : "Unsure, perhaps ", make("strong", { textContent: last.label }), ` (${percent(last.score)})`);
+    announce(box.textContent);
+  }
+
+  function adapt(model) {
+    asText.hidden = model.reads !== "text";
+    asPicture.hidden = !asText.hidden;
+    files.box.hidden = asText.hidden;
+    result.replaceChildren();
+    last = null;
+  }
+
+  panel.append(make("div", { className: "columns" }, make("div", {}, form, result), make("div", {}, bound.row, files.box)),
+    guide("How to read this page", [
+      "A bar is the probability that the model gives a label; those of all labels add up to 100 %.",
+      "Words that mattered: by how much the label's score would grow if the word's vector were a little longer (gradient × input). It is a hint, not a proof.",
+      "A probability is only as good as the data that the model learnt from: a text of another kind can get a sure and wrong answer.",
+    ]));
+  adapt(models[0]);
+}
+
+/** The words that mattered, where the model can be looked into. */
+async function words(model, given, box, signal) {
+  try {
+    const found = await ask("/inside", { model: model.id, text: given, maps: false }, signal);
+    const weights = found.attribution[found.axis];
+    if (!weights) return;
+    box.replaceChildren(make("h2", { textContent: "Words that mattered" }), weighed(found.tokens[found.axis], weights, "Words that mattered"),
+      make("p", { className: "legend soft" }, make("span", { className: "for", textContent: "for" }), " and ", make("span", { className: "against", textContent: "against" }), " the answer"));
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+  }
+}

@@ -1,0 +1,119 @@
+"""Run a server until it is told to stop: what is being answered is finished first."""
+
+import asyncio
+import contextlib
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+from headway.errors import InputError, RunFailed
+from headway.serving.app import create_app
+from headway.serving.models import Models
+from headway.serving.protocol import protocol
+from headway.serving.settings import Settings
+
+LOOK = 0.05
+"""Seconds between two looks at what is still being answered."""
+AFTER = 3.0
+"""Seconds for what was ended to tell its clients so."""
+
+
+def serve(models: Models, settings: Settings, said: Callable[[str], None], reload: Callable[[], None]) -> int:
+    """Serve some models until SIGTERM or Ctrl-C, and return the exit status: 0, or 1 after a fatal error.
+
+    The first signal lets answers be finished, for at most ``drain_seconds``; the second ends them.  ``said`` is told
+    the address once it listens, ``reload`` is called on SIGHUP.  Raises InputError for an address that is taken.
+    """
+    import uvicorn
+
+    app = create_app(models, settings)
+    _allow_files(settings.connections + 64)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=protocol(settings),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=settings.header_bytes,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=int(AFTER),
+        lifespan="on",
+    )
+    state = app.state.headway
+
+    class Server(uvicorn.Server):
+        """A server that answers what it has begun before it stops, and refuses what is new."""
+
+        signals = 0
+        stop_at = 0.0
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            self.signals += 1
+            if self.signals == 1:
+                self.stop_at = time.monotonic() + settings.drain_seconds
+            else:
+                self.stop_at = time.monotonic()
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                listens = self.servers[0].sockets[0].getsockname()
+                said(f"http://{f'[{listens[0]}]' if ':' in listens[0] else listens[0]}:{listens[1]}")
+
+        async def on_tick(self, counter: int) -> bool:
+            if any(one.worker.fatal for one in models) and not self.stop_at:
+                self.stop_at = time.monotonic() + settings.drain_seconds
+            if self.stop_at and not state.draining:
+                state.drain()
+            if state.draining and (not state.active or time.monotonic() >= self.stop_at):
+                await self._end()
+                return True
+            return await super().on_tick(counter)
+
+        async def _end(self) -> None:
+            """End what is still being answered, and wait until its clients know."""
+            if state.active:
+                state.abort()
+                until = time.monotonic() + AFTER
+                while state.active and time.monotonic() < until:
+                    await asyncio.sleep(LOOK)
+            self.should_exit = True
+
+    server = Server(config)
+    _on_hangup(reload)
+    try:
+        server.run()
+    except SystemExit:
+        raise InputError(
+            f"--host {settings.host} --port {settings.port}: cannot listen there; is another server running? Name "
+            "another port with --port."
+        ) from None
+    fatal = [one for one in models if one.worker.fatal]
+    if fatal:
+        raise RunFailed(f"the model {fatal[0].name} cannot go on: {fatal[0].worker.fatal}")
+    return 0
+
+
+def _on_hangup(reload: Callable[[], None]) -> None:
+    """Call ``reload`` in a thread of its own on SIGHUP, where there is such a signal."""
+    import signal
+    import threading
+
+    def begin(_number: int, _frame: Any) -> None:
+        threading.Thread(target=reload, daemon=True, name="headway-reload").start()
+
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, begin)
+
+
+def _allow_files(count: int) -> None:
+    """Let the process open as many files as it has connections, where the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))

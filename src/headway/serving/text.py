@@ -1,0 +1,108 @@
+"""A text while it is written for a client: ids become pieces of text, and stop strings end it."""
+
+from dataclasses import dataclass, field
+
+from headway.generation.sampling import Likely, Penalties, Sampling
+from headway.tasks.common.prompt import Prompt
+from headway.text.stream_decoder import StopStrings, byte_alphabet, token_bytes
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How a text is continued."""
+
+    sampling: Sampling
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    penalties: Penalties | None = None
+    likely: int | None = None
+    """how many alternatives of each token are told; None: nothing about tokens"""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token that was chosen."""
+
+    text: str
+    bytes: list[int]
+    log_probability: float
+    others: list[tuple[str, list[int], float]]
+    """alternatives, best first: text, bytes, log-probability"""
+
+
+@dataclass
+class Piece:
+    """What is new of a text."""
+
+    text: str = ""
+    tokens: list[Token] = field(default_factory=list)
+    count: int = 0
+    """tokens that were computed"""
+    finish: str | None = None
+    """why it ended: "stop" or "length"; None while it goes on"""
+    error: Exception | None = None
+
+
+LEAST = -9999.0
+"""The log-probability of what is impossible, which JSON cannot say."""
+
+
+class Text:
+    """One text that is being written.  Used by the worker's thread alone."""
+
+    def __init__(self, prompt: Prompt, ways: Ways):
+        self.prompt, self.ways = prompt, ways
+        self._decoder, self._stops = prompt.tokenizer.stream(), StopStrings(ways.stop)
+        self._told: list[Token] = []
+        self._left = ways.max_tokens
+
+    def push(self, token: int, likely: Likely | None) -> Piece:
+        """What a new token makes known."""
+        self._left -= 1
+        if likely is not None:
+            self._told.append(self._token(token, likely))
+        text, stopped = self._stops.push(self._decoder.push(token))
+        if stopped:
+            return self._piece(text, "stop", 1)
+        if self._left == 0:
+            return self._last(text, "length", 1)
+        return self._piece(text, None, 1)
+
+    def end(self) -> Piece:
+        """The rest, when the model has ended the text."""
+        return self._last("", "stop", 0)
+
+    def _last(self, text: str, finish: str, count: int) -> Piece:
+        more, stopped = self._stops.push(self._decoder.finish())
+        rest = "" if stopped else self._stops.finish()
+        return self._piece(text + more + rest, "stop" if stopped else finish, count)
+
+    def _piece(self, text: str, finish: str | None, count: int) -> Piece:
+        """A piece with the tokens behind it: they are held back as long as their text is."""
+        tokens: list[Token] = []
+        if text or finish is not None:
+            tokens, self._told = self._told, []
+        return Piece(text, tokens, count, finish)
+
+    def _token(self, token: int, likely: Likely) -> Token:
+        others = [(*self._spelt(other), max(LEAST, value)) for other, value in likely.others]
+        return Token(*self._spelt(token), max(LEAST, likely.log_probability), others)
+
+    def _spelt(self, number: int) -> tuple[str, list[int]]:
+        """A token as text and as bytes."""
+        return spelt(self.prompt, number)
+
+
+def spelt(prompt: Prompt, number: int) -> tuple[str, list[int]]:
+    """A token of a prompt's tokenizer as text and as bytes; half a character is U+FFFD as text."""
+    tokenizer = prompt.tokenizer
+    if not 0 <= number < len(tokenizer.tokens):
+        return "", []
+    if number in tokenizer.special_ids:
+        return tokenizer.tokens[number], list(tokenizer.tokens[number].encode())
+    if tokenizer.stream().is_byte_level:
+        found = token_bytes(tokenizer.tokens[number], byte_alphabet())
+        return found.decode("utf-8", "replace"), list(found)
+    text = tokenizer.decode([number])
+    return text, list(text.encode())

@@ -1,0 +1,283 @@
+"""The thread that owns a model: it continues all its texts together, a token of each at a time, or answers its jobs.
+
+    worker = Worker(batcher, slots=16)
+    worker.start(loop)
+    worker.begin(text, tell)            # tell(piece) in the event loop for every piece, the last one with ``finish``
+    worker.leave(text)                  # its client is gone: its slot is free before the next token
+    await worker.run(answer, parts)     # a pipeline's answers to parts of a request, one part after the other
+
+Everything that touches the model happens in that thread, between two steps.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import torch
+
+from headway.errors import InputError
+from headway.runtime.batcher import Batcher, Request
+from headway.serving.errors import failed, unavailable
+from headway.serving.text import Piece, Text
+
+Tell = Callable[[Piece], None]
+LOG = logging.getLogger("headway.serving")
+IDLE = 0.5
+"""Seconds after which a worker without work gives a sign of life."""
+
+
+class Job:
+    """The parts of a request that a pipeline answers, one after the other."""
+
+    def __init__(
+        self,
+        answer: Callable[[Any], Any],
+        parts: Sequence[Any],
+        done: asyncio.Future[list[Any]],
+        begun: asyncio.Future[None] | None,
+    ):
+        self.answer, self.parts, self.done, self.begun = answer, deque(parts), done, begun
+        self.found: list[Any] = []
+        self.left = False
+
+
+class Worker:
+    """A thread with a queue, beside a model."""
+
+    def __init__(self, make_batcher: Callable[[], Batcher] | None = None):
+        self._make, self.batcher = make_batcher, None if make_batcher is None else make_batcher()
+        self._given: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: deque[Job] = deque()
+        self._texts: dict[int, tuple[Request, Text, Tell]] = {}
+        self._requests: dict[int, Request] = {}
+        self._thread = threading.Thread(target=self._run, name="headway-worker", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.beat = time.monotonic()
+        self.fatal: BaseException | None = None
+        """what makes it impossible to go on"""
+        self.failures = 0
+        """steps and jobs that raised an exception"""
+        self.on_failure: Callable[[], None] | None = None
+        """called in the thread after a failure; may raise"""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to work; what is told is told in this event loop."""
+        self._loop = loop
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """End the thread after the present step."""
+        self._given.put(None)
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    @property
+    def running(self) -> int:
+        """Texts and jobs that are being computed."""
+        return len(self.batcher.running) if self.batcher is not None else min(1, len(self._jobs))
+
+    def begin(self, text: Text, tell: Tell) -> None:
+        """Continue a text."""
+        self._given.put(lambda: self._begin(text, tell))
+
+    def leave(self, text: Text) -> None:
+        """Stop writing a text; nothing more is told of it but one last piece with ``finish`` "cancelled"."""
+        self._given.put(lambda: self._leave(text))
+
+    def abort(self) -> None:
+        """Stop writing every text and answering every job, with an error."""
+
+        def end() -> None:
+            lost = [(tell, Piece(finish="cancelled")) for _, _, tell in self._texts.values()]
+            for request, _, _ in self._texts.values():
+                if self.batcher is not None:
+                    self.batcher.cancel(request)
+            self._texts.clear()
+            self._requests.clear()
+            self._tell(lost)
+            for job in self._jobs:
+                self._settle(job, unavailable("the server is stopping"))
+            self._jobs.clear()
+
+        self._given.put(end)
+
+    async def run(
+        self, answer: Callable[[Any], Any], parts: Sequence[Any], begun: asyncio.Future[None] | None = None
+    ) -> list[Any]:
+        """What ``answer`` gives for each part; if the caller is cancelled, the parts not yet begun are left out.
+
+        ``begun`` is done when the first part is.
+        """
+        done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        job = Job(answer, parts, done, begun)
+        self._given.put(lambda: self._jobs.append(job))
+        try:
+            return await done
+        finally:
+            job.left = True
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self.beat = time.monotonic()
+                if not self._take():
+                    return
+                if self.batcher is not None and self.batcher.busy:
+                    self._step()
+                if self._jobs:
+                    self._work(self._jobs[0])
+        except BaseException as error:
+            self.fatal = error
+            self._fail_all(error)
+
+    def _take(self) -> bool:
+        """Do what was asked for since the last step; without work, wait for it.  False: the end."""
+        busy = bool(self._jobs) or (self.batcher is not None and self.batcher.busy)
+        wait = not busy
+        while True:
+            try:
+                asked = self._given.get(timeout=IDLE) if wait else self._given.get_nowait()
+            except Empty:
+                return True
+            if asked is None:
+                return False
+            asked()
+            wait = False
+
+    def _begin(self, text: Text, tell: Tell) -> None:
+        assert self.batcher is not None
+        ways, prompt = text.ways, text.prompt
+        request = self.batcher.submit(
+            prompt.ids,
+            ways.sampling,
+            max_tokens=ways.max_tokens,
+            ends=prompt.ends,
+            forbidden=prompt.forbidden,
+            seed=ways.seed,
+            penalties=ways.penalties,
+            likely=ways.likely,
+        )
+        self._texts[id(request)], self._requests[id(text)] = (request, text, tell), request
+
+    def _leave(self, text: Text) -> None:
+        request = self._requests.pop(id(text), None)
+        if request is None or self.batcher is None:
+            return
+        self.batcher.cancel(request)
+        _, _, tell = self._texts.pop(id(request))
+        self._tell([(tell, Piece(finish="cancelled"))])
+
+    def _step(self) -> None:
+        """One token of every running text."""
+        assert self.batcher is not None
+        try:
+            found = self.batcher.step()
+        except Exception as error:
+            self._failed(error)
+            return
+        told = []
+        for request, token in found:
+            _, text, tell = self._texts[id(request)]
+            piece = self._piece(request, text, token)
+            if piece.finish is not None or piece.error is not None:
+                del self._texts[id(request)], self._requests[id(text)]
+                if not request.over:
+                    self.batcher.cancel(request)
+            told.append((tell, piece))
+        self._tell(told)
+
+    def _piece(self, request: Request, text: Text, token: int | None) -> Piece:
+        if request.unsound:
+            return Piece(finish="error", error=failed("the model gave values that are no numbers"))
+        try:
+            return text.end() if token is None else text.push(token, request.likely)
+        except Exception as error:
+            return Piece(finish="error", error=error)
+
+    def _work(self, job: Job) -> None:
+        """The next part of a job."""
+        if job.left or not job.parts:
+            self._jobs.popleft()
+            return
+        if job.begun is not None:
+            begun, job.begun = job.begun, None
+            self._call(lambda: None if begun.done() else begun.set_result(None))
+        try:
+            with torch.no_grad():
+                job.found.append(job.answer(job.parts.popleft()))
+        except InputError as error:
+            self._jobs.popleft()
+            self._settle(job, error)
+        except Exception as error:
+            self._jobs.popleft()
+            self._settle(job, error)
+            self._failed(error)
+        else:
+            if not job.parts:
+                self._jobs.popleft()
+                self._settle(job, None)
+
+    def _failed(self, error: Exception) -> None:
+        """A step or a job failed: what was computed in it is lost, and the worker goes on, unless memory is short."""
+        self.failures += 1
+        LOG.error("a model failed to compute answers", exc_info=error)
+        lost = [(tell, Piece(finish="error", error=error)) for _, _, tell in self._texts.values()]
+        self._texts.clear()
+        self._requests.clear()
+        if self._make is not None:
+            self.batcher = self._make()
+        self._tell(lost)
+        if _is_fatal(error):
+            raise error
+        if self.on_failure is not None:
+            self.on_failure()
+
+    def _fail_all(self, error: BaseException) -> None:
+        lost = [(tell, Piece(finish="error", error=failed())) for _, _, tell in self._texts.values()]
+        self._tell(lost)
+        for job in self._jobs:
+            self._settle(job, error)
+        while True:  # what is asked for from now on fails too
+            asked = self._given.get()
+            if asked is None:
+                return
+            jobs, texts = len(self._jobs), len(self._texts)
+            asked()
+            for job in list(self._jobs)[jobs:]:
+                self._settle(job, error)
+            for _, _, tell in list(self._texts.values())[texts:]:
+                self._tell([(tell, Piece(finish="error", error=failed()))])
+
+    def _settle(self, job: Job, error: BaseException | None) -> None:
+        def settle() -> None:
+            if job.done.done():
+                return
+            if error is None:
+                job.done.set_result(job.found)
+            else:
+                job.done.set_exception(error if isinstance(error, Exception) else failed())
+
+        self._call(settle)
+
+    def _tell(self, told: list[tuple[Tell, Piece]]) -> None:
+        """Tell all pieces of a step in one turn of the event loop."""
+        if told:
+            self._call(lambda: [tell(piece) for tell, piece in told])
+
+    def _call(self, function: Callable[[], Any]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+
+def _is_fatal(error: BaseException) -> bool:
+    """Whether there is no use in going on: memory is exhausted, or the accelerator does not answer."""
+    text = str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        sign in text for sign in ("not enough memory", "can't allocate memory", "CUDA error")
+    )

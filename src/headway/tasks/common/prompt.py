@@ -1,0 +1,41 @@
+"""What a model is asked to continue: the same for the command line, which waits, and for a server, which does not."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headway.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Ids that a model continues, and how ids become text again."""
+
+    ids: list[int]
+    ends: frozenset[int]
+    """the ids that end the continuation"""
+    tokenizer: Tokenizer
+
+    @property
+    def forbidden(self) -> list[int]:
+        """The ids that may not be chosen: special tokens that do not end it."""
+        return sorted(self.tokenizer.special_ids - self.ends)
+
+
+class Writer(Protocol):
+    """A pipeline that continues texts (``TaskSpec.writes`` is "continuations")."""
+
+    model: Any
+    tokenizer: Tokenizer
+    runtime: Any
+
+    def prompt(self, text: str) -> Prompt:
+        """A text to continue.  Raises InputError for one with characters that the model has never seen."""
+
+    def prompt_of_ids(self, ids: list[int]) -> Prompt:
+        """Ids to continue."""
+
+    def prompt_of_chat(self, messages: list[dict[str, Any]]) -> Prompt:
+        """A conversation up to the next reply, all of it, however long.
+
+        Raises InputError for a model without a chat template, and for what is no conversation.
+        """

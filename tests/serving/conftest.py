@@ -1,0 +1,24 @@
+"""One server for the tests that only ask it things."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from served_models import Server, write_models
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of tiny models, by name."""
+    return write_models(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def server(models: dict[str, Path]) -> Iterator[Server]:
+    """A server with all of them."""
+    found = Server(*models.values(), "--quiet")
+    yield found
+    assert found.stop() == 0

@@ -1,0 +1,226 @@
+"""Every tab of the playground in a real browser, against a running server."""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from browser_kit import CHROMIUM, LINES, SIZES, TABS, TEXT, fill, opened, tab, violations
+from doors_kit import made
+from served_models import Server
+
+if not os.environ.get("CI"):
+    pytest.importorskip("playwright")
+    pytest.importorskip("axe_playwright_python")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None and not os.environ.get("CI"), reason="there is no Chromium here, and this is not CI"
+)
+EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def pages(models: dict[str, Path], lm_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a model of every kind that Headway has, one of which has labels that look like HTML."""
+    folder = tmp_path_factory.mktemp("pages")
+    tags = made("BertForTokenClassification", "token-classification", folder / "tags")
+    evil = made("BertForSequenceClassification", "text-classification", folder / "evil")
+    config = json.loads((evil / "config.json").read_text())
+    config["id2label"] = {key: f"{EVIL}{key}" for key in config["id2label"]}
+    config["label2id"] = {name: int(key) for key, name in config["id2label"].items()}
+    (evil / "config.json").write_text(json.dumps(config))
+    names = ("text", "chat", "labels", "fill", "vectors", "marian", "pictures")
+    found = Server(*(models[name] for name in names), tags, evil, lm_run, "--quiet")
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def page(browser: Any, pages: Server) -> Iterator[Any]:
+    with opened(browser, pages.address) as found:
+        yield found
+
+
+def test_each_kind_has_a_tab_and_keys_move_between_them(page):
+    tabs = page.get_by_role("tab")
+    assert tabs.all_inner_texts() == [
+        "Write",
+        "Chat",
+        "Translate",
+        "Classify",
+        "Fill",
+        "Tag",
+        "Compare",
+        "Look inside",
+        "Training",
+    ]
+    tabs.first.focus()
+    for key, title in (
+        ("ArrowRight", "Chat"),
+        ("End", "Training"),
+        ("ArrowRight", "Write"),
+        ("ArrowLeft", "Training"),
+    ):
+        page.keyboard.press(key)
+        chosen = page.locator('[role="tab"][aria-selected="true"]')
+        assert chosen.inner_text() == title and chosen.evaluate("tab => tab === document.activeElement")
+    assert page.locator('[role="tab"][tabindex="0"]').count() == 1
+
+
+@pytest.mark.parametrize("look", SIZES)
+def test_every_tab_is_whole_and_accessible(browser, pages, look, tmp_path):
+    pictures = Path(os.environ.get("HEADWAY_PICTURES", tmp_path))
+    pictures.mkdir(parents=True, exist_ok=True)
+    with opened(browser, pages.address, look) as page:
+        for title, use in TABS.items():
+            use(page)
+            assert page.locator("#problem").is_hidden(), page.locator("#problem").inner_text()
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), title
+            page.screenshot(path=pictures / f"{title.lower().replace(' ', '-')}-{look}.png")
+            assert page.complaints == []
+            assert violations(page) == [], title
+
+
+def test_write_streams_and_goes_on_from_an_alternative(page):
+    panel = TABS["Write"](page)
+    before = panel.locator(".tok").all_inner_texts()
+    assert len(before) > 7 and "tokens/s" in panel.locator("output.soft").inner_text()
+    panel.locator(".tok").nth(7).click()
+    others = panel.locator(".alternatives button")
+    assert 4 <= others.count() <= 6 and "%" in others.first.inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert panel.locator(".tok").nth(6).evaluate("token => token === document.activeElement")
+    panel.locator(".tok").nth(7).click()
+    panel.get_by_label("Length").fill("5")
+    others.last.click()
+    panel.locator("output.soft", has_text=";").wait_for()
+    after = panel.locator(".tok").all_inner_texts()
+    assert after[:7] == before[:7] and 8 < len(after) <= 8 + 5
+    panel.get_by_role("button", name="Edit as one text").click()
+    assert panel.get_by_label("Text to go on with").input_value().startswith(TEXT)
+    assert panel.locator(".tok").count() == 0
+
+
+def test_a_text_that_does_not_come_can_be_stopped(page):
+    page.route("**/v1/completions", lambda route: None)
+    panel = tab(page, "Write")
+    fill(panel, "Text to go on with", TEXT, "Write")
+    panel.get_by_role("button", name="Stop").click()
+    panel.locator("output", has_text="stopped").wait_for()
+    assert panel.get_by_role("button", name="Stop").is_hidden() and page.locator("#problem").is_hidden()
+
+
+def test_output_that_looks_like_html_is_text(page):
+    event = {"text": EVIL, "logprobs": {"tokens": [EVIL], "token_logprobs": [-1], "top_logprobs": [{EVIL: -1}]}}
+    answer = f"data: {json.dumps({'choices': [{**event, 'finish_reason': 'stop'}]})}\n\ndata: [DONE]\n\n"
+    page.route("**/v1/completions", lambda route: route.fulfill(body=answer, content_type="text/event-stream"))
+    panel = TABS["Write"](page)
+    assert panel.locator(".tok").inner_text() == EVIL
+    panel = tab(page, "Classify")
+    panel.get_by_label("Model").select_option("evil")
+    fill(panel, "Text", EVIL, "Classify")
+    panel.locator(".weighed").wait_for()
+    assert EVIL in panel.locator(".bars").inner_text()
+    panel = tab(page, "Look inside")
+    panel.get_by_label("Model").select_option("evil")
+    fill(panel, "Text", EVIL, "Look inside")
+    panel.locator(".lens").wait_for()
+    assert page.title() == "Headway playground" and page.locator("#panel img, #panel script").count() == 0
+
+
+def test_classify_agrees_with_its_route_and_answers_a_file(page, pages, tmp_path):
+    texts = [f'old "dogs", number {n}\nran past' for n in range(75)]
+    expected = pages.post("/classify", {"model": "labels", "inputs": texts}).json()["answers"]
+    panel = tab(page, "Classify")
+    fill(panel, "Text", texts[0], "Classify")
+    panel.locator(".verdict").wait_for()
+    assert expected[0]["label"] in panel.locator(".verdict").inner_text()
+    assert len(panel.locator(".bars li").all()) == len(expected[0]["scores"])
+    panel.get_by_label("Threshold").fill("1")
+    assert panel.locator(".verdict").inner_text().startswith("Unsure")
+    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "review"], *([n, text] for n, text in enumerate(texts))])
+    panel.locator('input[type="file"][accept*="csv"]').set_input_files(tmp_path / "rows.csv")
+    assert panel.get_by_label("Column with the text").input_value() == "1"
+    with page.expect_download() as waiting:
+        panel.get_by_role("button", name="Answer all rows").click()
+    with waiting.value.path().open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["review"] for row in rows] == texts and [int(row["id"]) for row in rows] == list(range(75))
+    assert [row["label"] for row in rows] == [one["label"] for one in expected]
+    assert [float(row["score"]) for row in rows] == pytest.approx([one["score"] for one in expected], abs=2e-3)
+
+
+def test_pictures_are_classified(page, tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(tmp_path / "red.png")
+    panel = tab(page, "Classify")
+    panel.get_by_label("Model").select_option("pictures")
+    panel.get_by_label("Picture").set_input_files(tmp_path / "red.png")
+    panel.get_by_role("button", name="Classify").click()
+    panel.locator(".bars").wait_for()
+    assert page.locator("#problem").is_hidden()
+
+
+def test_nearest_texts_of_a_file(page, tmp_path):
+    (tmp_path / "lines.txt").write_text(LINES)
+    panel = tab(page, "Compare")
+    panel.get_by_label("File of texts").set_input_files(tmp_path / "lines.txt")
+    fill(panel, "Text to look for", LINES.splitlines()[1], "Find the nearest")
+    first = panel.locator(".bar-row").first
+    first.wait_for()
+    assert LINES.splitlines()[1] in first.inner_text() and "1.000" in first.inner_text()
+
+
+def test_a_head_switched_off_changes_the_answer(page):
+    panel = TABS["Look inside"](page)
+    panel.locator("#explorer #heads button").nth(1).click()
+    assert panel.locator("#head-name").inner_text() == "Layer 1, head 2"
+    panel.get_by_label("self, layer 1, head 2 off").check()
+    panel.locator(".less").first.wait_for()
+    panel.get_by_label("Text", exact=True).fill("old dogs ran")
+    panel.locator(".tokens button").first.click()
+    panel.locator('.tokens button[aria-pressed="true"]').first.wait_for()
+    assert page.locator("#problem").is_hidden()
+    panel.get_by_label("Model").select_option("marian")
+    fill(panel, "Text", TEXT, "Look inside")
+    panel.get_by_role("tab", name="cross-attention: target to source").wait_for()
+
+
+def test_a_refusal_is_one_plain_message(page):
+    panel = tab(page, "Fill")
+    fill(panel, "Text", "no mask here", "Find")
+    said = page.get_by_role("alert")
+    said.wait_for()
+    assert "write [MASK] where a word is missing" in said.inner_text() and "{" not in said.inner_text()
+    tab(page, "Tag")
+    assert said.is_hidden()
+    page.complaints[:] = [one for one in page.complaints if "status of 400" not in one]
+
+
+def test_a_server_with_a_key_asks_for_it(browser, models):
+    server = Server(models["labels"], "--quiet", env={"HEADWAY_API_KEY": "a-long-key-of-the-test"})
+    with opened(browser, server.address) as page:
+        assert "needs a key" in page.get_by_role("alert").inner_text()
+        page.get_by_label("Key of this server").fill("a-long-key-of-the-test")
+        page.get_by_role("button", name="Use key").click()
+        TABS["Classify"](page)
+        assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+        page.complaints[:] = [one for one in page.complaints if "status of 401" not in one]
+    assert server.stop() == 0

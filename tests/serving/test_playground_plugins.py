@@ -1,0 +1,65 @@
+"""Tasks of other packages have a tab by the kind of their answers: a number, and a ranking."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from browser_kit import CHROMIUM, fill, opened, tab
+from served_models import ROOT, Server
+from test_playground_browser import browser, pytestmark  # noqa: F401
+
+assert CHROMIUM is None or browser
+ENTRIES = "[headway.tasks]\nstars = own_task\norder = own_order\n"
+ORDER = (
+    ('"name": "stars"', '"name": "order"'),
+    ('"verb": "rate"', '"verb": "order"'),
+    ('"answers": "number"', '"answers": "ranking"'),
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a model of each plug-in."""
+    site = tmp_path_factory.mktemp("site")
+    code = (ROOT / "examples" / "own_task.py").read_text(encoding="utf-8")
+    (site / "own_task.py").write_text(code)
+    for old, new in ORDER:
+        assert old in code
+        code = code.replace(old, new)
+    (site / "own_order.py").write_text(code)
+    about = site / "own_tasks-0.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-tasks\nVersion: 0.1\n")
+    (about / "entry_points.txt").write_text(ENTRIES)
+    rows = [f"{'great ' * (n % 5)}{'awful ' * (4 - n % 5)}thing number {n},{1 + n % 5}" for n in range(61)]
+    (site / "rows.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(site)])}
+    for name in ("stars", "order"):
+        words = ["train", site / "rows.csv", "--task", name, "--out", site / name, "--steps", "30", "--threads", "1"]
+        options = ["--learning-rate", "0.01", "--batch-tokens", "256", "--quiet"]
+        command = [sys.executable, "-m", "headway", *map(str, words), *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
+        assert done.returncode == 0, done.stderr
+    found = Server(site / "stars", site / "order", "--quiet", env={"PYTHONPATH": env["PYTHONPATH"]})
+    yield found
+    found.stop()
+
+
+def test_a_number_and_a_ranking_have_tabs(browser, served):
+    lines = "awful awful awful\ngreat great great"
+    with opened(browser, served.address) as page:
+        panel = tab(page, "Rate")
+        fill(panel, "Texts, one a line", lines, "Rate")
+        panel.locator(".bar-row").first.wait_for()
+        bad, good = (float(row.inner_text().split()[-1]) for row in panel.locator(".bar-row").all())
+        answers = served.post("/rate", {"model": "stars", "inputs": lines.splitlines()}).json()["answers"]
+        assert [bad, good] == pytest.approx(answers, rel=1e-3) and good > bad
+        panel = tab(page, "Order")
+        fill(panel, "Texts, one a line", lines, "Rank")
+        panel.locator(".bar-row").first.wait_for()
+        assert panel.locator(".bar-row").all_inner_texts()[0].startswith("great")
