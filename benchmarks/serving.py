@@ -5,8 +5,8 @@
 MODELS is the folder of `inference.py`, which holds a model of 124 M parameters.  Each client asks for a streamed text,
 greedy, and asks again when it has it.  Three ways take turns, on the same weights in float32: the bare runtime
 (continuous batching in this process, without HTTP), `headway serve`, and `generate` of `transformers` behind FastAPI,
-one request at a time, as such servers are usually written.  The share of a processor that the clients themselves take is
-reported.  Writes benchmarks/results/serving.json.
+one request at a time, as such servers are usually written.  The share of a processor that the clients themselves take
+is reported.  Writes benchmarks/results/serving.json.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from http_load import Serving, ask, closed_loop, number
+from http_load import Serving, ask, closed_loop
 from inference_models import gpt2
 from machine import RESULTS, facts, installed, spread, write
 
@@ -80,16 +80,18 @@ def bare(path: Path, clients: int, tokens: int, seconds: float) -> float:
     return count / (time.perf_counter() - began)
 
 
-async def clients_of(port: int, model: str, given: argparse.Namespace, bias: dict[str, int]) -> dict[str, float]:
+async def clients_of(port: int, model: str, given: argparse.Namespace) -> dict[str, float]:
     """What clients of a server get: whole answers times their tokens, and what the clients themselves took."""
-    body = {"model": model, "prompt": PROMPT, "max_tokens": given.tokens, "temperature": 0, "stream": True, **bias}
+    body = {"model": model, "prompt": PROMPT, "max_tokens": given.tokens, "temperature": 0, "stream": True}
     await closed_loop(port, 1, 1.0, body, PATH)
     used, began = time.process_time(), time.perf_counter()
     found = await closed_loop(port, given.clients, given.seconds, body, PATH)
     seconds = time.perf_counter() - began
     assert all(one.status == 200 for one in found), {one.status for one in found}
+    assert not any(b'"stop"' in one.body for one in found), "a text ended before it had all its tokens"
     first = [one.first for one in found if one.first is not None]
     return {
+        "seconds": seconds,
         "tokens_per_second": len(found) * given.tokens / seconds,
         "seconds_to_first_token": sorted(first)[len(first) // 2],
         "load_generator_share_of_a_processor": (time.process_time() - used) / seconds,
@@ -100,10 +102,7 @@ def ours(path: Path, given: argparse.Namespace) -> dict[str, float]:
     """`headway serve`."""
     server = Serving(path, "--running", given.clients, "--threads", given.threads)
     try:
-        before = asyncio.run(number(server.port, "headway_completion_tokens_total"))
-        found = asyncio.run(clients_of(server.port, path.name, given, {}))
-        found["tokens_counted"] = asyncio.run(number(server.port, "headway_completion_tokens_total")) - before
-        return found
+        return asyncio.run(clients_of(server.port, path.name, given))
     finally:
         server.stop(signal.SIGTERM)
 
@@ -121,7 +120,7 @@ def wrapped(path: Path, given: argparse.Namespace) -> dict[str, float]:
                 break
             except OSError:
                 time.sleep(0.2)
-        return asyncio.run(clients_of(port, path.name, given, {}))
+        return asyncio.run(clients_of(port, path.name, given))
     finally:
         process.terminate()
         process.wait(30)
