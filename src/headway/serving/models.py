@@ -126,6 +126,11 @@ class Served:
             return
         self.sound = True
 
+    def test_again(self) -> None:
+        """Repeat a test that failed, so that a server which has recovered is ready again."""
+        if not self.sound:
+            self.test()
+
 
 class Models:
     """The models of a server; they may come and go while others answer."""
@@ -155,7 +160,7 @@ class Models:
         """Serve a loaded pipeline under a name."""
         served = Served(name, pipe, self.settings)
         served.test()
-        served.worker.on_failure = served.test
+        served.worker.on_failure, served.worker.on_idle = served.test, served.test_again
         with self._lock:
             before, self._served[name] = self._served.get(name), served
         if self._loop is not None:
