@@ -154,7 +154,7 @@ def _results(record: Record, task: str) -> str:
     cells = {key: _cell(value) for key, value in measured.items()}
     if judged.get("interval") and judged.get("metric") in cells:
         low, high = judged["interval"]
-        cells[judged["metric"]] += f" ({decimal(low)} to {decimal(high)})"
+        cells[judged["metric"]] += f" (95 % interval {decimal(low)} to {decimal(high)})"
     rows.append(["**this model**", *cells.values()])
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
 
