@@ -34,7 +34,7 @@ EXTRAS = {
         "datasets",
     ),
     *("sentencepiece", "optuna", "ctranslate2", "onnx", "onnxruntime", "sacrebleu", "tensorboard", "transformers"),
-    *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google", "peft"),
+    *("sqlalchemy", "sentence_transformers", "gguf", "llama_cpp", "onnxscript", "openvino", "google"),
 }
 HEAVY = {"torch", "sklearn", "scipy"}
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -140,7 +140,7 @@ def test_extras_are_imported_inside_functions(path):
 
 MODULE = {"scikit-learn": "sklearn", "pillow": "PIL", "llama-cpp-python": "llama_cpp", "protobuf": "google"}
 """The module of a package that has another name."""
-CHECKED_WITH = {"transformers", "sentence_transformers"}
+CHECKED_WITH = {"transformers", "sentence_transformers", "peft"}
 """Other programs, by which an export is checked where they are installed."""
 
 

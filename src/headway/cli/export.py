@@ -31,9 +31,26 @@ PRECISIONS = tuple(dict.fromkeys(precision for spec in TARGETS.values() for prec
 )
 @click.option("--out", help="Directory to write. [default: RUN/exports/TARGET-PRECISION, without float32]")
 @click.option("--allow-pickle", is_flag=True, help="Read weights saved by torch.save; only if you trust their source.")
+@click.option(
+    "--push",
+    metavar="OWNER/NAME",
+    help="Upload what was written and compared to this repository of the Hugging Face hub, which is made where there "
+    "is none (--to hf and peft).",
+)
+@click.option("--public", is_flag=True, help="With --push: a public repository. [default: private]")
+@click.option("--license", help="The license that the model card names, such as apache-2.0 (--to hf and peft).")
 @output_options
 def command(
-    run: str, to: str, precision: str | None, out: str | None, allow_pickle: bool, as_json: bool, quiet: bool
+    run: str,
+    to: str,
+    precision: str | None,
+    out: str | None,
+    allow_pickle: bool,
+    push: str | None,
+    public: bool,
+    license: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Write the model in RUN (a run, a Hugging Face directory or a hub id) for another program.
 
@@ -47,7 +64,16 @@ def command(
 
     with interruptible():
         place = out or default_out(run, to, precision)
-        found = export(run, place, to=to, precision=precision, allow_pickle=allow_pickle)
+        found = export(
+            run,
+            place,
+            to=to,
+            precision=precision,
+            allow_pickle=allow_pickle,
+            push=push,
+            public=public,
+            license=license,
+        )
     parity = found.parity
     result = {
         "task": found.task,
@@ -64,6 +90,9 @@ def command(
         "seconds_here": None if parity.seconds is None else parity.seconds[0],
     }
     lines = [f"saved in {found.out}"] if found.made else []
+    if found.address is not None:
+        result["address"] = found.address
+        lines.append(f"pushed to {found.address}")
     if found.made and found.member:
         result["member"] = found.member
         lines.append(f"of the ensemble in {run} only the best member, {found.member}")

@@ -33,7 +33,9 @@ def on_meta(kind: type, rows: int, **config: object) -> torch.nn.Module:
 
 def test_a_model_that_every_target_takes():
     found = refusals(on_meta(Decoder, BPE.vocab_size, **QWEN3), BPE)
-    assert list(found) == list(TARGETS) and not any(found[name] for name in ("hf", "gguf", "ctranslate2"))
+    assert list(found) == [name for name in TARGETS if name != "peft"] and not any(
+        found[name] for name in ("hf", "gguf", "ctranslate2")
+    )
     assert in_words({"hf": None, "gguf": None}) == "exports: hf, gguf"
 
 

@@ -34,6 +34,8 @@ START = "base_model.model."
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 OUTPUTS = ("classifier.weight", "score.weight", "out_proj.weight")
 """The ends of names of a classifier's last matrix (C, I)."""
+LABELS_FILE = "labels.json"
+"""``id2label`` and ``label2id`` of a classifier.  A config.json would make ``transformers`` look for a whole model."""
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "tokenizer.model", "source.spm")
 
 
@@ -144,10 +146,10 @@ def _name_in(weights: Mapping[str, Tensor], name: str, family: Family, stored: W
 
 
 def _labels(directory: Path, model: Any) -> dict[str, Any]:
-    """The names of classes, where the adapter's directory has them; PEFT's own has not."""
+    """The names of classes, where the adapter's directory has them in ``LABELS_FILE``; PEFT's own has not."""
     out = getattr(getattr(model, "head", None), "out", None)
-    if out is None or not (directory / "config.json").is_file():
+    if out is None or not (directory / LABELS_FILE).is_file():
         return {}
-    theirs = read_json(directory / "config.json")
+    theirs = read_json(directory / LABELS_FILE)
     found = {key: theirs[key] for key in LABELS if isinstance(theirs.get(key), dict)}
     return found if all(len(names) == out.out_features for names in found.values()) else {}

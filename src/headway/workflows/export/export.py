@@ -10,7 +10,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import load_model, model_config
 from headway.hub.fingerprint import full_fingerprint
-from headway.io.atomic_write import flush, why_not, write_json
+from headway.io.atomic_write import flush, why_not, write_json, write_whole
 from headway.io.digest import sha256
 from headway.io.strict_json import read_object
 from headway.runtime.engines.exported import RECORD
@@ -32,8 +32,12 @@ from headway.tasks.task import Pipeline
 from headway.text.tokenizer import Tokenizer
 from headway.training.store.facts import check_files, read_facts
 from headway.training.store.run_directory import best_member
+from headway.workflows.export.card import FILE as CARD
+from headway.workflows.export.card import card
 from headway.workflows.export.exportable import refusals
 from headway.workflows.export.parity import Parity
+from headway.workflows.export.push import check_base, check_push
+from headway.workflows.export.push import push as push_directory
 from headway.workflows.export.registry import FLOAT32, TARGETS, target
 from headway.workflows.export.target import Subject
 from headway.workflows.load import pipeline_of
@@ -50,6 +54,8 @@ class Export:
     precision: str = FLOAT32
     member: str | None = None
     """for a run with several seeds, the member that was written, since a directory holds one model"""
+    address: str | None = None
+    """of the repository that it was pushed to"""
 
     @property
     def made(self) -> bool:
@@ -64,18 +70,28 @@ def export(
     to: str = "hf",
     precision: str | None = None,
     allow_pickle: bool = False,
+    push: str | None = None,
+    public: bool = False,
+    license: str | None = None,
 ) -> Export:
     """Write a run, a Hugging Face directory or a hub id for another program, and compare it as its users read it.
 
     ``to`` is one of ``workflows.export.registry.TARGETS``, and ``precision`` one of its precisions.  ``out`` appears
     complete, or not at all if the answers or the ids differ.  ``allow_pickle`` reads weights of ``torch.save`` if there
-    are no safetensors.  Raises InputError for a source that cannot be read, a model that the target cannot express, a
+    are no safetensors.
+
+    ``push`` uploads an export for transformers or PEFT to this repository of the hub, OWNER/NAME, if its comparison
+    passed; a new one is private unless ``public``.  ``license`` is named in its model card.
+
+    Raises InputError for a source that cannot be read, a model that the target cannot express, a
     library that is missing, and for an ``out`` that holds anything but an earlier export.
     """
     place, writer = Path(out), target(to)
     spec = TARGETS[to]
     precision = precision or spec.precisions[0]
     spec.check(precision)
+    if push is not None:
+        check_push(push, to)
     directory = locate_model(source, allow_pickle=allow_pickle).path
     check_free(place, directory)
     subject = _subject(directory, allow_pickle)
@@ -88,14 +104,38 @@ def export(
             f"{directory}: Headway cannot answer with it, so there is nothing to compare an export with "
             f"({_why_no_pipeline(subject)}). {_instead(subject)}"
         )
+    facts = read_facts(directory) or {}
+    if push is not None and spec.lora:
+        check_base(push, facts["base"]["path"])
     with _as_input_error(place), _staged(place.absolute()) as staged:
         writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
         found = Export(place, task_of(subject.model), parity, to, precision, best_member(directory))
         if found.made:
+            if spec.card and found.task in NAMES:
+                _write_card(subject, facts, found, staged, push or place.absolute().name, license)
             write_json(staged / RECORD, _record(str(source), full_fingerprint(directory), found, staged))
             _put_in_place(staged, place.absolute())
+    if push is not None and found.made:
+        if not parity.passed:
+            raise InputError(
+                f"--push {push}: {parity.problem}, so the export was not compared and nothing was pushed; pip install "
+                f"--upgrade {parity.needs}, then run this command again. The export is in {place}."
+            )
+        return replace(found, address=push_directory(place, push, public=public))
     return found
+
+
+def _write_card(
+    subject: Subject, facts: dict[str, Any], found: Export, directory: Path, place: str, license: str | None
+) -> None:
+    """README.md: made from headway.json, else that of the source, if it has one."""
+    earlier = subject.directory / CARD
+    if not facts and earlier.is_file() and license is None:
+        text = earlier.read_text(encoding="utf-8", errors="replace")
+    else:
+        text = card(subject, facts, found.task, found.parity, place, target=found.target, license=license)
+    write_whole(directory / CARD, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def _subject(directory: Path, allow_pickle: bool) -> Subject:

@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 from headway.errors import InputError
 from headway.hub.adapters.config import is_adapter
 from headway.hub.adapters.extract import adapter_of
-from headway.hub.directory import family_of, load_model, save_config
+from headway.hub.adapters.merge import LABELS_FILE
+from headway.hub.directory import family_of, load_model
 from headway.hub.download import ADAPTER, ADAPTER_WEIGHTS, Download, locate, one_line
 from headway.hub.fingerprint import fingerprint
 from headway.hub.sentence_transformers import without_modules, write_modules
@@ -46,7 +47,7 @@ def refuse(subject: Subject) -> None:
 
 
 def write(subject: Subject, directory: Path, precision: str) -> None:
-    """``adapter_config.json`` and ``adapter_model.safetensors``; ``config.json`` with the labels, and the tokenizer."""
+    """``adapter_config.json`` and ``adapter_model.safetensors``; ``labels.json``, and the tokenizer."""
     found, rank = base_of_run(subject.directory), read_facts(subject.directory)["plan"]["lora"]  # type: ignore[index]
     model, head = without_modules(subject.model)
     try:
@@ -56,7 +57,10 @@ def write(subject: Subject, directory: Path, precision: str) -> None:
     place = {"base_model_name_or_path": found.id or str(found.path.absolute()), "revision": found.revision}
     write_json(directory / ADAPTER, {**place, **entries})
     write_whole(directory / ADAPTER_WEIGHTS, lambda file: save_file(tensors, file, metadata={"format": "pt"}))
-    save_config(subject.model, directory)
+    labels = getattr(subject.pipe, "labels", None)
+    if labels:
+        named = {"id2label": {str(i): label for i, label in enumerate(labels)}}
+        write_json(directory / LABELS_FILE, {**named, "label2id": {label: i for i, label in enumerate(labels)}})
     write_modules(directory, model, head)
     write_processor(subject, directory)
 

@@ -33,6 +33,8 @@ class TargetSpec:
     """the extra of headway that installs them"""
     answers: bool = False
     """whether the model must be able to answer here, since its answers are compared"""
+    card: bool = False
+    """whether it has a model card, and can be pushed to the hub"""
     lora: bool = False
     """whether it is for models that were trained with --lora, so that it is not named for others"""
 
@@ -60,8 +62,8 @@ class TargetSpec:
 TARGETS = {
     spec.name: spec
     for spec in (
-        TargetSpec("hf", "a directory that transformers loads"),
-        TargetSpec("peft", "the adapter of a run with --lora, which PEFT loads onto its base", lora=True),
+        TargetSpec("hf", "a directory that transformers loads", card=True),
+        TargetSpec("peft", "the adapter of a run with --lora, which PEFT loads onto its base", card=True, lora=True),
         TargetSpec(
             "gguf",
             "a file that llama.cpp and Ollama read",
