@@ -191,7 +191,7 @@ def test_nearest_texts_of_a_file(page, tmp_path):
 def test_a_head_switched_off_changes_the_answer(page):
     panel = TABS["Look inside"](page)
     panel.locator("#explorer #heads button").nth(1).click()
-    assert panel.locator("#head-name").inner_text() == "Layer 1, head 2"
+    panel.locator("#head-name", has_text="Layer 1, head 2").wait_for()
     panel.get_by_label("self, layer 1, head 2 off").check()
     panel.locator(".less").first.wait_for()
     panel.get_by_label("Text", exact=True).fill("old dogs ran")
