@@ -84,6 +84,7 @@ def arguments(lm_run, classifier_run, masked_run, translator_run, tagger_run, co
         "export": [lm_run, "--out", folder / "out"],
         "compare": [rows, "--models", "bow", "--out", folder / "out"],
         "bench": [lm_run],
+        "serve": [lm_run],
         "demo": ["--out", folder / "out"],
     }, folder
 

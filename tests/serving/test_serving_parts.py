@@ -2,6 +2,7 @@
 
 import pytest
 from fastapi.testclient import TestClient
+from served_models import until
 
 import headway
 from headway.errors import InputError
@@ -134,3 +135,13 @@ def test_a_recurrent_model_is_served_one_text_by_one(corpus, tiny, tmp_path):
         refused = client.post("/v1/completions", json={**body, "logprobs": 1})
     assert found == [headway.load(tmp_path / "lstm")(one, max_tokens=7, temperature=0.0) for one in ("the cat", "dogs")]
     assert refused.status_code == 400 and refused.json()["error"]["code"] == "unsupported_parameter"
+
+
+def test_a_model_that_has_recovered_is_ready_again(models):
+    served = Models(Settings())
+    one = served.load(str(models["labels"]))
+    with TestClient(create_app(served, Settings()), base_url="http://localhost") as client:
+        assert client.get("/ready").status_code == 200
+        one.sound = False
+        assert client.get("/ready").status_code == 503
+        until(lambda: client.get("/ready").status_code == 200)

@@ -130,6 +130,11 @@ class Served:
             return
         self.sound = True
 
+    def test_again(self) -> None:
+        """Repeat a test that failed, so that a server which has recovered is ready again."""
+        if not self.sound:
+            self.test()
+
 
 class Models:
     """The models of a server; they may come and go while others answer."""
@@ -161,7 +166,7 @@ class Models:
         """Serve a loaded pipeline under a name; ``directory`` is the run that it comes from."""
         served = Served(name, pipe, self.settings, directory)
         served.test()
-        served.worker.on_failure = served.test
+        served.worker.on_failure, served.worker.on_idle = served.test, served.test_again
         with self._lock:
             before, self._served[name] = self._served.get(name), served
         if self._loop is not None:

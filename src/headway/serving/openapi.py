@@ -109,7 +109,7 @@ def document(models: Models) -> dict[str, Any]:
     writers = [one.name for one in models if one.writes]
     embedders = [one.name for one in models if one.kind == "vectors"]
     readers = [one.name for one in models if one.spec.reads == "text"]
-    stream: Schema = {"text/event-stream": {"schema": {}}}
+    stream: dict[str, Any] = {"text/event-stream": {"schema": {}}}
     paths: dict[str, Any] = {
         "/v1/models": {"get": _operation("The models", LISTED)},
         "/v1/models/{name}": {"get": {**_operation("A model", MODEL), "parameters": [_name("name")]}},

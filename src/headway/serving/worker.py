@@ -63,7 +63,9 @@ class Worker:
         self.failures = 0
         """steps and jobs that raised an exception"""
         self.on_failure: Callable[[], None] | None = None
-        """called in the thread after a failure; may raise"""
+        """called in the thread after a failure"""
+        self.on_idle: Callable[[], None] | None = None
+        """called in the thread now and then while there is no work"""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to work; what is told is told in this event loop."""
@@ -144,6 +146,8 @@ class Worker:
             try:
                 asked = self._given.get(timeout=IDLE) if wait else self._given.get_nowait()
             except Empty:
+                if wait and self.on_idle is not None:
+                    self.on_idle()
                 return True
             if asked is None:
                 return False
