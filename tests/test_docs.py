@@ -137,7 +137,7 @@ def missing(named_things):
             if modules and attributes[0] not in FILES and ".".join(words) not in MODULES:
                 if not any(_has(module, attributes) for module in found):
                     deeper = ".".join(words[: n + 1])
-                    if not any(f".{one}".endswith(f".{deeper}") for one in MODULES):
+                    if not any(f".{deeper}." in f".{one}." for one in MODULES):  # a module or a folder of them
                         yield name
                 break
         else:

@@ -49,6 +49,9 @@ def fill(panel: Any, label: str, text: str, button: str) -> None:
 
 def write(page: Any) -> Any:
     panel = tab(page, "Write")
+    if not panel.get_by_label("Seed").is_visible():
+        panel.get_by_text("More controls").click()
+    panel.get_by_label("Seed").fill("5")
     fill(panel, "Text to go on with", TEXT, "Write")
     panel.locator("output", has_text="length reached").or_(panel.locator("output", has_text="ended")).first.wait_for()
     panel.locator(".tok").first.focus()

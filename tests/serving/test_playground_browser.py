@@ -102,7 +102,7 @@ def test_write_streams_and_goes_on_from_an_alternative(page):
     assert len(before) > 7 and "tokens/s" in panel.locator("output.soft").inner_text()
     panel.locator(".tok").nth(7).click()
     others = panel.locator(".alternatives button")
-    assert 4 <= others.count() <= 6 and "%" in others.first.inner_text()
+    assert 2 <= others.count() <= 6 and "%" in others.first.inner_text()
     page.keyboard.press("ArrowLeft")
     assert panel.locator(".tok").nth(6).evaluate("token => token === document.activeElement")
     panel.locator(".tok").nth(7).click()
@@ -156,7 +156,9 @@ def test_classify_agrees_with_its_route_and_answers_a_file(page, pages, tmp_path
     with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["id", "review"], *([n, text] for n, text in enumerate(texts))])
     panel.locator('input[type="file"][accept*="csv"]').set_input_files(tmp_path / "rows.csv")
-    assert panel.get_by_label("Column with the text").input_value() == "1"
+    column = panel.get_by_label("Column with the text")
+    column.locator('option[value="1"]').wait_for(state="attached")
+    assert column.input_value() == "1"
     with page.expect_download() as waiting:
         panel.get_by_role("button", name="Answer all rows").click()
     with waiting.value.path().open(newline="", encoding="utf-8") as file:
@@ -191,7 +193,7 @@ def test_nearest_texts_of_a_file(page, tmp_path):
 def test_a_head_switched_off_changes_the_answer(page):
     panel = TABS["Look inside"](page)
     panel.locator("#explorer #heads button").nth(1).click()
-    assert panel.locator("#head-name").inner_text() == "Layer 1, head 2"
+    panel.locator("#head-name", has_text="Layer 1, head 2").wait_for()
     panel.get_by_label("self, layer 1, head 2 off").check()
     panel.locator(".less").first.wait_for()
     panel.get_by_label("Text", exact=True).fill("old dogs ran")

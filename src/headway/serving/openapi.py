@@ -3,6 +3,7 @@
 from typing import Any
 
 from headway import __version__
+from headway.serving import inside
 from headway.serving.models import Models
 from headway.serving.openai import chat, completions, embeddings
 from headway.serving.schema import Schema
@@ -74,6 +75,22 @@ VECTORS: Schema = {
     },
     "required": ["object", "data", "model", "usage"],
 }
+INSIDE: Schema = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("model", "task", "wiring", "axis")},
+        **{name: {"type": "object"} for name in ("tokens", "heads", "attribution", "vectors", "positions")},
+    },
+    "required": ["model", "tokens", "heads", "attribution", "vectors", "positions"],
+}
+RUN: Schema = {
+    "type": "object",
+    "properties": {
+        **{"model": {"type": "string"}, "finished": {"type": "boolean"}, "verdict": {"type": "string"}},
+        **{name: {"type": "array"} for name in ("steps", "evaluations", "samples")},
+    },
+    "required": ["model", "finished", "verdict", "steps", "evaluations", "samples"],
+}
 REFUSALS = {
     **{"400": "wrong request", "401": "no key", "404": "no such model", "405": "no such method", "408": "slow body"},
     **{
@@ -91,6 +108,7 @@ def document(models: Models) -> dict[str, Any]:
     """The document for the models that are served now."""
     writers = [one.name for one in models if one.writes]
     embedders = [one.name for one in models if one.kind == "vectors"]
+    readers = [one.name for one in models if one.spec.reads == "text"]
     stream: dict[str, Any] = {"text/event-stream": {"schema": {}}}
     paths: dict[str, Any] = {
         "/v1/models": {"get": _operation("The models", LISTED)},
@@ -100,6 +118,10 @@ def document(models: Models) -> dict[str, Any]:
             "post": _posted("Reply to a conversation", _named(chat.SCHEMA, writers), CHOICES, stream)
         },
         "/v1/embeddings": {"post": _posted("Texts as vectors", _named(embeddings.SCHEMA, embedders), VECTORS)},
+        "/inside": {
+            "post": _posted("What happens inside a model that reads a text", _named(inside.SCHEMA, readers), INSIDE)
+        },
+        "/training": {"get": {**_operation("The run that a model comes from", RUN), "parameters": [_query("model")]}},
         "/health": {"get": _operation("Whether the server lives", STATUS)},
         "/ready": {"get": _operation("Whether it can answer", STATUS)},
         "/metrics": {"get": _other("What was counted, for Prometheus", "text/plain")},
@@ -137,6 +159,10 @@ def _named(schema: Schema, names: list[str]) -> Schema:
 
 def _name(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
 
 
 def _operation(summary: str, schema: Schema, more: dict[str, Any] | None = None) -> dict[str, Any]:

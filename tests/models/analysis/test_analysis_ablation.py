@@ -25,7 +25,7 @@ def test_a_head_off_is_a_head_without_output_weights():
     whole = model(IDS)
     with heads_off(model, [("self", 1, 2)]):
         off = model(IDS)
-    out = model.stack.blocks[1].attention.out.weight
+    out = model.stack.blocks[1].attention.layer.out.weight
     kept = out.clone()
     out[:, 16:24] = 0
     assert (off - model(IDS)).abs().max() < 1e-5 and (off - whole).abs().max() > 1e-3
