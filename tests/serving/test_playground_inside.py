@@ -94,3 +94,13 @@ def test_the_answer_is_bounded(server):
 def test_what_is_wrong_is_one_message(server, body, status, said):
     response = server.post("/inside", {"model": "text", **body})
     assert response.status_code == status and said in response.json()["error"]["message"]
+
+
+def test_a_quantised_model_has_no_attribution_and_everything_else(models):
+    from headway.workflows.inside import look_inside
+    from headway.workflows.inside_details import inside_details
+
+    for name in ("text", "labels"):
+        pipe = headway.load(models[name], precision="int8")
+        found = inside_details(pipe, look_inside(pipe, TEXT))
+        assert found["attribution"] == {} and found["outputs"] and found["vectors"]

@@ -17,6 +17,7 @@ from headway.models.analysis import (
     position_tables,
     residual_stream,
 )
+from headway.runtime.precision import FLOAT32
 from headway.tasks.common.inside import Inside
 from headway.tasks.common.inspection import rows, token_names
 from headway.tasks.task import Pipeline
@@ -41,7 +42,8 @@ def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: S
     - "outputs": its most likely outputs, [{"name", "logit", "probability"}, ...], or None for a model of vectors
     - "lens": "best" is the most likely output after the embedding and each block, for every token, and "at" the
       likeliest at that token by layer; None where there is none, with "why"
-    - "attribution": gradient × input of every token by axis, on the logit of the first output
+    - "attribution": gradient × input of every token by axis, on the logit of the first output; empty for a model that
+      does not compute in float32, which has no gradients
     - "vectors": "norms" (L + 1, T), and "plane" (L + 1, T, 2), the two principal components
     - "positions": the position encoding, by stack
     - "without": the outputs without the heads of ``off``, and "change", the Kullback-Leibler divergence in nats (of
@@ -61,11 +63,12 @@ def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: S
         found["outputs"] = _best(logits, names, BEST)
         best = int(logits.argmax())
         chosen = (best,) if where is None else (where, best)
-        by_kind = gradient_times_input(model, *inputs, logit=chosen)
-        found["attribution"] = {
-            inside_axis: _rounded(values[0])
-            for inside_axis, values in zip(inside.tokens, by_kind.values(), strict=True)
-        }
+        if pipe.runtime.precision == FLOAT32:
+            by_kind = gradient_times_input(model, *inputs, logit=chosen)
+            found["attribution"] = {
+                inside_axis: _rounded(values[0])
+                for inside_axis, values in zip(inside.tokens, by_kind.values(), strict=True)
+            }
         found["lens"], found["why"] = _lens(model, inputs, inside, names, where)
     if off:
         found["without"] = _without(pipe, model, inputs, off, output, where, names)

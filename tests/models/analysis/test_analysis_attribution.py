@@ -1,5 +1,7 @@
 """Gradient times input: against finite differences, and exact where a model is linear in its tokens."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -10,6 +12,7 @@ from headway.models.config import TransformerConfig
 from headway.models.heads import ClassificationHead
 from headway.models.patches import Patches
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.runtime.precision import available, prepare
 
 B, T, S, V, C = 3, 7, 11, 31, 5
 CONFIG = TransformerConfig(V, d_model=20, n_heads=2, n_layers=2)
@@ -59,6 +62,33 @@ def test_finite_differences(kind):
                 hook.remove()
             slope = (sides[0] - sides[1]) / (2 * step)
             torch.testing.assert_close(found[name][:, place], slope, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("position", "taken"), [("rotary", "norm"), ("learned", "tokens")])
+def test_a_norm_that_follows_a_tokens_vector_does_not_hide_it(position, taken):
+    """The length before a norm changes nothing: gradient × input there would be 0 for every token."""
+    config = replace(CONFIG, embedding_norm=True, positions=position)
+    model, inputs, logit = made("decoder", config)
+    found = gradient_times_input(model, *inputs, logit=logit)["self"]
+    assert found[:, : logit[0] + 1].abs().max() > 1e-3
+    step, sides = 1e-5, []
+    for size in (1 + step, 1 - step):
+        hook = scaled(getattr(model.stack.embedding, taken), 2, size)
+        with torch.no_grad():
+            sides.append(model(*inputs)[(slice(None), *logit)])
+        hook.remove()
+    torch.testing.assert_close(found[:, 2], (sides[0] - sides[1]) / (2 * step), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_products_without_gradients_are_refused(precision):
+    """bfloat16's would be 0 for every token, without a word."""
+    if precision not in available(torch.device("cpu")):
+        pytest.skip(f"this processor has no {precision}")
+    model = Decoder(replace(CONFIG, d_model=64)).eval()
+    prepare(model, precision)
+    with pytest.raises(TypeError, match="load the model in float32"):
+        gradient_times_input(model, torch.randint(V, (1, T)), logit=(4, 13))
 
 
 def test_of_a_linear_model_they_add_up_to_the_logit():

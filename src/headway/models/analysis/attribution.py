@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.models.config import TransformerConfig
 from headway.models.transformer import Decoder, Encoder, EncoderDecoder
+from headway.nn.low_precision import LowPrecisionLinear
 from headway.nn.patch_embedding import PatchEmbedding
 
 
@@ -23,8 +25,12 @@ def gradient_times_input(
     (B, T) for an encoder-decoder.  ``logit`` is the index of the logit after the batch axis: (class,) for a classifier,
     (position, token) for a model of tokens; each a number, or one per row, (B,).  Padding gets 0, and so do tokens that
     the position cannot attend to.  The model should be in eval mode.  Raises TypeError for a module that is none of the
-    three wirings and for one that reads images; ValueError for a logit that does not exist.
+    three wirings, for one that reads images, and for one that was brought to a lower precision;
+    ValueError for a logit that does not exist.  Where a norm follows a token's vector and nothing is added before, the
+    vector after that norm is taken: the length before it changes nothing, so that the gradient would be 0.
     """
+    if any(isinstance(part, LowPrecisionLinear) for part in model.modules()):
+        raise TypeError("products in a lower precision have no gradients; load the model in float32")
     found: dict[str, Tensor] = {}
     with torch.enable_grad(), ExitStack() as hooks:
         for kind, table in _tables(model).items():
@@ -52,8 +58,16 @@ def _tables(model: nn.Module) -> dict[str, nn.Module]:
     for kind, stack in stacks.items():
         if isinstance(stack.embedding, PatchEmbedding):
             raise TypeError("the model reads images, which have no tokens that could be looked up")
-        tables[kind] = stack.embedding.tokens
+        tables[kind] = stack.embedding.norm if _is_normed_alone(stack) else stack.embedding.tokens
     return tables
+
+
+def _is_normed_alone(stack: Any) -> bool:
+    """Whether a norm follows the tokens' vectors, to which nothing was added."""
+    config = stack.config
+    if not isinstance(config, TransformerConfig) or not config.embedding_norm:
+        return False
+    return not config.segments and config.position.kind not in ("learned", "sinusoidal")
 
 
 def _chosen(output: Tensor, logit: tuple[int | Tensor, ...]) -> Tensor:

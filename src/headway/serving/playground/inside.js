@@ -74,13 +74,16 @@ export function build(panel, models) {
     const hide = (name, empty) => (parts[name].parentElement.hidden = empty);
     hide("next", !found.outputs);
     hide("lens", !found.lens && !found.why);
-    hide("mattered", !Object.keys(found.attribution).length);
+    hide("mattered", !found.outputs);
     hide("positions", !Object.keys(found.positions).length);
     if (found.outputs) parts.next.replaceChildren(distribution(found.outputs));
     parts.lens.replaceChildren(found.lens ? lensTable(found.lens, names, found.at) : make("p", { className: "soft", textContent: `Not shown: ${found.why}.` }));
     parts.mattered.replaceChildren(...Object.entries(found.attribution).flatMap(([axis, weights]) => [
       Object.keys(found.attribution).length > 1 ? make("h3", { textContent: axis }) : "",
       weighed(found.tokens[axis], weights, `What mattered in the ${axis}`)]));
+    if (!Object.keys(found.attribution).length) {
+      parts.mattered.replaceChildren(make("p", { className: "soft", textContent: "Not shown: the model does not compute in float32. Serve it with --precision float32." }));
+    }
     parts.off.replaceChildren(switches(found));
     parts.vectors.replaceChildren(plane(found.vectors, names));
     parts.positions.replaceChildren(positions(found.positions));
