@@ -62,15 +62,16 @@ def minilm() -> Path:
     return Path(found.origin).parent / "model"
 
 
-def classifier(folder: Path) -> Path:
-    """A directory with all-MiniLM-L6-v2 and a drawn head of three classes."""
+def classifier(folder: Path, encoder: Path | None = None) -> Path:
+    """A directory with all-MiniLM-L6-v2, from its package or another place, and a drawn head of three classes."""
+    encoder = encoder or minilm()
 
     def make(place: Path) -> None:
         torch.manual_seed(SEED)
         names = {"id2label": dict(enumerate(CLASSES)), "label2id": {name: i for i, name in enumerate(CLASSES)}}
-        model = transformers.BertForSequenceClassification.from_pretrained(minilm(), num_labels=3, **names)
+        model = transformers.BertForSequenceClassification.from_pretrained(encoder, num_labels=3, **names)
         model.eval().save_pretrained(place)
-        transformers.AutoTokenizer.from_pretrained(minilm()).save_pretrained(place)
+        transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(place)
 
     return once(folder / "minilm-classifier", make)
 

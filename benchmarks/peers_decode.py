@@ -22,16 +22,16 @@ Ids = list[list[int]]
 Ways = dict[str, Callable[[], Callable[[Ids], Ids]]]
 
 
-def load_headway(directory: Path, precision: str) -> Any:
+def load_headway(directory: Path, precision: str, device: str = "cpu") -> Any:
     """The pipeline in a precision."""
-    return headway.load(directory, device="cpu", precision=precision)
+    return headway.load(directory, device=device, precision=precision)
 
 
-def of_headway(directory: Path, precision: str, tokens: int) -> Ways:
+def of_headway(directory: Path, precision: str, tokens: int, device: str = "cpu") -> Ways:
     """Headway as it comes."""
 
     def make() -> Callable[[Ids], Ids]:
-        pipe = load_headway(directory, precision)
+        pipe = load_headway(directory, precision, device)
 
         def write(prompts: Ids) -> Ids:
             found: Ids = [[] for _ in prompts]
@@ -45,11 +45,11 @@ def of_headway(directory: Path, precision: str, tokens: int) -> Ways:
     return {"as it comes": make}
 
 
-def of_headway_joining(directory: Path, precision: str, tokens: int) -> Ways:
+def of_headway_joining(directory: Path, precision: str, tokens: int, device: str = "cpu") -> Ways:
     """Headway, of whose prompts one more begins at every step of the others."""
 
     def make() -> Callable[[Ids], Ids]:
-        pipe = load_headway(directory, precision)
+        pipe = load_headway(directory, precision, device)
 
         def write(prompts: Ids) -> Ids:
             batcher, waiting, found = Batcher(pipe.model), list(prompts), {}
@@ -67,11 +67,15 @@ def of_headway_joining(directory: Path, precision: str, tokens: int) -> Ways:
     return {"one more at every step": make}
 
 
-def of_transformers(directory: Path, precision: str, tokens: int, compiled: bool) -> Ways:
-    """``generate`` with a growing cache, with a static one, and, if asked for, compiled with the static one."""
+def of_transformers(directory: Path, precision: str, tokens: int, compiled: bool, device: str = "cpu") -> Ways:
+    """``generate`` with a growing cache, with a static one, and, if asked for, compiled with the static one.
+
+    On a GPU transformers compiles by itself with the static cache.
+    """
 
     def make(cache: str | None, compile_it: bool = False) -> Callable[[Ids], Ids]:
         model = transformers.GPT2LMHeadModel.from_pretrained(directory, dtype=getattr(torch, precision)).eval()
+        model.to(device)
         model.generation_config = transformers.GenerationConfig(
             max_new_tokens=tokens, do_sample=False, pad_token_id=0, cache_implementation=cache
         )
@@ -80,7 +84,7 @@ def of_transformers(directory: Path, precision: str, tokens: int, compiled: bool
             model.generation_config.compile_config._compile_all_devices = True
 
         def write(prompts: Ids) -> Ids:
-            ids = torch.tensor(prompts)
+            ids = torch.tensor(prompts, device=device)
             with torch.inference_mode():
                 found = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids))
             return found[:, ids.shape[1] :].tolist()

@@ -55,11 +55,11 @@ def padded(rows: Rows) -> dict[str, np.ndarray]:
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 
-def of_headway(directory: Path, precision: str, classes: bool, size: int) -> Ways:
+def of_headway(directory: Path, precision: str, classes: bool, size: int, device: str = "cpu") -> Ways:
     """Headway as it comes: it makes its own batches of a list."""
 
     def make() -> Answer:
-        pipe: Any = load_headway(directory, precision)
+        pipe: Any = load_headway(directory, precision, device)
         if not classes:
             return pipe if size > 1 else lambda texts: np.stack([pipe(text) for text in texts])
 
@@ -71,16 +71,16 @@ def of_headway(directory: Path, precision: str, classes: bool, size: int) -> Way
     return {"as it comes": make}
 
 
-def of_transformers(directory: Path, precision: str, size: int) -> Ways:
+def of_transformers(directory: Path, precision: str, size: int, device: str = "cpu") -> Ways:
     """transformers' pipeline on texts sorted by length, as its batches need, and its model without the pipeline."""
 
     def load() -> Any:
         kind = transformers.BertForSequenceClassification
-        return kind.from_pretrained(directory, dtype=getattr(torch, precision)).eval()
+        return kind.from_pretrained(directory, dtype=getattr(torch, precision)).eval().to(device)
 
     def pipeline() -> Answer:
         words = transformers.AutoTokenizer.from_pretrained(directory)
-        pipe = transformers.pipeline("text-classification", model=load(), tokenizer=words, device="cpu")
+        pipe = transformers.pipeline("text-classification", model=load(), tokenizer=words, device=device)
 
         def answer(texts: list[str]) -> np.ndarray:
             order = range(len(texts)) if size == 1 else sorted(range(len(texts)), key=lambda i: -len(texts[i]))
@@ -102,21 +102,21 @@ def of_transformers(directory: Path, precision: str, size: int) -> Ways:
 
         def read(rows: Rows) -> np.ndarray:
             with torch.inference_mode():
-                given = {name: torch.from_numpy(values) for name, values in padded(rows).items()}
-                return model(**given).logits.float().numpy()
+                given = {name: torch.from_numpy(values).to(device) for name, values in padded(rows).items()}
+                return model(**given).logits.float().cpu().numpy()
 
         return sorted_batches(read, directory, size, 1)
 
     return {"pipeline": pipeline, "model and tokenizer": alone}
 
 
-def of_sentence_transformers(directory: Path, size: int) -> Ways:
+def of_sentence_transformers(directory: Path, size: int, device: str = "cpu") -> Ways:
     """``encode``, which sorts by itself."""
 
     def make() -> Answer:
         from sentence_transformers import SentenceTransformer
 
-        model: Any = SentenceTransformer(str(directory), device="cpu")
+        model: Any = SentenceTransformer(str(directory), device=device)
         if size == 1:
             return lambda texts: np.stack([model.encode(text, show_progress_bar=False) for text in texts])
         return lambda texts: model.encode(texts, batch_size=size, show_progress_bar=False)

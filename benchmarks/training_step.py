@@ -43,14 +43,14 @@ def of_headway(model: nn.Module, task: Objective, batch: Batch, precision: str, 
     return step
 
 
-def of_torch(model: nn.Module, loss: Callable[[], Tensor], precision: str) -> Step:
+def of_torch(model: nn.Module, loss: Callable[[], Tensor], precision: str, device: str = "cpu") -> Step:
     """Of a plain loop, in bfloat16 under autocast."""
     parameters = list(model.train().parameters())
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.01, fused=True)
     print(f"{type(model).__module__.split('.')[0]}: {sum(p.numel() for p in parameters):,} parameters", flush=True)
 
     def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
             found = loss()
         found.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)

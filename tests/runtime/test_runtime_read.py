@@ -4,15 +4,17 @@ import torch
 
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
-from headway.runtime.batching import LEAST, MOST, tokens_at_once
+from headway.runtime.batching import LEAST, MOST, ON_A_GPU, tokens_at_once
 from headway.runtime.runtime import Runtime
 
 WIDE = TransformerConfig(vocab_size=99, d_model=4096, n_heads=4, n_layers=1, d_ff=16384)
 
 
 def test_the_wider_a_model_the_fewer_tokens_it_reads_at_once():
-    assert [tokens_at_once(WIDE.but(d_ff=width)) for width in (64, 1536, 3072, 16384)] == [MOST, 682, 341, LEAST]
-    assert tokens_at_once(BaselineConfig("lstm", vocab_size=99)) == MOST
+    here, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [tokens_at_once(WIDE.but(d_ff=width), here) for width in (64, 1536, 3072, 16384)] == [MOST, 682, 341, LEAST]
+    assert tokens_at_once(BaselineConfig("lstm", vocab_size=99), here) == MOST
+    assert tokens_at_once(WIDE, gpu) == ON_A_GPU
 
 
 class Still(torch.nn.Module):

@@ -82,10 +82,14 @@ class Attention(nn.Module):
         )  # how many rows read each source (``State.reorder``): they act as further queries
         if readers > 1:
             q = q.unflatten(0, (-1, readers)).transpose(1, 2).flatten(2, 3)
-        if self.n_kv_heads != self.n_heads:
-            k = k.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)  # (B, H, S, K)
-            v = v.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1)
         dropout = self.dropout if self.training else 0.0
+        shared = self.n_heads // self.n_kv_heads  # how many heads read the same keys and values
+        if shared > 1 and q.shape[2] == 1 and self.watch is None and (mask is None or mask.shape[1] == 1):
+            q = q.unflatten(1, (-1, shared)).flatten(2, 3)  # (B, G, H / G, K): of one token, they act as its queries
+            y = attend(q, k, v, mask, False, dropout).flatten(1, 2)[:, :, None]  # (B, H, 1, K)
+            return self.out(y.transpose(1, 2).flatten(2))
+        if shared > 1:
+            k, v = k.repeat_interleave(shared, dim=1), v.repeat_interleave(shared, dim=1)  # (B, H, S, K)
         y = attend(q, k, v, mask, causal, dropout, self.window)  # (B, H, T, K)
         if self.watch is not None:
             self.watch(attention_weights(q, k, self._window_mask(q, mask, causal), causal))

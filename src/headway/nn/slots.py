@@ -8,6 +8,8 @@
 Every text has a slot, a row of the cache, in which its tokens begin at the first column.  So nothing of the others is
 copied when one joins, and one row when one leaves.
 
+``FixedSlots`` is such a state for one step whose shapes and places stay the same, as a CUDA graph needs them.
+
 Letters: N slots, G key-value heads, S tokens of the longest text, K head width.
 """
 
@@ -66,6 +68,11 @@ class SlotState(State):
                 layer.put(slot, *(part[last, :, : self.lengths[last]] for part in layer.read()))
         del self.lengths[last]
 
+    def make_room(self, slots: int, length: int) -> None:
+        """Let the buffers hold so many slots and tokens; a text must have joined before."""
+        for layer in self.layers:
+            layer.make_room(layer.buffers()[0][0], slots, length)
+
     def beginning(self, slot: int, length: int) -> State:
         """An ordinary state that has read the first ``length`` tokens of a slot's text, copied."""
         found = State(len(self.layers))
@@ -84,7 +91,7 @@ class SlotCache(KeyValueCache):
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add (N, G, 1, K) keys and values, one of each text; return all so far, (N, G, S, K)."""
         before, n = self._state._now, len(keys)
-        self._make_room(keys[0], n, self._state.length)
+        self.make_room(keys[0], n, self._state.length)
         assert self._keys is not None and self._values is not None
         if len(set(before)) == 1:
             self._keys[:n, :, before[0]], self._values[:n, :, before[0]] = keys[:, :, 0], values[:, :, 0]
@@ -98,19 +105,24 @@ class SlotCache(KeyValueCache):
 
         Raises ValueError when there are none.
         """
+        n, length = len(self._state.lengths), self._state.length
+        keys, values = self.buffers()
+        return keys[:n, :, :length], values[:n, :, :length]
+
+    def buffers(self) -> tuple[Tensor, Tensor]:
+        """Where keys and values lie, with room for more slots and tokens.  Raises ValueError when there are none."""
         if self._keys is None or self._values is None:
             raise ValueError("the cache is empty: let a text join first")
-        n, length = len(self._state.lengths), self._state.length
-        return self._keys[:n, :, :length], self._values[:n, :, :length]
+        return self._keys, self._values
 
     def put(self, slot: int, keys: Tensor, values: Tensor) -> None:
         """Set the keys and values of one text, (G, T, K)."""
         length = keys.shape[1]
-        self._make_room(keys, slot + 1, length)
+        self.make_room(keys, slot + 1, length)
         assert self._keys is not None and self._values is not None
         self._keys[slot, :, :length], self._values[slot, :, :length] = keys, values
 
-    def _make_room(self, like: Tensor, slots: int, length: int) -> None:
+    def make_room(self, like: Tensor, slots: int, length: int) -> None:
         """Let the buffers hold so many slots and tokens, of the shape (G, ..., K) and type of ``like``."""
         old = self._keys
         had = (0, 0) if old is None else (old.shape[0], old.shape[2])
@@ -125,3 +137,39 @@ class SlotCache(KeyValueCache):
                 room[: had[0], :, : had[1]] = part
             made.append(room)
         self._keys, self._values = made
+
+
+class FixedSlots(State):
+    """The first N slots of a state, as one step of fixed shapes sees them: its keys and values are the state's own.
+
+    ``lengths``, int64 (N,), says how many tokens each text has; whoever computes the step again changes it in place.
+    """
+
+    def __init__(self, state: SlotState, lengths: Tensor, length: int):
+        """``length`` is S, beyond which no text may have tokens after this step."""
+        super().__init__(len(state.layers))
+        self.lengths, self.size = lengths, length
+        self.layers: list[Any] = [FixedCache(lengths, *layer.buffers(), length) for layer in state.layers]
+
+    def place(
+        self, mask: Tensor | None, batch: int, length: int, device: torch.device
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """As of every state: positions (N, 1) of the new tokens and (1, S) of all, and which of all are there."""
+        queries, keys = self.lengths[:, None], torch.arange(self.size, device=device)[None]
+        return queries, keys, keys <= queries
+
+
+class FixedCache(KeyValueCache):
+    """The keys and values of one attention layer for ``FixedSlots``."""
+
+    def __init__(self, lengths: Tensor, keys: Tensor, values: Tensor, length: int):
+        super().__init__()
+        self._lengths, self._rows = lengths, torch.arange(len(lengths), device=lengths.device)
+        self._keys, self._values = keys[: len(lengths), :, :length], values[: len(lengths), :, :length]
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add (N, G, 1, K) keys and values, one of each text; return all of the room, (N, G, S, K)."""
+        assert self._keys is not None and self._values is not None
+        self._keys[self._rows, :, self._lengths] = keys[:, :, 0]
+        self._values[self._rows, :, self._lengths] = values[:, :, 0]
+        return self._keys, self._values

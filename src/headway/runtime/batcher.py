@@ -28,6 +28,7 @@ from headway.models.device import model_device
 from headway.models.transformer import Decoder
 from headway.nn.slots import SlotState
 from headway.nn.state import State
+from headway.runtime.step_graphs import StepGraphs
 
 SLOTS = 64
 """The number of texts that are continued together."""
@@ -78,6 +79,7 @@ class Batcher:
         self.model, self.slots, self.piece, self.checks = model, slots, piece, checks
         self.context: int = model.config.max_length
         self.state = SlotState(model.config.n_layers)
+        self.graphs = StepGraphs(model, self.state)
         self.running: list[Request] = []  # by slot
         self.waiting: deque[Request] = deque()
 
@@ -135,12 +137,17 @@ class Batcher:
         """
         found: list[tuple[Request, int | None]] = []
         if self.running:
-            ids = sent([[request.text[-1]] for request in self.running], self.device)
-            found += self._chosen(list(self.running), self.model.next_logits(ids, None, self.state))
+            found += self._chosen(list(self.running), self._read([request.text[-1] for request in self.running]))
         just = {id(request) for request, _ in found}
         if self.waiting and len(self.running) < self.slots and id(self.waiting[0]) not in just:
             found += self._read_prompts()
         return found
+
+    def _read(self, tokens: list[int]) -> Tensor:
+        """Read one more token of each running text: N of them -> (N, V)."""
+        if self.device.type == "cuda":
+            return self.graphs(tokens)
+        return self.model.next_logits(sent([[token] for token in tokens], self.device), None, self.state)
 
     def _read_prompts(self) -> list[tuple[Request, int | None]]:
         """Read the next prompts, as many as fit into a piece, or a piece of one that is longer."""

@@ -13,7 +13,8 @@ Letters: B rows read together, T length of the longest of them, S source length.
 """
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -67,6 +68,7 @@ class Runtime:
         self.many: Engine | None = None
         """the same where more are given"""
         self._said: set[str] = set()  # what the engine lacks
+        self._idle: tuple[list[int], Batcher] | None = None  # of a GPU, with where the weights were
         keep_freed_memory()
 
     def prepare(self, precision: str) -> None:
@@ -93,7 +95,7 @@ class Runtime:
     @property
     def tokens(self) -> int:
         """The number of tokens in a batch, padding included."""
-        return tokens_at_once(self.model.config)
+        return tokens_at_once(self.model.config, self.device)
 
     def batches(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """The given batches, each moved to the model's device when its turn comes."""
@@ -181,24 +183,34 @@ class Runtime:
         check_threads()
         if not all(prompts):
             raise ValueError(f"prompt {[bool(one) for one in prompts].index(False)} has no tokens: give at least one")
-        batcher = Batcher(self.model)
-        requests = [
-            batcher.submit(
-                prompt,
-                how.sampling,
-                max_tokens=how.max_tokens,
-                ends=how.ends,
-                forbidden=how.forbidden,
-                seed=how.seed,
-            )
-            for prompt in prompts
-        ]
-        rows = {id(request): row for row, request in enumerate(requests)}
-        while batcher.busy:
-            step = {rows[id(request)]: token for request, token in batcher.step() if token is not None}
-            if step:
-                for row in (yield step) or ():
-                    batcher.cancel(requests[row])
+        with self._batcher() as batcher:
+            requests = [
+                batcher.submit(
+                    prompt,
+                    how.sampling,
+                    max_tokens=how.max_tokens,
+                    ends=how.ends,
+                    forbidden=how.forbidden,
+                    seed=how.seed,
+                )
+                for prompt in prompts
+            ]
+            rows = {id(request): row for row, request in enumerate(requests)}
+            while batcher.busy:
+                step = {rows[id(request)]: token for request, token in batcher.step() if token is not None}
+                if step:
+                    for row in (yield step) or ():
+                        batcher.cancel(requests[row])
+
+    @contextmanager
+    def _batcher(self) -> Iterator[Batcher]:
+        """A batcher for the texts of one call; on a GPU that of the call before, which knows its steps already."""
+        weights = [weight.data_ptr() for weight in self.model.parameters()] if self.device.type == "cuda" else []
+        before, self._idle = self._idle, None
+        batcher = before[1] if before is not None and before[0] == weights else Batcher(self.model)
+        yield batcher
+        if weights and not batcher.busy:
+            self._idle = weights, batcher
 
     def search(
         self,

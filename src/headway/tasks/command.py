@@ -101,9 +101,8 @@ class Command:
     @property
     def tokens(self) -> int:
         """The number of tokens in a batch."""
-        from headway.runtime.batching import tokens_at_once
-
-        return tokens_at_once(self.pipe.model.config)
+        tokens: int = self.pipe.runtime.tokens
+        return tokens
 
     @property
     def depends_on(self) -> dict[str, Any]:
