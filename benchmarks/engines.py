@@ -34,6 +34,8 @@ class Engines:
     work: Work
     trial: Work
     only: tuple[str, ...] = ()
+    apart: bool = True
+    """each in a process of its own"""
     calls: dict[str, Answer] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +50,7 @@ class Engines:
         for way, make in ways.items():
             call = None
             try:
-                call = Elsewhere(make)
+                call = Elsewhere(make) if self.apart else make()
                 tried[way] = least_seconds(call, self.trial) if len(ways) > 1 else 0.0
             except Exception as error:  # whatever a library raises, the others go on
                 tried[way] = f"{type(error).__name__}: {error}".split("\n")[0][:300]
@@ -72,6 +74,8 @@ class Engines:
 
     def measure(self, rounds: int, amount: float) -> dict[str, Any]:
         """``amount`` (of tokens, texts) a second of each engine, all in turn, ``rounds`` times."""
+        gc.collect()
+        gc.freeze()  # what the libraries have loaded is not searched for garbage again while they are timed
         calls = {name: (lambda call=call: call(self.work)) for name, call in self.calls.items()}
         times = interleaved(calls, rounds)
         return {name: spread([amount / seconds for seconds in found]) for name, found in times.items()}

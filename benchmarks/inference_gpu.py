@@ -43,7 +43,7 @@ def decode(given: argparse.Namespace) -> dict[str, Any]:
     prompts = random.integers(0, 50256, (64, given.prompt)).tolist()
     found: dict[str, Any] = {"prompt_tokens": given.prompt, "new_tokens": tokens, **first_logits(directory, prompts)}
     for rows in (1, 8, 64):
-        engines = Engines(prompts[:rows], prompts[:rows])
+        engines = Engines(prompts[:rows], prompts[:rows], apart=False)
         for name in ("float32", "bfloat16", "float16"):
             engines.add(f"headway {name}", peers_decode.of_headway(directory, name, tokens, CUDA))
         for name in ("float32", "bfloat16"):
@@ -88,7 +88,7 @@ def join(given: argparse.Namespace) -> dict[str, Any]:
     """New tokens a second of sixteen prompts, reading the prompts included."""
     directory, random, rows = gpt2(given.models), np.random.default_rng(2), 16
     prompts = random.integers(0, 50256, (rows, given.prompt)).tolist()
-    engines = Engines(prompts, prompts)
+    engines = Engines(prompts, prompts, apart=False)
     for name in ("float32", "bfloat16"):
         engines.add(f"headway {name}, joining", peers_decode.of_headway_joining(directory, name, given.tokens, CUDA))
         engines.add(f"headway {name}, together", peers_decode.of_headway(directory, name, given.tokens, CUDA))
@@ -109,11 +109,11 @@ def embed(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def texts(given: argparse.Namespace, directory: Path, classes: bool) -> dict[str, Any]:
-    """A list of all tweets, and 300 of them one by one."""
+    """A list of all tweets, and 150 of them one by one."""
     found: dict[str, Any] = {}
     peer = "transformers" if classes else "sentence-transformers"
-    for size, chosen in ((32, tweets(given.data)), (1, tweets(given.data)[:300])):
-        engines = Engines(chosen, chosen)
+    for size, chosen in ((32, tweets(given.data)), (1, tweets(given.data)[:150])):
+        engines = Engines(chosen, chosen, apart=False)
         for name in ("float32", "bfloat16", "float16"):
             engines.add(f"headway {name}", peers_texts.of_headway(directory, name, classes, size, CUDA))
         for name in ("float32", "float16") if classes else ("float32",):

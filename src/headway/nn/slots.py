@@ -1,7 +1,7 @@
 """What a decoder remembers of texts of different lengths that begin and end at different times.
 
     state = SlotState(n_layers)
-    state.join(read, row)       # a text that an ordinary state has read takes the next slot
+    state.join(read)            # the texts that an ordinary state has read take the next slots
     model.next_logits(ids, None, state)     # (n, 1) -> (n, V): one more token of each
     state.leave(slot)           # the last text moves into its slot
 
@@ -52,12 +52,21 @@ class SlotState(State):
         queries = torch.tensor(self._now).to(device, non_blocking=True)[:, None]  # (N, 1)
         return queries, keys, keys <= queries
 
-    def join(self, read: State, row: int) -> None:
-        """Give the text of a row of another state the next slot; padding on its left is left out."""
-        skipped = 0 if read.mask is None else int((~read.mask[row]).sum())
-        self.lengths.append(read.length - skipped)
+    def join(self, read: State) -> None:
+        """Give the texts of all rows of another state the next slots; padding on their left is left out."""
+        first, lengths = len(self.lengths), [read.length]
+        if read.mask is None:
+            lengths *= read.layers[0].rows
+        else:
+            lengths = read.mask.sum(dim=1).tolist()
+        self.lengths += lengths
+        shifted = None
+        if len(set(lengths)) > 1:  # from where in its row the token of each column comes; the last ones are padding
+            skipped = torch.tensor([read.length - length for length in lengths])[:, None]
+            columns = (torch.arange(max(lengths)) + skipped).clamp(max=read.length - 1)  # (n, T)
+            shifted = columns.to(read.layers[0].device, non_blocking=True)[:, None, :, None]
         for slots, layer in zip(self.layers, read.layers, strict=True):
-            slots.put(len(self.lengths) - 1, *(part[row, :, skipped:] for part in layer.read()))
+            slots.put(first, *(_beginning_left(part, shifted, max(lengths)) for part in layer.read()))
 
     def leave(self, slot: int) -> None:
         """Forget a text; the last one moves into its slot."""
@@ -65,7 +74,7 @@ class SlotState(State):
         if slot != last:
             self.lengths[slot] = self.lengths[last]
             for layer in self.layers:
-                layer.put(slot, *(part[last, :, : self.lengths[last]] for part in layer.read()))
+                layer.put(slot, *(part[last:, :, : self.lengths[last]] for part in layer.read()))
         del self.lengths[last]
 
     def make_room(self, slots: int, length: int) -> None:
@@ -116,11 +125,11 @@ class SlotCache(KeyValueCache):
         return self._keys, self._values
 
     def put(self, slot: int, keys: Tensor, values: Tensor) -> None:
-        """Set the keys and values of one text, (G, T, K)."""
-        length = keys.shape[1]
-        self.make_room(keys, slot + 1, length)
+        """Set the keys and values of n texts from a slot on, (n, G, T, K)."""
+        end, length = slot + len(keys), keys.shape[2]
+        self.make_room(keys[0], end, length)
         assert self._keys is not None and self._values is not None
-        self._keys[slot, :, :length], self._values[slot, :, :length] = keys, values
+        self._keys[slot:end, :, :length], self._values[slot:end, :, :length] = keys, values
 
     def make_room(self, like: Tensor, slots: int, length: int) -> None:
         """Let the buffers hold so many slots and tokens, of the shape (G, ..., K) and type of ``like``."""
@@ -139,6 +148,13 @@ class SlotCache(KeyValueCache):
         self._keys, self._values = made
 
 
+def _beginning_left(part: Tensor, columns: Tensor | None, length: int) -> Tensor:
+    """Keys or values (n, G, S, K) from their columns (n, 1, T, 1), or, without any, the last ``length`` of them."""
+    if columns is None:
+        return part[:, :, part.shape[2] - length :]
+    return part.gather(2, columns.expand(-1, part.shape[1], -1, part.shape[3]))
+
+
 class FixedSlots(State):
     """The first N slots of a state, as one step of fixed shapes sees them: its keys and values are the state's own.
 
@@ -149,7 +165,7 @@ class FixedSlots(State):
         """``length`` is S, beyond which no text may have tokens after this step."""
         super().__init__(len(state.layers))
         self.lengths, self.size = lengths, length
-        self.layers: list[Any] = [FixedCache(lengths, *layer.buffers(), length) for layer in state.layers]
+        self.layers: list[Any] = [FixedCache(lengths, length, *layer.buffers()) for layer in state.layers]
 
     def place(
         self, mask: Tensor | None, batch: int, length: int, device: torch.device
@@ -162,7 +178,7 @@ class FixedSlots(State):
 class FixedCache(KeyValueCache):
     """The keys and values of one attention layer for ``FixedSlots``."""
 
-    def __init__(self, lengths: Tensor, keys: Tensor, values: Tensor, length: int):
+    def __init__(self, lengths: Tensor, length: int, keys: Tensor, values: Tensor):
         super().__init__()
         self._lengths, self._rows = lengths, torch.arange(len(lengths), device=lengths.device)
         self._keys, self._values = keys[: len(lengths), :, :length], values[: len(lengths), :, :length]

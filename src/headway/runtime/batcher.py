@@ -166,10 +166,10 @@ class Batcher:
             group = self._group()
             state = self.model.new_state()
             logits = self.model.next_logits(*left_padded([one.seen for one in group], self.device), state)
-        for row, request in enumerate(group):
+        for request in group:
             request.read = None
-            self.state.join(state, row)
-            self.running.append(request)
+        self.state.join(state)
+        self.running += group
         return self._chosen(group, logits)
 
     def _group(self) -> list[Request]:

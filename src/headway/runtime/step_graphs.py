@@ -11,6 +11,7 @@ Letters: N texts, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,9 +20,6 @@ from torch import Tensor
 from headway.models.device import model_device
 from headway.models.transformer import Decoder
 from headway.nn.slots import BLOCK, FixedSlots, SlotState
-
-Step = Callable[[Tensor], Tensor]
-"""Tokens and lengths of the texts, int64 (2, N) -> logits of the next token, (N, V)."""
 
 
 class StepGraphs:
@@ -40,7 +38,7 @@ class StepGraphs:
         self.state.make_room(*shape)
         keys = self.state.layers[0].buffers()[0]
         if keys is not self._keys:  # there was no room, and now everything lies elsewhere
-            self._steps, self._keys = {}, keys
+            self._steps, self._keys, self._pool = {}, keys, None
         more = [0] * (shape[0] - n)
         numbers = torch.tensor([[*tokens, *more], [*lengths, *more]])
         if shape not in self._steps:
@@ -49,17 +47,11 @@ class StepGraphs:
         self.state.lengths = [length + 1 for length in lengths]
         return logits[:n]
 
-    def _step(self, numbers: Tensor, length: int) -> Step:
+    def _step(self, numbers: Tensor, length: int) -> "Step":
         given = numbers.to(model_device(self.model))  # recording writes keys and values to where they belong
         slots = FixedSlots(self.state, given[1], length)
         repeat, logits = self.record(lambda: self.model.next_logits(given[0, :, None], None, slots))
-
-        def step(numbers: Tensor) -> Tensor:
-            given.copy_(numbers)
-            repeat()
-            return logits
-
-        return step
+        return Step(given, slots, repeat, logits)
 
     def record(self, compute: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
         """A computation as a CUDA graph: what repeats it, and the tensor that then has its result."""
@@ -74,6 +66,24 @@ class StepGraphs:
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             result = compute()
         return graph.replay, result
+
+
+@dataclass(frozen=True)
+class Step:
+    """A recorded step, with all that it reads and that nobody else keeps: a graph knows addresses alone."""
+
+    given: Tensor
+    """tokens and lengths of the texts, int64 (2, N)"""
+    slots: FixedSlots
+    repeat: Callable[[], None]
+    logits: Tensor
+    """(N, V)"""
+
+    def __call__(self, numbers: Tensor) -> Tensor:
+        """Other tokens and lengths -> logits of what comes next."""
+        self.given.copy_(numbers)
+        self.repeat()
+        return self.logits
 
 
 def power(count: int, least: int) -> int:

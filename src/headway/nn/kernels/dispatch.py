@@ -9,6 +9,7 @@ Letters: B batch, T queries, S keys, H heads, K head width, R pairs, N places, V
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headway.nn.activations import ACTIVATIONS
 from headway.nn.kernels.attention import attend_filled, attend_oracle, attend_plain
@@ -20,6 +21,8 @@ from headway.nn.kernels.rms_norm import Normalise
 from headway.nn.kernels.rotation import Turn, turn_oracle
 from headway.nn.kernels.window import attend_window
 
+ANY_SHAPE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Torch's fused kernels but cuDNN's, which prepares for each shape that it meets (40 ms each on an H200)."""
 PLAIN_SCORES = 1 << 26
 """How many scores plain attention may compute in bfloat16 on a CPU: 128 MiB of them."""
 VECTOR = 16
@@ -53,8 +56,8 @@ def attend(
 
     With a window: in pieces, so that the scores grow with T and not with T².  On a CPU with dropout or in bfloat16:
     plain products (``is_plain``).  Otherwise: torch's fused kernel, which stores no T × S scores; on a CPU without
-    gradients, with the keys filled up to whole vectors where that is faster.  In an exported graph: step by step,
-    which is as fast there and takes fewer operations.
+    gradients, with the keys filled up to whole vectors where that is faster; on a GPU without gradients, one that is
+    ready for any length.  In an exported graph: step by step, which is as fast there and takes fewer operations.
     """
     if window is not None and mask is None and q.shape[2] == k.shape[2]:
         return attend_window(q, k, v, window, causal, dropout)
@@ -67,6 +70,9 @@ def attend(
         return attend_plain(q, k, v, mask, causal, dropout)
     if is_filled(q, k):
         return attend_filled(q, k, v, mask, causal, VECTOR)
+    if q.device.type == "cuda" and not torch.is_grad_enabled():
+        with sdpa_kernel(ANY_SHAPE):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
 
 

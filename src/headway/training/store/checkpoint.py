@@ -224,12 +224,14 @@ def restore_optimizers(model: nn.Module, chosen: list[Optimizer], tensors: dict[
         if key.startswith("optimizer."):
             n, rest = key.removeprefix("optimizer.").split(".", 1)
             name, what = rest.rsplit(".", 1)
-            p = parameters[name]
+            p, optimizer = parameters[name], chosen[int(n)]
+            if optimizer.defaults.get("fused"):
+                value = value.to(p.device)  # the count of steps too: torch's fused optimisers read it on the GPU
             if value.dim():  # where only some rows of a table are trained, the moments of the others are zero
                 whole = torch.zeros_like(p, dtype=value.dtype)
                 put_back(p, value, whole)
                 value = whole
-            chosen[int(n)].state[p][what] = value
+            optimizer.state[p][what] = value
 
 
 def _tensors(path: Path, model: nn.Module | None) -> dict[str, Tensor]:
