@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
 import torch
 import transformers
 
@@ -45,7 +46,7 @@ def gpt2(folder: Path) -> Path:
 
 def _pieces(place: Path) -> Any:
     """256 bytes, 50,000 pairs of them, and the end of a text: as many pieces as GPT-2 has."""
-    letters = sorted(transformers.models.gpt2.tokenization_gpt2.bytes_to_unicode().values())
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     pairs = [(a, b) for a in letters for b in letters][:50000]
     names = [*letters, *(a + b for a, b in pairs), END]
     vocabulary, merges = place / "vocab.json", place / "merges.txt"

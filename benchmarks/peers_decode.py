@@ -49,10 +49,10 @@ def of_headway_joining(directory: Path, precision: str, tokens: int, device: str
     """Headway, of whose prompts one more begins at every step of the others."""
 
     def make() -> Callable[[Ids], Ids]:
-        pipe = load_headway(directory, precision, device)
+        batcher = Batcher(load_headway(directory, precision, device).model)  # one for all texts, as in a server
 
         def write(prompts: Ids) -> Ids:
-            batcher, waiting, found = Batcher(pipe.model), list(prompts), {}
+            waiting, found = list(prompts), {}
             while waiting or batcher.busy:
                 if waiting:
                     request = batcher.submit(waiting.pop(0), Sampling(temperature=0.0), max_tokens=tokens)

@@ -173,3 +173,19 @@ def test_the_state_of_an_optimiser_survives(kind: type, tmp_path: Path):
     step(0), step(1)
     for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_all_of_a_fused_optimisers_state_is_restored_to_where_its_parameter_is():
+    """Torch's fused Adam wants its count of steps there too, and torch's own ``load_state_dict`` puts it there."""
+    here = nn.Linear(3, 5)
+    chosen = torch.optim.AdamW(here.parameters(), fused=True)
+    here(torch.ones(2, 3)).sum().backward()
+    chosen.step()
+    there = nn.Linear(3, 5, device="meta")
+    restored = torch.optim.AdamW(there.parameters())
+    restored.defaults["fused"] = True  # which torch refuses on this device
+    restore_optimizers(there, [restored], optimizer_tensors(here, [chosen]))
+    state = restored.state[there.weight]
+    assert {name: value.device.type for name, value in state.items()} == dict.fromkeys(
+        ("step", "exp_avg", "exp_avg_sq"), "meta"
+    )

@@ -63,8 +63,10 @@ class StepGraphs:
             compute()  # libraries set themselves up in their first call, which a graph may not contain
         torch.cuda.current_stream().wait_stream(own)
         graph = torch.cuda.CUDAGraph()
+        torch._C._cuda_clearCublasWorkspaces()  # so that this graph's lies in its own memory, whoever clears them later
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             result = compute()
+        torch._C._cuda_clearCublasWorkspaces()  # nobody else uses it
         return graph.replay, result
 
 
