@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving import inside, training
 from headway.serving.answers import ClientGone, answer, refusal
 from headway.serving.errors import RequestError, failed, invalid
 from headway.serving.gate import ROUTE, Gate
+from headway.serving.inside import inside
 from headway.serving.models import Models
 from headway.serving.openai.chat import chat
 from headway.serving.openai.completions import completions
@@ -24,6 +24,7 @@ from headway.serving.openapi import document
 from headway.serving.playground_files import FRONT, page
 from headway.serving.settings import Settings
 from headway.serving.state import State
+from headway.serving.training import training
 from headway.serving.typed import typed
 
 NEEDED = "serving needs fastapi, uvicorn and prometheus-client: pip install 'headway[serve]'."
@@ -90,6 +91,9 @@ class Routes:
         async def metrics(_request: Any) -> Any:
             return answer(state.metrics.text(), "text/plain; version=0.0.4")
 
+        async def run(request: Any) -> Any:
+            return await training(request, state)
+
         async def by_verb(request: Any) -> Any:
             request.scope[ROUTE] = "other"  # until it is known to be a verb
             return await typed(request, state)
@@ -106,7 +110,8 @@ class Routes:
         add("/ready", self.ready)
         add("/", front)
         add("/playground/{name}", file)
-        self._add_inside()
+        self._posted("/inside", inside)
+        add("/training", run)
         add("/{verb}", by_verb, "GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")  # all verbs: models come and go
 
     def _add(self, path: str, handler: Any, *methods: str) -> None:
@@ -121,11 +126,6 @@ class Routes:
             return await work(request, self.state)
 
         self._add(path, handler, "POST")
-
-    def _add_inside(self) -> None:
-        """The routes of the playground alone: inside a model, and the run that it comes from."""
-        for one in (inside, training):
-            self.app.include_router(one.router(self.state))
 
     async def health(self, _request: Any) -> Any:
         """Whether the server lives: this loop, and a sign of life from each worker."""

@@ -10,7 +10,7 @@ Leaving the block cancels what is not over.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.errors import InputError
@@ -18,8 +18,17 @@ from headway.serving.errors import RequestError, failed, invalid, too_late, unav
 from headway.serving.metrics import Metrics
 from headway.serving.models import Served
 from headway.serving.settings import Settings
-from headway.serving.text import Piece, Text, Ways
+from headway.serving.text import Piece, Text, Token, Ways
 from headway.tasks.common.prompt import Prompt
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The texts of a request that are over, each with its tokens and why it ended."""
+
+    texts: list[str]
+    tokens: list[list[Token]]
+    finish: list[str | None]
 
 
 class Generation:
@@ -127,6 +136,18 @@ class Generation:
                 continue
             over += pair[1].finish is not None
             yield pair
+
+    async def whole(self) -> "Whole":
+        """All that is written, from the first piece to the last; the block around it is this function's."""
+        found = Whole([""] * len(self.texts), [[] for _ in self.texts], [None] * len(self.texts))
+        async with self:
+            async for pair in self:
+                if pair is not None:
+                    number, piece = pair
+                    found.texts[number] += piece.text
+                    found.tokens[number] += piece.tokens
+                    found.finish[number] = piece.finish
+        return found
 
     async def _next(self, seconds: float) -> tuple[int, Piece]:
         pair = await asyncio.wait_for(self._pieces.get(), seconds)

@@ -5,7 +5,8 @@ from typing import Any
 from headway.errors import InputError
 from headway.serving.answers import answer, unless_gone
 from headway.serving.body import read_body
-from headway.serving.errors import RequestError, failed, invalid
+from headway.serving.errors import invalid
+from headway.serving.jobs import answered
 from headway.serving.models import Served
 from headway.serving.schema import Schema, optional
 from headway.serving.state import State
@@ -45,41 +46,14 @@ SCHEMA: Schema = {
 """``maps`` false leaves the maps out, which a page has already when it only asks for another token or other heads."""
 
 
-def router(state: State) -> Any:
-    """The route, for the application."""
-    from fastapi import APIRouter, Request
-
-    found = APIRouter()
-
-    async def handler(request: Request) -> Any:
-        return await inside(request, state)
-
-    found.add_route("/inside", handler, methods=["POST"])
-    return found
-
-
 async def inside(request: Any, state: State) -> Any:
     """Answer a request to ``/inside``."""
     body = await read_body(request, SCHEMA)
     served = state.models.find(body["model"])
     if served.spec.reads != "text":
         raise invalid(f"{served.name} reads pictures; look inside a model that reads text", "model")
-    return answer(await unless_gone(request, _looked(served, body)))
-
-
-async def _looked(served: Served, body: dict[str, Any]) -> dict[str, Any]:
-    served.places.take([len(body["text"])])
-    try:
-        found: dict[str, Any] = (await served.worker.run(lambda _: look(served, body), [None]))[0]
-        return found
-    except InputError as error:
-        raise invalid(str(error), "text") from None
-    except RequestError:
-        raise
-    except Exception as error:
-        raise failed() from error
-    finally:
-        served.places.leave(len(body["text"]))
+    looked = answered(served, lambda _: look(served, body), [None], len(body["text"]), state, "text")
+    return answer((await unless_gone(request, looked))[0])
 
 
 def look(served: Served, body: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,9 @@ class Served:
         length: int = self.pipe.model.config.max_length
         return length
 
-    @property
-    def has_chat(self) -> bool:
-        """Whether it was made for conversations."""
+    @cached_property
+    def chat(self) -> bool:
+        """Whether it was made for conversations: its template is rendered once, in a process of its own."""
         try:
             return self.writes and bool(self.pipe.prompt_of_chat([{"role": "user", "content": "a"}]))
         except InputError:
@@ -103,13 +104,6 @@ class Served:
                 if key not in ("model", "inputs")
             },
         }
-
-    @property
-    def chat(self) -> bool:
-        """The same, found out once: a chat template is rendered in a process of its own."""
-        if not hasattr(self, "_chat"):
-            self._chat = self.has_chat
-        return self._chat
 
     def test(self) -> None:
         """Compute something small, in the calling thread; sets ``sound``."""

@@ -17,19 +17,6 @@ LONGEST_SAMPLE = 1000
 """Characters."""
 
 
-def router(state: State) -> Any:
-    """The route, for the application."""
-    from fastapi import APIRouter, Request
-
-    found = APIRouter()
-
-    async def handler(request: Request) -> Any:
-        return await training(request, state)
-
-    found.add_route("/training", handler, methods=["GET"])
-    return found
-
-
 async def training(request: Any, state: State) -> Any:
     """Answer a request to ``/training``."""
     served = state.models.find(request.query_params.get("model"))

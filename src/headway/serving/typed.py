@@ -60,12 +60,7 @@ async def _written(served: Served, body: dict[str, Any], state: State) -> list[s
     longest = max(len(prompt.ids) for prompt in prompts)
     most = min(body["max_tokens"], max(1, served.context - longest))
     ways = typed_ways(body, check_fits(served, prompts, most, "inputs"))
-    texts = [""] * len(prompts)
-    async with Generation(served, prompts, ways, state.settings, state.metrics) as generation:
-        async for pair in generation:
-            if pair is not None:
-                texts[pair[0]] += pair[1].text
-    return texts
+    return (await Generation(served, prompts, ways, state.settings, state.metrics).whole()).texts
 
 
 async def _answered(served: Served, body: dict[str, Any], state: State) -> list[Any]:

@@ -61,8 +61,6 @@ class TaskSpec:
     """of these, the options that ``tune`` searches"""
     transformers: tuple[str, ...] = ()
     """suffixes of the classes of ``transformers`` with its head"""
-    pipeline_tag: str = ""
-    """the task as the Hugging Face hub names it"""
     also: tuple[str, ...] = ()
     """more values of ``--task`` for this task: kinds of its data"""
     behind: tuple[str, str] = ("For these data use that baseline, or start from a pretrained model.", TRY_ANOTHER)

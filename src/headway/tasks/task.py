@@ -267,6 +267,8 @@ class Task(ABC):
     """One task: its spec, and the functions that make its data, its pipeline and its measurements."""
 
     spec: TaskSpec
+    pipeline_tag = ""
+    """the task as the Hugging Face hub names it; empty where it has no name for it"""
 
     @abstractmethod
     def open_data(self, given: TaskInputs) -> TaskData:

@@ -102,24 +102,15 @@ class _Work:
 
     async def whole(self) -> dict[str, Any]:
         """The whole answer."""
-        texts = [""] * len(self.generation.texts)
-        tokens: list[list[Token]] = [[] for _ in texts]
-        finish: list[str | None] = [None] * len(texts)
-        async with self.generation as generation:
-            async for pair in generation:
-                if pair is not None:
-                    number, piece = pair
-                    texts[number] += piece.text
-                    tokens[number] += piece.tokens
-                    finish[number] = piece.finish
+        found = await self.generation.whole()
         choices = [
             {
                 "index": number,
                 "message": {"role": "assistant", "content": text, "refusal": None},
-                "logprobs": self._logprobs(tokens[number]),
-                "finish_reason": finish[number],
+                "logprobs": self._logprobs(found.tokens[number]),
+                "finish_reason": found.finish[number],
             }
-            for number, text in enumerate(texts)
+            for number, text in enumerate(found.texts)
         ]
         return {**self._head("chat.completion"), "choices": choices, "usage": self.generation.usage()}
 

@@ -122,17 +122,11 @@ class _Work:
 
     async def whole(self) -> dict[str, Any]:
         """The whole answer."""
-        texts = list(self.echoes)
-        tokens: list[list[Token]] = [[] for _ in texts]
-        finish: list[str | None] = [None] * len(texts)
-        async with self.generation as generation:
-            async for pair in generation:
-                if pair is not None:
-                    number, piece = pair
-                    texts[number] += piece.text
-                    tokens[number] += piece.tokens
-                    finish[number] = piece.finish
-        choices = [self._choice(number, text, tokens[number], finish[number]) for number, text in enumerate(texts)]
+        found = await self.generation.whole()
+        choices = [
+            self._choice(number, self.echoes[number] + text, found.tokens[number], found.finish[number])
+            for number, text in enumerate(found.texts)
+        ]
         return {**self.head, "choices": choices, "usage": self.generation.usage(), "system_fingerprint": None}
 
     async def events(self) -> AsyncIterator[bytes]:

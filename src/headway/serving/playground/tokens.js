@@ -25,7 +25,7 @@ export function tokenView(goOn) {
   const text = make("div", { className: "written", role: "group", "aria-label": "Text of the model, token by token" });
   const card = make("div", { className: "card alternatives", role: "region", "aria-label": "Alternatives of a token" });
   const empty = () => card.replaceChildren(make("p", { className: "soft",
-    textContent: "Point at a token, or move to it with the arrow keys, to see what else could have stood there." }));
+    textContent: "Point at a token, or move to it with the arrow keys, to see the tokens that could have stood there." }));
   let tokens = [], pinned = null;
   empty();
 

@@ -35,6 +35,7 @@ class ClassificationTask(Task):
     """An encoder or a decoder with a head for classes."""
 
     spec = SPEC
+    pipeline_tag = "text-classification"
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.classification.data import ClassificationData

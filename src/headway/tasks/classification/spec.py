@@ -24,7 +24,6 @@ SPEC = TaskSpec(
     | {"frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "balance", "r_drop", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
     transformers=("ForSequenceClassification",),
-    pipeline_tag="text-classification",
     supports=frozenset({"ranks", "seeds"}),
     pretrain_with="masked_lm",
 )

@@ -25,6 +25,7 @@ class EmbeddingTask(Task):
     """An encoder that gives one vector for each text."""
 
     spec = SPEC
+    pipeline_tag = "sentence-similarity"
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.embedding.data import EmbeddingData

@@ -23,6 +23,5 @@ SPEC = TaskSpec(
     answered="texts embedded",
     options=OF_TEXTS,
     transformers=("Model", "EncoderModel"),
-    pipeline_tag="sentence-similarity",
     supports=frozenset(),
 )

@@ -33,6 +33,7 @@ class ImageClassificationTask(Task):
     """An encoder of patches with a head for classes."""
 
     spec = SPEC
+    pipeline_tag = "image-classification"
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.image_classification.data import ImageData

@@ -22,5 +22,4 @@ SPEC = TaskSpec(
     options=frozenset({"image_size", "patch_size", "augment", "balance", "label_smoothing"}),
     searched=frozenset({"label_smoothing"}),
     transformers=("ForImageClassification",),
-    pipeline_tag="image-classification",
 )

@@ -40,6 +40,7 @@ class LanguageModelingTask(Task):
     """A decoder that continues a text."""
 
     spec = SPEC
+    pipeline_tag = "text-generation"
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.language_modeling.data import LanguageModelData

@@ -21,7 +21,6 @@ SPEC = TaskSpec(
     models=("transformer", "rnn", "lstm", "gru"),
     options=OF_TEXTS | OF_KINDS | {"layout", "stream", "label_smoothing"},
     transformers=("ForCausalLM", "LMHeadModel"),
-    pipeline_tag="text-generation",
     also=("dialogue",),
     behind=("For this data use that baseline, train longer, or start from a pretrained model.", TRY_ANOTHER),
     supports=frozenset({"ranks", "planning"}),

@@ -28,6 +28,7 @@ class MaskedLMTask(Task):
     """An encoder with a masked-token head."""
 
     spec = SPEC
+    pipeline_tag = "fill-mask"
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.masked_lm.data import MaskedLMData

@@ -18,6 +18,5 @@ SPEC = TaskSpec(
     answered="texts filled in",
     options=OF_TEXTS | {"mlm_probability", "whole_words", "stream"},
     transformers=("ForMaskedLM",),
-    pipeline_tag="fill-mask",
     behind=("For this data use that baseline, train longer, or start from a pretrained model.", TRY_ANOTHER),
 )

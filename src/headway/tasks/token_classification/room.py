@@ -35,6 +35,7 @@ class TokenClassificationTask(Task):
     """An encoder with a head for the classes of tokens."""
 
     spec = SPEC
+    pipeline_tag = "token-classification"
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.token_classification.data import TokenClassificationData

@@ -25,5 +25,4 @@ SPEC = TaskSpec(
     options=OF_TEXTS - {"second_column"} | {"token_dropout", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout"}),
     transformers=("ForTokenClassification",),
-    pipeline_tag="token-classification",
 )

@@ -30,6 +30,7 @@ class TranslationTask(Task):
     """A text for a text."""
 
     spec = SPEC
+    pipeline_tag = "translation"
 
     def open_data(self, given: TaskInputs) -> TaskData:
         from headway.tasks.translation.data import TranslationData

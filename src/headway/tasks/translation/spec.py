@@ -23,7 +23,6 @@ SPEC = TaskSpec(
     options=OF_TEXTS | OF_KINDS | {"bpe_dropout", "r_drop", "label_smoothing", "source_language", "target_language"},
     searched=frozenset({"label_smoothing"}),
     transformers=("ForConditionalGeneration", "MTModel"),
-    pipeline_tag="translation",
     also=("summarize",),
     behind=("Train longer, on more pairs, or start from a pretrained model.",) * 2,
 )

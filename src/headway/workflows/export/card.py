@@ -6,17 +6,19 @@ written, only the names of files.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headway import __version__
+from headway.errors import InputError
 from headway.hub.download import is_hub_id
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.reports.record import Record
 from headway.reports.verdict import verdict, verdict_of
 from headway.reports.wording import decimal
 from headway.runtime.engines.graph import DECODER, ENCODER, MODEL
-from headway.tasks.registry import known
+from headway.tasks.registry import known, room
 from headway.workflows.export.exportable import refusals
 from headway.workflows.export.parity import Parity
 from headway.workflows.export.target import Subject
@@ -55,13 +57,13 @@ def card(
 
 
 def _front_matter(record: Record, task: str, place: str, target: str, parity: Parity, license: str | None) -> str:
-    spec, base = known(task), (record.info.get("base") or {}).get("path", "")
+    base = (record.info.get("base") or {}).get("path", "")
     library = "peft" if target == "peft" else _library(parity).replace("_", "-")
     inputs = (record.info.get("data") or {}).get("inputs", [])
     fields: dict[str, Any] = {
         "license": license,
         "library_name": library,
-        "pipeline_tag": spec.pipeline_tag,
+        "pipeline_tag": _tag(task),
         "tags": ["headway"],
         "base_model": base if _is_id(base) else None,
         "datasets": [name.partition("@")[0] for name in inputs if _is_id(name)],
@@ -69,6 +71,13 @@ def _front_matter(record: Record, task: str, place: str, target: str, parity: Pa
         "model-index": _model_index(record, task, place, inputs),
     }
     return "\n".join(["---", *_yaml({key: value for key, value in fields.items() if value}), "---"])
+
+
+def _tag(task: str) -> str:
+    """The task as the hub names it; empty for one of a package that is not installed."""
+    with suppress(KeyError, InputError):
+        return room(task).pipeline_tag
+    return ""
 
 
 def _model_index(record: Record, task: str, place: str, inputs: list[str]) -> list[dict[str, Any]]:
@@ -86,7 +95,7 @@ def _model_index(record: Record, task: str, place: str, inputs: list[str]) -> li
         metrics.append({"type": HUB_NAMES.get(key, key), "value": value, "name": name})
     names = ", ".join(_file(name) for name in inputs)
     dataset = {"type": inputs[0].partition("@")[0] if _is_id(inputs[0]) else "custom", "name": names}
-    result = {"task": {"type": spec.pipeline_tag, "name": spec.title}, "dataset": dataset, "metrics": metrics}
+    result = {"task": {"type": _tag(task), "name": spec.title}, "dataset": dataset, "metrics": metrics}
     return [{"name": place.rpartition("/")[2], "results": [result]}]
 
 
