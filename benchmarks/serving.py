@@ -1,26 +1,29 @@
-"""What a server adds to the model: tokens a second of clients over HTTP, beside those of the bare runtime.
+"""What a server adds to the model: tokens a second of clients over HTTP, next to those of the bare runtime.
 
-    python benchmarks/serving.py MODELS [--clients 16] [--tokens 64] [--rounds 3]
+    python benchmarks/serving.py MODELS [--clients 16] [--tokens 64] [--rounds 3] [--llama PYTHON]
 
 MODELS is the folder of `inference.py`, which holds a model of 124 M parameters.  Each client asks for a streamed text,
-greedy, and asks again when it has it.  Three ways take turns, on the same weights in float32: the bare runtime
-(continuous batching in this process, without HTTP), `headway serve`, and `generate` of `transformers` behind FastAPI,
-one request at a time, as such servers are usually written.  The share of a processor that the clients themselves take
-is reported.  Writes benchmarks/results/serving.json.
+greedy, and asks again when it has it.  Six ways take turns, on the same weights in float32: the bare runtime
+(continuous batching in this process, without HTTP), `headway serve`, `transformers serve` without and with its
+continuous batching, `generate` of `transformers` behind FastAPI, one request at a time, as such servers are usually
+written, and the server of llama-cpp-python with the same weights as GGUF (F32), which PYTHON has if this one has not.
+The share of a processor that the clients themselves take is reported.  Writes benchmarks/results/serving.json.
 """
 
 import argparse
 import asyncio
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from http_load import Serving, ask, closed_loop
-from inference_models import gpt2
+from inference_models import gguf_file, gpt2
 from machine import RESULTS, facts, installed, spread, write
 
 PROMPT = "The history of the city begins with"
@@ -83,7 +86,9 @@ def bare(path: Path, clients: int, tokens: int, seconds: float) -> float:
 async def clients_of(port: int, model: str, given: argparse.Namespace) -> dict[str, float]:
     """What clients of a server get: whole answers times their tokens, and what the clients themselves took."""
     body = {"model": model, "prompt": PROMPT, "max_tokens": given.tokens, "temperature": 0, "stream": True}
-    await closed_loop(port, 1, 1.0, body, PATH)
+    for one in await closed_loop(port, 1, 1.0, body, PATH):
+        if one.status != 200:
+            raise RuntimeError(f"it answers {one.status}: {one.body[:200]!r}")
     used, began = time.process_time(), time.perf_counter()
     found = await closed_loop(port, given.clients, given.seconds, body, PATH)
     seconds = time.perf_counter() - began
@@ -107,20 +112,45 @@ def ours(path: Path, given: argparse.Namespace) -> dict[str, float]:
         server.stop(signal.SIGTERM)
 
 
-def wrapped(path: Path, given: argparse.Namespace) -> dict[str, float]:
-    """`generate` behind FastAPI."""
+def others(path: Path, given: argparse.Namespace) -> dict[str, list[str]]:
+    """The command of each other server; PORT in it is the port."""
+    threads = str(given.threads)
+    serve = ["-m", "transformers.cli.transformers", "serve", str(path), "--port", "PORT", "--device", "cpu"]
+    context = str(given.clients * (given.tokens + 64))
+    return {
+        "fastapi_and_transformers": [sys.executable, "-c", WRAPPER, str(path), "PORT", threads],
+        "transformers_serve": [sys.executable, *serve, "--dtype", "float32"],
+        "transformers_serve_continuous_batching": [
+            *(sys.executable, *serve, "--dtype", "float32", "--continuous-batching")
+        ],
+        "llama_cpp_server": [
+            *(given.llama, "-m", "llama_cpp.server", "--model", str(gguf_file(path, given.models, "F32"))),
+            *("--port", "PORT", "--n_threads", threads, "--n_threads_batch", threads, "--n_ctx", context),
+            *("--interrupt_requests", "false"),
+        ],
+    }
+
+
+def other(command: list[str], path: Path, given: argparse.Namespace) -> dict[str, float]:
+    """What clients get of another server, which is started and ended."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, "-c", WRAPPER, str(path), str(port), str(given.threads)])
+    threads = {"OMP_NUM_THREADS": str(given.threads), "MKL_NUM_THREADS": str(given.threads)}
+    words = [str(port) if word == "PORT" else word for word in command]
+    process = subprocess.Popen(
+        words, env={**os.environ, **threads}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         for _ in range(600):
+            if process.poll() is not None:
+                raise RuntimeError(f"it ended with status {process.returncode}")
             try:
                 asyncio.run(ask(port, "/health"))
                 break
             except OSError:
                 time.sleep(0.2)
-        return asyncio.run(clients_of(port, path.name, given))
+        return asyncio.run(clients_of(port, str(path), given))
     finally:
         process.terminate()
         process.wait(30)
@@ -134,7 +164,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--llama", default=sys.executable, help="a Python that has llama-cpp-python[server]")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the folder of results")
     given = parser.parse_args()
     import torch
@@ -142,25 +173,32 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     path = gpt2(given.models)
     runtime: list[float] = []
-    served: list[dict[str, float]] = []
-    wrapper: list[dict[str, float]] = []
+    found: dict[str, list[dict[str, float]]] = {}
+    missing: dict[str, str] = {}
     for _ in range(given.rounds):
         runtime.append(bare(path, given.clients, given.tokens, given.seconds))
-        served.append(ours(path, given))
-        wrapper.append(wrapped(path, given))
-    rates = {
-        "bare_runtime": spread(runtime),
-        "headway_serve": spread([one["tokens_per_second"] for one in served]),
-        "fastapi_and_transformers": spread([one["tokens_per_second"] for one in wrapper]),
-    }
+        print(f"bare runtime: {runtime[-1]:.1f} tokens/s", flush=True)
+        ways: dict[str, Callable[[], dict[str, float]]] = {"headway_serve": lambda: ours(path, given)}
+        ways |= {name: (lambda words=words: other(words, path, given)) for name, words in others(path, given).items()}
+        for name, way in ways.items():
+            if name in missing:
+                continue
+            try:
+                found.setdefault(name, []).append(way())
+                print(f"{name}: {found[name][-1]}", flush=True)
+            except (RuntimeError, AssertionError) as error:
+                missing[name] = str(error)
+                print(f"{name}: {error}", flush=True)
+    rates = {"bare_runtime": spread(runtime)}
+    rates |= {name: spread([one["tokens_per_second"] for one in runs]) for name, runs in found.items()}
+    mine = rates["headway_serve"]["median"]
     result = {
         **facts(),
-        "libraries": installed(["transformers", "fastapi", "uvicorn"]),
+        "libraries": installed(["transformers", "fastapi", "uvicorn", "llama-cpp-python"]),
         **{"clients": given.clients, "tokens": given.tokens, "threads": given.threads},
         "tokens_per_second": rates,
-        "share_of_bare_runtime": rates["headway_serve"]["median"] / rates["bare_runtime"]["median"],
-        "times_of_wrapper": rates["headway_serve"]["median"] / rates["fastapi_and_transformers"]["median"],
-        "runs": {"headway_serve": served, "fastapi_and_transformers": wrapper},
+        "times_of": {name: mine / one["median"] for name, one in rates.items() if name != "headway_serve"},
+        **{"runs": found, "missing": missing},
     }
     print(write("serving", result, given.out))
 
