@@ -11,6 +11,8 @@ SOAK_SECONDS ?= 1800
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	# the oldest official client that works with the httpx of today, next to the newest, for the tests of the server
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv/openai-oldest --upgrade openai==1.55.3 distro==1.9.0
 	touch $@
 
 demo: .venv/installed  ## train small models on text that Python carries
