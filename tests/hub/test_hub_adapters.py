@@ -1,7 +1,9 @@
 """PEFT adapters, as the real ``peft`` saves them: their model is the one that PEFT computes with."""
 
 import json
+import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import transformers
 
 import headway
 from headway.errors import InputError
+from headway.hub.adapters import locate
 
 peft = pytest.importorskip("peft")
 sys.path.append(str(Path(__file__).parent.parent / "training"))
@@ -79,6 +82,8 @@ def test_the_model_is_the_one_that_peft_has(kind: str, tmp_path: Path):
     ours = model(x, x) if kind == "t5" else model(x)
     expected = theirs(input_ids=x, **words).logits
     assert ours.shape == expected.shape and (ours - expected).abs().max() <= 1e-4
+    alone: Any = headway.load_model(place)
+    assert torch.equal(alone(x, x) if kind == "t5" else alone(x), ours)
     with theirs.disable_adapter():
         assert (expected - theirs(input_ids=x, **words).logits).abs().max() > 1e-2
 
@@ -131,3 +136,16 @@ def test_a_base_of_another_shape_is_refused(tmp_path: Path):
     make_base("gpt2", tmp_path / "base")
     with pytest.raises(InputError, match="belongs to no weight of the base, a gpt2"):
         headway.load(place)
+
+
+def test_what_was_merged_is_forgotten_a_month_after_its_last_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / locate.FOLDER
+    places = [adapter("gpt2", tmp_path / name)[0] for name in ("one", "two", "three")]
+    merged = [locate.locate_model(place).path for place in places[:2]]
+    assert {path.name for path in folder.iterdir()} == {path.name for path in merged}
+    for path in merged:
+        os.utime(path, (time.time() - locate.MONTH - 60,) * 2)
+    assert locate.locate_model(places[0]).path == merged[0], "which is a use of it"
+    third = locate.locate_model(places[2]).path
+    assert {path.name for path in folder.iterdir()} == {merged[0].name, third.name}

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from headway.errors import InputError
 from headway.hub.build_model import build, one_line, own_weights
-from headway.hub.download import locate
 from headway.hub.families import FAMILIES
 from headway.hub.families.family import Family, Json, architecture
 from headway.hub.kept_entries import CONFIG, GENERATION, entries_to_write, kept_entries
@@ -30,7 +29,7 @@ from headway.models.own import OwnConfig
 def load_model(
     path: str | Path, *, allow_pickle: bool = False, build_own: Build | None = None, precision: str | None = None
 ) -> nn.Module:
-    """The model of a Hugging Face directory or hub id: a bare module in eval mode, in float32.
+    """The model of a Hugging Face directory, of a hub id or of a PEFT adapter: a bare module in eval mode, in float32.
 
     With ``precision`` of a family's model, matrices are in one of ``nn.low_precision`` instead.
 
@@ -40,7 +39,9 @@ def load_model(
 
     Raises InputError naming the file and what is wrong with it.
     """
-    directory = locate(path, allow_pickle=allow_pickle).path
+    from headway.hub.adapters.locate import locate_model  # which loads the base of an adapter by this function
+
+    directory = locate_model(path, allow_pickle=allow_pickle).path
     theirs = read_config(directory)
     if theirs.get("model_type") in TYPES:
         return load_own(directory, theirs)

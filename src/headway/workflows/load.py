@@ -117,7 +117,7 @@ def load(
     and cannot be saved.
 
     ``engine`` computes the answers, on the CPU, from an export that lies in the run (``runtime.engines``): torch,
-    onnxruntime, openvino or llama.cpp.  "auto" is the fastest that was measured to give the same answers
+    onnxruntime, openvino, ctranslate2 or llama.cpp.  "auto" is the fastest that was measured to give the same answers
     (``headway bench RUN --store``), and torch where nothing was measured.  Raises InputError for an engine that is not
     installed, and for an export that is missing, damaged or of another model.  What an engine lacks, torch does.
 

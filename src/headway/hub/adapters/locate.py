@@ -1,11 +1,14 @@
 """Where a model is: a directory, an id of the hub, or a PEFT adapter, whose model is its base merged with its updates.
 
-The merged model is kept in the cache, ``adapters/KEY``; another adapter or another base has another key.
+The merged model is kept in the cache, ``adapters/KEY``; another adapter or another base has another key.  One that
+was not used for a month is deleted when another is merged.
 """
 
 import hashlib
 import os
 import shutil
+import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +24,8 @@ from headway.io.digest import sha256_of
 from headway.io.regular_file import inside, open_regular
 
 FOLDER = "adapters"
+MONTH = 30 * 24 * 3600
+"""Seconds."""
 
 
 def locate_model(place: str | Path, *, allow_pickle: bool = False) -> Download:
@@ -52,7 +57,10 @@ def _merged(directory: Path) -> Path:
     base = base_of(directory)
     kept = cache_directory() / FOLDER / _key(directory, base)
     if kept.is_dir():
+        with suppress(OSError):
+            os.utime(kept)
         return kept
+    _forget_unused(kept.parent)
     staged = kept.with_name(f".{kept.name}.{os.getpid()}.tmp")
     try:
         staged.mkdir(parents=True, exist_ok=True)
@@ -68,6 +76,14 @@ def _merged(directory: Path) -> Path:
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return kept
+
+
+def _forget_unused(folder: Path) -> None:
+    """Delete the merged models that nobody has used for a month, and what interrupted commands have left."""
+    with suppress(OSError):
+        for one in folder.iterdir():
+            if time.time() - one.stat().st_mtime > MONTH:
+                shutil.rmtree(one, ignore_errors=True)
 
 
 def _key(directory: Path, base: Path) -> str:
