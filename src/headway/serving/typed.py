@@ -76,30 +76,45 @@ async def _answered(served: Served, body: dict[str, Any], state: State) -> list[
 
 
 class _Use:
-    """A command with its inputs, in the worker's thread: None begins it, ``...`` gives all results."""
+    """A command with its inputs, in the worker's thread: None begins it, ``...`` gives all results.
+
+    Requests with the same options are answered together (``serving.worker.Joinable``).
+    """
+
+    most = AT_ONCE
 
     def __init__(self, served: Served, options: dict[str, Any], values: Sequence[Any]):
         self.served, self.options, self.values = served, options, values
+        self.kind = tuple(sorted((name, repr(value)) for name, value in options.items()))
         self.found: list[Any] = []
         self.use: Command | None = None
 
     def __call__(self, part: Any) -> Any:
-        command = self.served.command
         if part is None:
-            command.check(self.options, None)
-            pipe = command.takes(self.served.pipe, self.options)
-            is_text = self.served.spec.reads == "text"
-            names = self.values if is_text else [f"picture {at}" for at in range(1, len(self.values) + 1)]
-            self.use = command(pipe, Inputs(self.served.name, names, several=True), self.options)
-            for value in self.values if is_text else ():
-                self.use.check_input(value)
-            return None
+            return self._begin()
+        return self._results() if part is ... else self.take(self.compute(part))
+
+    def _begin(self) -> None:
+        command = self.served.command
+        command.check(self.options, None)
+        pipe = command.takes(self.served.pipe, self.options)
+        is_text = self.served.spec.reads == "text"
+        names = self.values if is_text else [f"picture {at}" for at in range(1, len(self.values) + 1)]
+        self.use = command(pipe, Inputs(self.served.name, names, several=True), self.options)
+        for value in self.values if is_text else ():
+            self.use.check_input(value)
+
+    def compute(self, inputs: list[Any]) -> Sequence[Any]:
+        """The answers to some inputs, of this request or of others with the same options."""
         assert self.use is not None
-        if part is not ...:
-            pictures = self.served.spec.reads == "picture"
-            self.found.append(self.use.pipe(list(part)) if pictures else self.use.answer(part))
-            return None
-        return self._results()
+        found: Sequence[Any] = (
+            self.use.pipe(list(inputs)) if self.served.spec.reads == "picture" else self.use.answer(inputs)
+        )
+        return found
+
+    def take(self, answers: Sequence[Any]) -> None:
+        """Keep the answers to a part of this request."""
+        self.found.append(answers)
 
     def _results(self) -> list[Any]:
         """The results of all parts, as JSON values."""

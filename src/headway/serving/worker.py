@@ -6,6 +6,8 @@
     worker.leave(text)                  # its client is gone: its slot is free before the next token
     await worker.run(answer, parts)     # a pipeline's answers to parts of a request, one part after the other
 
+Parts of several requests that wait are answered in one call where their ``answer`` is ``Joinable``.
+
 Everything that touches the model happens in that thread, between two steps.
 """
 
@@ -14,9 +16,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -31,12 +33,32 @@ IDLE = 0.5
 """Seconds after which a worker without work gives a sign of life."""
 
 
+class Joinable(Protocol):
+    """An ``answer`` of which several of one ``kind`` can answer their inputs in one call.
+
+    Parts that are lists are inputs: ``answer(part)`` is ``take(compute(part))`` for them.
+    """
+
+    kind: Hashable
+    most: int
+    """inputs that are computed in one call"""
+
+    def __call__(self, part: Any) -> Any:
+        """What is found for a part."""
+
+    def compute(self, inputs: list[Any]) -> Sequence[Any]:
+        """The answers to some inputs, in order; none depends on the others."""
+
+    def take(self, answers: Sequence[Any]) -> Any:
+        """Keep the answers to a part."""
+
+
 class Job:
     """The parts of a request that a pipeline answers, one after the other."""
 
     def __init__(
         self,
-        answer: Callable[[Any], Any],
+        answer: Any,
         parts: Sequence[Any],
         done: asyncio.Future[list[Any]],
         begun: asyncio.Future[None] | None,
@@ -205,27 +227,66 @@ class Worker:
             return Piece(finish="error", error=error)
 
     def _work(self, job: Job) -> None:
-        """The next part of a job."""
+        """The next part of a job, with those of other jobs that can be answered in the same call."""
         if job.left or not job.parts:
-            self._jobs.popleft()
+            self._jobs.remove(job)
             return
-        if job.begun is not None:
-            begun, job.begun = job.begun, None
-            self._call(lambda: None if begun.done() else begun.set_result(None))
+        if isinstance(job.parts[0], list) and hasattr(job.answer, "kind") and (others := self._like(job)):
+            self._work_together([job, *others])
+        else:
+            self._answer(job)
+
+    def _like(self, job: Job) -> list[Job]:
+        """The other jobs whose next parts go with this one's."""
+        kind, left = job.answer.kind, job.answer.most - len(job.parts[0])
+        found = []
+        for other in [one for one in self._jobs if one is not job and getattr(one.answer, "kind", None) == kind]:
+            if other.parts and other.parts[0] is None and not other.left:
+                self._answer(other)  # its options and inputs are checked first, and it may end by that
+            if other in self._jobs and not other.left and other.parts and isinstance(other.parts[0], list):
+                if (left := left - len(other.parts[0])) < 0:
+                    break
+                found.append(other)
+        return found
+
+    def _work_together(self, jobs: list[Job]) -> None:
+        """One call for the next parts of several jobs; where it fails, each is answered alone and fails alone."""
+        try:
+            with torch.no_grad():
+                answers = jobs[0].answer.compute([one for job in jobs for one in job.parts[0]])
+        except Exception:
+            for job in jobs:
+                self._answer(job)
+            return
+        start = 0
+        for job in jobs:
+            end = start + len(job.parts.popleft())
+            self._has_begun(job)
+            job.found.append(job.answer.take(answers[start:end]))
+            start = end
+
+    def _answer(self, job: Job) -> None:
+        """The next part of a job."""
+        self._has_begun(job)
         try:
             with torch.no_grad():
                 job.found.append(job.answer(job.parts.popleft()))
         except InputError as error:
-            self._jobs.popleft()
+            self._jobs.remove(job)
             self._settle(job, error)
         except Exception as error:
-            self._jobs.popleft()
+            self._jobs.remove(job)
             self._settle(job, error)
             self._failed(error)
         else:
             if not job.parts:
-                self._jobs.popleft()
+                self._jobs.remove(job)
                 self._settle(job, None)
+
+    def _has_begun(self, job: Job) -> None:
+        if job.begun is not None:
+            begun, job.begun = job.begun, None
+            self._call(lambda: None if begun.done() else begun.set_result(None))
 
     def _failed(self, error: Exception) -> None:
         """A step or a job failed: what was computed in it is lost, and the worker goes on, unless memory is short."""
