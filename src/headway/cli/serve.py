@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def command(
 
     settings = Settings(keys=_keys(keys), log=not quiet, **limits)
     models = Models(settings)
+    _leave_on_sigterm()
     _check_differ([name for name, _ in named])
     for name, path in named:
         models.load(path, name, **how)
@@ -80,6 +82,15 @@ def command(
         click.echo(f"headway: open {address} in a browser; Ctrl-C stops", err=True)
 
     serve(models, settings, said, reload)
+
+
+def _leave_on_sigterm() -> None:
+    """Exit at once on SIGTERM while models are loaded; the server itself finishes its answers first.
+
+    Without a handler, the first process of a container would go on.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
 
 
 def _named(given: str) -> tuple[str, str]:

@@ -38,8 +38,8 @@ CPU = """\
 ARG PYTHON={python}
 FROM python:${{PYTHON}}-slim
 
-# For x86-64, the usual index has PyTorch with the libraries of CUDA, some gigabytes, which a CPU does not need.
-# PyTorch's installation page names an index of builds for CPUs: docker build --build-arg TORCH_INDEX=ADDRESS -t headway-serve .
+# For x86-64, the usual index has PyTorch with the libraries of CUDA, some gigabytes, which a CPU does not need. PyTorch's
+# installation page names an index of builds for CPUs: docker build --build-arg TORCH_INDEX=ADDRESS -t headway-serve .
 ARG TORCH_INDEX=
 """
 CUDA = """\
@@ -68,11 +68,13 @@ TRIED = """\
 # those of `headway serve` below. On SIGTERM (docker stop) the server finishes its answers, for up to 30 s; docker kills
 # after 10 s unless --stop-timeout says otherwise.
 #
-# Tried, when this file was written: the copied models were loaded from {models}/. Tried, by Headway's tests: the wheel
-# is installed by pip; ENTRYPOINT and the health check run outside a container, on copied models, as the first process
-# of its own PID namespace too, with a key, without one, and until SIGTERM.
-# Not tried: NO IMAGE HAS BEEN BUILT from this file, since its authors had no Docker daemon. So the base image, what pip
-# downloads there, .dockerignore and the rights of the user in the image are as documented, and unproved{untried}.
+# Tried, when this file was written: the copied models were loaded from {models}/.
+# Tried, by Headway's tests: pip installs the wheel; ENTRYPOINT and the health check run outside a container, on copied
+# models, with a key, without one, and until SIGTERM.
+# Tried by hand: the steps of the file for CPUs, one after another in a root directory of their own on Debian with
+# Python 3.11, and ENTRYPOINT there as that user, as the first process of its PID namespace.
+# Not tried: NO IMAGE HAS BEEN BUILT, since no Docker daemon was at hand. So the base image, .dockerignore and the
+# options of docker are used as their documentation says, and no more is known about them{untried}.
 """
 REST = """
 COPY {constraints} /install/{constraints}
@@ -109,7 +111,7 @@ def dockerfile(contents: Contents, *, cuda: bool = False) -> str:
         stop=STOP_SECONDS,
         port=port,
         models=MODELS,
-        untried=".\n# No container has run on a GPU either" if cuda else "",
+        untried=".\n# Of this file for GPUs, no step has been tried until COPY, and nothing on a GPU" if cuda else "",
     )
     rest = REST.format(
         constraints=CONSTRAINTS,
