@@ -280,6 +280,34 @@ def test_an_engine_brings_its_export(models, tmp_path, in_process):
     assert "--engine=onnxruntime" in json.loads(one(image / "Dockerfile", "ENTRYPOINT"))
 
 
+TASK_OF_OTHERS = """
+import sys
+import headway
+from headway.cli.main import main
+headway.train(sys.argv[1], task="stars", steps=2, batch_tokens=256, out="stars", quiet=True)
+main(["serve", "stars", "--dockerfile", "image"])
+"""
+
+
+def test_a_task_of_another_package_is_installed_too(tmp_path):
+    site = tmp_path / "site"
+    about = site / "own_task-0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-task\nVersion: 0.1\nRequires-Dist: rich\n")
+    (about / "entry_points.txt").write_text("[headway.tasks]\nstars = own_task\n")
+    shutil.copy(ROOT / "examples" / "own_task.py", site)
+    rows = "".join(f"the lamp is {word},{stars}\n" for word, stars in (("great", 5), ("awful", 1)) * 40)
+    (tmp_path / "stars.csv").write_text(f"text,stars\n{rows}")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(site)])}
+    command = [sys.executable, "-c", TASK_OF_OTHERS, "stars.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    last = [rest for word, rest in steps(tmp_path / "image" / "Dockerfile") if word == "RUN" and "pip" in rest][-1]
+    assert shlex.split(last)[-1] == "/install/wheels/own_task-0.1-py3-none-any.whl"
+    with zipfile.ZipFile(tmp_path / "image" / "wheels" / "own_task-0.1-py3-none-any.whl") as wheel:
+        assert wheel.read("own_task.py") == (site / "own_task.py").read_bytes()
+
+
 def test_a_wheel_is_the_same_every_time_and_holds_no_compiled_code(tmp_path, monkeypatch):
     site = tmp_path / "site"
     about = site / "a_task-0.3.dist-info"

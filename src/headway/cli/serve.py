@@ -57,13 +57,13 @@ def command(
     if dockerfile is not None:
         _write_container(named, dockerfile, how, limits)
         return
+    _leave_on_sigterm()
     from headway.serving.models import Models
     from headway.serving.run import serve
     from headway.serving.settings import Settings
 
     settings = Settings(keys=_keys(keys), log=not quiet, **limits)
     models = Models(settings)
-    _leave_on_sigterm()
     _check_differ([name for name, _ in named])
     for name, path in named:
         models.load(path, name, **how)

@@ -38,8 +38,8 @@ CPU = """\
 ARG PYTHON={python}
 FROM python:${{PYTHON}}-slim
 
-# For x86-64, the usual index has PyTorch with the libraries of CUDA, some gigabytes, which a CPU does not need. PyTorch's
-# installation page names an index of builds for CPUs: docker build --build-arg TORCH_INDEX=ADDRESS -t headway-serve .
+# For x86-64, the usual index has PyTorch with the libraries of CUDA, some gigabytes, which a CPU does not need. The
+# installation page of PyTorch names an index of builds for CPUs: docker build --build-arg TORCH_INDEX=ADDRESS ...
 ARG TORCH_INDEX=
 """
 CUDA = """\
