@@ -15,7 +15,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points, version
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from headway.serving.container.dockerfile import CONSTRAINTS, IGNORE, MODELS, WH
 from headway.serving.container.model_files import copy_model
 from headway.serving.container.wheel import write_wheel
 from headway.tasks import registry
-from headway.tasks.plugins import GROUP
 from headway.training.store.facts import read_facts
 from headway.workflows.load import load
 
@@ -164,11 +163,11 @@ def _add_packages(
         ) from None
     packages = [SPECS[name].package for name in sorted(engines)]
     packages += ["pillow"] if any(registry.spec(task).reads == "picture" for task in tasks) else []
-    others = [found for task in sorted(tasks - {*registry.NAMES}) for found in _of_task(task)]
+    others = registry.packages(tasks)
     folder = staged / WHEELS
     folder.mkdir()
     wheel = write_wheel(own, {"headway"}, folder)
-    wheels = [write_wheel(package, modules, folder) for package, modules in others]
+    wheels = [write_wheel(package, {module}, folder) for package, module in others]
     names = [name for package in (own, *(package for package, _ in others)) for name in _required(package)]
     pinned = constraints(sorted(_installed({*names, *packages})))
     (staged / CONSTRAINTS).write_text(pinned, encoding="utf-8")
@@ -183,14 +182,6 @@ def _add_packages(
         port=port,
         python=".".join(platform.python_version_tuple()[:2]),
     )
-
-
-def _of_task(task: str) -> Iterator[tuple[Distribution, set[str]]]:
-    """The package that brings a task, and the module of it that it names."""
-    for point in entry_points(group=GROUP):
-        if point.name == task and point.dist is not None:
-            yield point.dist, {point.module.partition(".")[0]}
-            return
 
 
 def _required(package: Distribution) -> Iterator[str]:
