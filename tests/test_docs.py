@@ -22,7 +22,9 @@ OWN_TASK = ROOT / "examples" / "own_task.py"
 """A package for Headway, and no program: tests/tasks/test_own_task.py runs it."""
 OF_ONNX = {*(ROOT / "examples").glob("onnx_*.py")}
 """Programs that read an export: tests/workflows/export/test_export_onnx.py runs them in a process without torch."""
-EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OWN_TASK} - OF_ONNX)
+OF_GRADIO = ROOT / "examples" / "gradio_app.py"
+"""Needs Gradio: tests/serving/test_gradio_example.py runs it with a stand-in."""
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - {OWN_TASK, OF_GRADIO} - OF_ONNX)
 SMALLER = {
     "--time 5m": "--steps 3 --preset tiny --evaluations 1",
     'time="5m"': 'steps=3, preset="tiny", evaluations=1',

@@ -20,7 +20,9 @@ from headway.runtime.engines.registry import ENGINES, TORCH
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".txt", ".gz")
 """Endings of text files."""
 
-NAMES_OF_FILES = {"inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points", "keys"}
+NAMES_OF_FILES = {
+    *("inputs", "run", "file", "out", "to", "validation", "from_model", "test", "points", "keys", "dockerfile"),
+}
 """Arguments and options that name a file, a folder or a model."""
 
 

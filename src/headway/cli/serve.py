@@ -1,10 +1,14 @@
 """``headway serve``: models behind HTTP, for programs and for people."""
 
 import os
+import shlex
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from headway.cli.common import device_option, engine_option, precision_option, threads_option
 from headway.errors import InputError
@@ -24,6 +28,7 @@ KEY = "HEADWAY_API_KEY"
 @click.option("--queue", type=click.IntRange(0, 4096), default=64, show_default=True, help="Texts that may wait.")
 @click.option("--strict", is_flag=True, help="Refuse unknown fields of OpenAI's routes instead of ignoring them.")
 @click.option("--quiet", is_flag=True, help="Write no line about each request.")
+@click.option("--dockerfile", metavar="DIR", help="Serve nothing; write a Dockerfile with all that it needs to DIR.")
 @device_option
 @precision_option
 @engine_option
@@ -32,6 +37,7 @@ def command(
     run: tuple[str, ...],
     keys: str | None,
     quiet: bool,
+    dockerfile: str | None,
     device: str,
     precision: str | None,
     engine: str,
@@ -43,15 +49,21 @@ def command(
     Programs use OpenAI's routes (/v1/completions, /v1/chat/completions, /v1/embeddings, /v1/models) or the verb of the
     model's task (/classify, /tag, /translate, ...); people open the address in a browser.  SIGHUP loads the models
     again.
+
+    --dockerfile writes DIR, from which `docker build` makes an image that serves the same models with the same options.
     """
+    how = {"device": device, "precision": precision, "engine": engine}
+    named = [_named(one) for one in run]
+    if dockerfile is not None:
+        _write_container(named, dockerfile, how, limits)
+        return
+    _leave_on_sigterm()
     from headway.serving.models import Models
     from headway.serving.run import serve
     from headway.serving.settings import Settings
 
     settings = Settings(keys=_keys(keys), log=not quiet, **limits)
-    how = {"device": device, "precision": precision, "engine": engine}
     models = Models(settings)
-    named = [_named(one) for one in run]
     _check_differ([name for name, _ in named])
     for name, path in named:
         models.load(path, name, **how)
@@ -72,12 +84,26 @@ def command(
     serve(models, settings, said, reload)
 
 
+def _leave_on_sigterm() -> None:
+    """Exit at once on SIGTERM while models are loaded; the server itself finishes its answers first.
+
+    Without a handler, the first process of a container would go on.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
+
+
 def _named(given: str) -> tuple[str, str]:
-    """(name, run) of an argument."""
-    name, is_named, path = given.partition("=")
-    if is_named and not Path(given).exists() and "/" not in name:
+    """(name, run) of an argument; a name with = or / in it, such as a hub id, is one if RUN exists."""
+    if Path(given).exists():
+        return Path(given).resolve().name, given
+    name, _, path = given.rpartition("=")
+    if path and Path(path).exists():
         return name, path
-    return Path(given).resolve().name if Path(given).exists() else given, given
+    name, is_named, path = given.partition("=")
+    if is_named and "/" not in name:
+        return name, path
+    return given, given
 
 
 def _check_differ(names: list[str]) -> None:
@@ -97,3 +123,50 @@ def _keys(file: str | None) -> tuple[str, ...]:
             raise InputError(f"--keys {file}: holds no key; expected one on each line.")
         return found
     return (os.environ[KEY],) if os.environ.get(KEY) else ()
+
+
+AT_START = {
+    "host": "the server in a container listens on every address of it",
+    "keys": f"no key is written into an image; give {KEY} to the container when you start it",
+    "insecure": "say it when you start the container: docker run IMAGE --insecure",
+}
+"""The options that are not of an image, and why."""
+
+
+def _write_container(named: list[tuple[str, str]], out: str, how: dict[str, Any], limits: dict[str, Any]) -> None:
+    """Write the directory of an image with the options that were given, and say how to build it."""
+    from headway.cli.common import interruptible
+    from headway.io.quantities import size
+    from headway.serving.container.write import write_container
+    from headway.serving.settings import Settings
+
+    _check_differ([name or Path(path).resolve().name for name, path in named])
+    given = _given()
+    for name, why in AT_START.items():
+        if name in given:
+            raise InputError(f"--{name} does not go with --dockerfile: {why}.")
+    port = Settings(**limits).port
+    if port == 0:
+        raise InputError("--port 0 does not go with --dockerfile: the port of a container must be known.")
+    options = [word for name, words in given.items() if name not in ("port", "dockerfile") for word in words]
+    with interruptible(signal.SIGTERM):
+        total = write_container(named, out, port=port, options=options, **how)
+    click.echo(f"{out}: a Dockerfile for {', '.join(name for name, _ in named)}, with {size(total)} of models")
+    click.echo(f"next: docker build -t headway-serve {shlex.quote(out)} (the Dockerfile says more)")
+
+
+def _given() -> dict[str, list[str]]:
+    """The options of this command line by name, each as the words that say the same."""
+    from torch import get_num_threads
+
+    context = click.get_current_context()
+    found: dict[str, list[str]] = {}
+    for option in context.command.params:
+        name = option.name or ""
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and is_given:
+            value = get_num_threads() if name == "threads" else context.params[name]
+            several = value if isinstance(value, tuple) else (value,)
+            flag = option.opts[0]
+            found[name] = [flag] if option.is_flag else [f"{flag}={one}" for one in several]
+    return found

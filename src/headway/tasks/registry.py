@@ -5,17 +5,19 @@ are asked for.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import InputError, shown
-from headway.tasks.plugins import Plugin, plugins
+from headway.tasks.plugins import GROUP, Plugin, plugins
 from headway.tasks.spec import TaskSpec
 from headway.training.evaluation.metric import VAL_LOSS, Metric
 
 if TYPE_CHECKING:  # the protocol needs torch, and the specs do not
+    from importlib.metadata import Distribution
+
     from headway.tasks.command import Command
     from headway.tasks.recognise import Recogniser
     from headway.tasks.task import Task
@@ -52,6 +54,17 @@ def usable() -> tuple[str, ...]:
         else:
             found.append(name)
     return tuple(found)
+
+
+def packages(names: Collection[str]) -> "list[tuple[Distribution, str]]":
+    """The installed packages that bring some of these tasks, each with the top-level module that it names."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, tuple[Distribution, str]] = {}
+    for point in entry_points(group=GROUP):
+        if point.name in names and point.name in others() and point.dist is not None:
+            found.setdefault(point.name, (point.dist, point.module.partition(".")[0]))
+    return list(found.values())
 
 
 def check(name: str) -> None:

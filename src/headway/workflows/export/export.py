@@ -4,11 +4,8 @@ What is particular to a target is in its module (``workflows.export.target``).
 """
 
 import contextlib
-import glob
 import os
 import platform
-import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -23,8 +20,9 @@ from headway.errors import InputError
 from headway.hub.adapters.locate import locate_model
 from headway.hub.directory import load_model, model_config
 from headway.hub.fingerprint import full_fingerprint
-from headway.io.atomic_write import flush, why_not, write_json, write_whole
+from headway.io.atomic_write import why_not, write_json, write_whole
 from headway.io.digest import sha256
+from headway.io.staged_directory import put_in_place, staged_directory
 from headway.io.strict_json import read_object
 from headway.runtime.engines.exported import RECORD
 from headway.tasks.registry import NAMES, room
@@ -107,7 +105,7 @@ def export(
     facts = read_facts(directory) or {}
     if push is not None and spec.lora:
         check_base(push, facts["base"]["path"])
-    with _as_input_error(place), _staged(place.absolute()) as staged:
+    with _as_input_error(place), staged_directory(place.absolute()) as staged:
         writer.write(subject, staged, precision)
         parity = writer.compare(subject, staged, precision)
         found = Export(place, task_of(subject.model), parity, to, precision, best_member(directory))
@@ -115,7 +113,7 @@ def export(
             if spec.card and found.task in NAMES:
                 _write_card(subject, facts, found, staged, push or place.absolute().name, license)
             write_json(staged / RECORD, _record(str(source), full_fingerprint(directory), found, staged))
-            _put_in_place(staged, place.absolute())
+            put_in_place(staged, place.absolute())
     if push is not None and found.made:
         if not parity.passed:
             raise InputError(
@@ -223,58 +221,6 @@ def _record(source: str, model: str, found: Export, directory: Path) -> dict[str
         },
         "files": {path.relative_to(directory).as_posix(): sha256(path) for path in files},
     }
-
-
-@contextlib.contextmanager
-def _staged(out: Path) -> Iterator[Path]:
-    """An empty directory next to ``out``; at the end it is removed, with the directories above it that it needed.
-
-    What an export to ``out`` that was killed has left there is removed first.
-    """
-    for left in out.parent.glob(f".{glob.escape(out.name)}.*.tmp"):
-        number = re.fullmatch(r"\.(\d+)(\.old)?\.tmp", left.name.removeprefix(f".{out.name}"))
-        if number is not None and not _runs(int(number[1])):
-            shutil.rmtree(left, ignore_errors=True)
-    staged = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    needed = [folder for folder in out.parents if not folder.exists()]
-    try:
-        staged.mkdir(parents=True)
-        yield staged
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-        with contextlib.suppress(OSError):  # one that holds the export is not empty
-            for folder in needed:
-                folder.rmdir()
-
-
-def _runs(process: int) -> bool:
-    """Whether the id is that of another process that runs, as far as the system tells."""
-    if process == os.getpid():
-        return False
-    try:
-        if os.name == "posix":
-            os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def _put_in_place(staged: Path, out: Path) -> None:
-    """Rename the new directory to ``out``; an existing one is moved away first, and back if that fails."""
-    if not out.exists():
-        staged.rename(out)
-    else:
-        old = staged.with_suffix(".old.tmp")
-        out.rename(old)
-        try:
-            staged.rename(out)
-        except BaseException:
-            old.rename(out)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    flush(out.parent)
 
 
 @contextlib.contextmanager

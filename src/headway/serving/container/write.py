@@ -1,0 +1,201 @@
+"""Write the directory from which an image is built: it is complete or not there.
+
+    Dockerfile, Dockerfile.cuda   the image, for CPUs and for GPUs
+    .dockerignore                 keeps everything else out of it
+    constraints.txt               the versions of the packages that Headway needs
+    wheels/                       Headway, and packages that bring the task of a model
+    models/                       what answering needs of each run
+
+Headway is copied as it is installed here: an index may hold another version, or another package of that name, and a
+checkout may have changes that no version names.
+"""
+
+import platform
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
+from pathlib import Path
+from typing import Any
+
+from headway.errors import InputError
+from headway.hub.adapters.locate import locate_model
+from headway.io.atomic_write import why_not
+from headway.io.staged_directory import put_in_place, staged_directory
+from headway.runtime.engines.choose import choose, engine_device
+from headway.runtime.engines.exported import checked_export
+from headway.runtime.engines.registry import SPECS, TORCH
+from headway.serving.container.dockerfile import CONSTRAINTS, IGNORE, MODELS, WHEELS, Contents, constraints, dockerfile
+from headway.serving.container.model_files import copy_model
+from headway.serving.container.wheel import write_wheel
+from headway.tasks import registry
+from headway.training.store.facts import read_facts
+from headway.workflows.load import load
+
+COMPILED_ENGINE = "llama.cpp"
+"""Its package is compiled when it is installed, by programs that a slim image does not have."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that the image serves."""
+
+    name: str
+    run: str
+    """as the user named it"""
+    folder: str
+    """in ``models/``"""
+
+    @property
+    def argument(self) -> str:
+        """The argument RUN of ``headway serve`` in the image; its folder's name is not named again."""
+        place = f"/{MODELS}/{self.folder}"
+        return place if self.name == self.folder else f"{self.name}={place}"
+
+
+def write_container(
+    named: Sequence[tuple[str, str]],
+    out: str | Path,
+    *,
+    device: str = "auto",
+    precision: str | None = None,
+    engine: str = TORCH,
+    port: int = 8000,
+    options: Sequence[str] = (),
+) -> int:
+    """Write what builds an image that serves models, (name, run) each, and return the bytes of the models.
+
+    ``options`` are those of ``headway serve`` in the image, as words, with ``device``, ``precision`` and ``engine``
+    among them, by which the models are loaded here too.  Raises InputError as ``workflows.load.load`` does, for an
+    ``out`` that holds anything, and for a model that a container cannot serve.
+    """
+    place = Path(out)
+    check_empty(place)
+    if engine == COMPILED_ENGINE:
+        raise InputError(f"--engine {engine}: it must be compiled, which the image cannot; name another engine.")
+    if device == "mps":
+        raise InputError(f"--device {device}: a container has no GPU of an Apple computer; leave it out.")
+    how = {"device": device, "precision": precision, "engine": engine}
+    models = _with_folders([(name or Path(run).resolve().name, run) for name, run in named])
+    try:
+        with staged_directory(place.absolute()) as staged:
+            used = [_add(model, staged, how) for model in models]
+            tasks, engines = {task for task, _ in used}, {name for _, names in used for name in names}
+            contents = _add_packages(staged, tasks, engines, models, port, tuple(options))
+            (staged / "Dockerfile").write_text(dockerfile(contents), encoding="utf-8")
+            (staged / "Dockerfile.cuda").write_text(dockerfile(contents, cuda=True), encoding="utf-8")
+            (staged / ".dockerignore").write_text(IGNORE, encoding="utf-8")
+            total = sum(path.stat().st_size for path in (staged / MODELS).rglob("*") if path.is_file())
+            put_in_place(staged, place.absolute())
+    except OSError as error:
+        raise InputError(f"{place}: cannot be written {why_not(place, error)}; name another directory.") from None
+    return total
+
+
+def check_empty(out: Path) -> None:
+    """Raise InputError unless ``out`` is missing or an empty directory."""
+    advice = "name a new directory with --dockerfile."
+    try:
+        if out.is_symlink() or (out.exists() and not out.is_dir()):
+            raise InputError(f"{out}: exists and is no directory; {advice}")
+        if out.is_dir() and (held := sorted(path.name for path in out.iterdir())):
+            raise InputError(f"{out}: is not empty (it holds {held[0]}), and nothing was written; {advice}")
+        if out.is_dir() and out.samefile(Path.cwd()):  # which is replaced, and the shell would stay in the old one
+            raise InputError(f"{out}: this is the working directory; name a directory in it with --dockerfile.")
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written {why_not(out, error)}; {advice}") from None
+
+
+def _with_folders(named: Sequence[tuple[str, str]]) -> list[Model]:
+    """The models, each with a folder of its own, also where upper and lower case are the same."""
+    taken: set[str] = set()
+    found = []
+    for name, run in named:
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80] or "model"
+        folder, number = plain, 1
+        while folder.lower() in taken:
+            number += 1
+            folder = f"{plain}-{number}"
+        taken.add(folder.lower())
+        found.append(Model(name, run, folder))
+    return found
+
+
+def _add(model: Model, staged: Path, how: dict[str, Any]) -> tuple[str, set[str]]:
+    """Copy a model, and return its task and the engines that it uses.
+
+    The original is loaded first, so that whatever ``headway serve`` would say about it is said; then the copy, which
+    has to answer without the rest.
+    """
+    task = load(model.run, **how).task
+    directory = locate_model(model.run).path
+    copied = staged / MODELS / model.folder
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they have been shown by now
+        device = engine_device(how["engine"], how["device"])
+        choice = choose(how["engine"], how["precision"], read_facts(directory), device, directory)
+        used, exports = set(), []
+        for name in {choice.few, choice.many} - {TORCH}:
+            try:
+                exports.append(checked_export(directory, SPECS[name], choice.precision))
+                used.add(name)
+            except InputError:  # of "auto", which leaves out an engine that has gone
+                continue
+        try:
+            copy_model(directory, copied, exports)
+            load(copied, **how)
+        except InputError as error:
+            raise InputError(f"{model.run}: a copy of it cannot be served: {error}") from None
+    return task, used
+
+
+def _add_packages(
+    staged: Path, tasks: set[str], engines: set[str], models: Sequence[Model], port: int, options: tuple[str, ...]
+) -> Contents:
+    """Write the wheels and constraints.txt."""
+    try:
+        own = distribution("headway")
+    except PackageNotFoundError:
+        raise InputError(
+            "Headway is not installed here as a package, so it cannot be copied into an image: pip install it, then "
+            "run this command again."
+        ) from None
+    packages = [SPECS[name].package for name in sorted(engines)]
+    packages += ["pillow"] if any(registry.spec(task).reads == "picture" for task in tasks) else []
+    others = registry.packages(tasks)
+    folder = staged / WHEELS
+    folder.mkdir()
+    wheel = write_wheel(own, {"headway"}, folder)
+    wheels = [write_wheel(package, {module}, folder) for package, module in others]
+    names = [name for package in (own, *(package for package, _ in others)) for name in _required(package)]
+    pinned = constraints(sorted(_installed({*names, *packages})))
+    (staged / CONSTRAINTS).write_text(pinned, encoding="utf-8")
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return Contents(
+        headway=wheel.name,
+        others=tuple(path.name for path in wheels),
+        packages=tuple(packages),
+        served=tuple(model.argument for model in models),
+        options=options,
+        port=port,
+        python=".".join(platform.python_version_tuple()[:2]),
+    )
+
+
+def _required(package: Distribution) -> Iterator[str]:
+    """The names of the packages that one needs to serve."""
+    for line in package.requires or ():
+        requirement, _, marker = line.partition(";")
+        name = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", requirement.strip())
+        if name is not None and ("extra" not in marker or re.search(r"extra *== *['\"]serve['\"]", marker)):
+            yield name[0]
+
+
+def _installed(names: set[str]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
