@@ -22,6 +22,8 @@ COMPILED = (".so", ".pyd", ".dylib", ".dll")
 CACHES = "__pycache__"
 ABOUT = ("METADATA", "entry_points.txt", "top_level.txt")
 """What is kept of the folder that describes a package; the rest says how it was installed here."""
+IN_EGG_INFO = {"METADATA": "PKG-INFO"}
+"""What the older form of that folder, next to an editable package's sources, calls some of them."""
 LICENSES = "licenses"
 WHEEL = "Wheel-Version: 1.0\nGenerator: headway\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 SECONDS = (1980, 1, 1, 0, 0, 0)
@@ -75,7 +77,10 @@ def _checked(package: Distribution, path: Path) -> Path:
 
 def _about(package: Distribution) -> Iterator[tuple[str, bytes]]:
     for name in ABOUT:
-        if (text := package.read_text(name)) is not None:
+        text = package.read_text(name)
+        if text is None and name in IN_EGG_INFO:
+            text = package.read_text(IN_EGG_INFO[name])
+        if text is not None:
             yield name, text.encode()
     for file in package.files or ():
         if len(file.parts) > 2 and file.parts[0].endswith(".dist-info") and file.parts[1] == LICENSES:
