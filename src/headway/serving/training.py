@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
+from headway.reports.record import Record, read_record, series
+from headway.reports.verdict import kept_in_words, verdict
+from headway.reports.wording import mapping, number
 from headway.serving.answers import answer
 from headway.serving.errors import RequestError
 from headway.serving.in_thread import in_thread
+from headway.tasks.registry import known
+from headway.training.store.sizes import snapshots
 
 MOST_POINTS = 400
 MOST_SAMPLES = 20
@@ -38,9 +43,6 @@ def run_so_far(directory: Path, part: str = "") -> dict[str, Any]:
     are [step, loss] each, thinned to at most ``MOST_POINTS``; "samples" are the last ones.  "begun" is false where
     there is nothing to read, and all else is then empty.
     """
-    from headway.reports.record import Record, read_record, series
-    from headway.reports.verdict import kept_in_words, verdict
-
     place = directory / part
     try:
         record, begun = read_record(place), True
@@ -62,12 +64,8 @@ def run_so_far(directory: Path, part: str = "") -> dict[str, Any]:
     }
 
 
-def _snapshots(directory: Path, part: str, record: Any, finished: bool) -> list[dict[str, Any]]:
+def _snapshots(directory: Path, part: str, record: Record, finished: bool) -> list[dict[str, Any]]:
     """The newest snapshots and the kept one, by step: {"name", "step", "val_loss", "bytes", "kept", "command"} each."""
-    from headway.reports.record import series
-    from headway.tasks.registry import known
-    from headway.training.store.sizes import snapshots
-
     found, losses, task = snapshots(directory / part), dict(series(record.evaluations, "val_loss")), known(record.task)
     kept = _kept_step(record, finished)
     rows = []
@@ -79,10 +77,8 @@ def _snapshots(directory: Path, part: str, record: Any, finished: bool) -> list[
     return sorted(rows, key=lambda row: row["step"])
 
 
-def _kept_step(record: Any, finished: bool) -> int | None:
+def _kept_step(record: Record, finished: bool) -> int | None:
     """The step whose weights the run answers with; None where it has none."""
-    from headway.reports.wording import mapping, number
-
     step = number(mapping(record.info.get("kept")).get("step")) if finished else None
     if step is None:
         last = mapping(record.info.get("options")).get("keep") == "last" and record.evaluations

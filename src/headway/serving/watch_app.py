@@ -21,11 +21,14 @@ from headway.serving.playground_files import FRONT, page
 from headway.serving.settings import Settings
 from headway.serving.shared import Shared
 from headway.serving.training import run_so_far
+from headway.training.store.sizes import ADAPTED, MEMBER
 
 LONGEST_WAIT = 30.0
 """Seconds."""
 SHARE = 0.05
 """Of a processor that reading the run may take, however many pages ask and however long its log is."""
+LONGEST_KEPT = 30.0
+"""Seconds for which what was read is shown at most."""
 MOST_PARTS = 1000
 """Runs inside the run that are looked at."""
 
@@ -46,7 +49,7 @@ class Watched:
             if now or began >= self._fresh_until:
                 self._told = run_so_far(self.directory, self._part())
                 ended = time.monotonic()
-                self._fresh_until = ended + (ended - began) / SHARE
+                self._fresh_until = ended + min(LONGEST_KEPT, (ended - began) / SHARE)
             return self._told
 
     def described(self) -> dict[str, Any]:
@@ -55,8 +58,6 @@ class Watched:
 
     def _part(self) -> str:
         """The run inside the run that is being trained: of ``--adapt`` or ``--seeds``; else nothing."""
-        from headway.training.store.sizes import ADAPTED, MEMBER
-
         newest, found = _written(self.directory), ""
         with contextlib.suppress(OSError):
             for _, one in zip(range(MOST_PARTS), self.directory.iterdir(), strict=False):
@@ -135,6 +136,6 @@ def _named(path: str, handler: Any) -> Any:
 
 def _seconds(given: str) -> float:
     """The seconds that a page waits at most.  Raises RequestError."""
-    if not re.fullmatch(r"\d{1,3}(\.\d{1,3})?", given) or float(given) > LONGEST_WAIT:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", given) or float(given) > LONGEST_WAIT:
         raise invalid(f"wait must be a number of seconds from 0 to {LONGEST_WAIT:g}", "wait")
     return float(given)
