@@ -13,8 +13,8 @@ function size(bytes) {
 /** What the section shows, as a key that changes with it and a function that makes it. */
 export function snapshots({ snapshots: found, run }) {
   return [JSON.stringify([found, run]), () => found.length && [
+    make("p", { className: "soft", textContent: `The run answers with the weights that are marked as kept. The commands are for the folder that holds ${run}.` }),
     make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Table of snapshots" }, make("table", {},
-      make("caption", { textContent: `The commands are for the folder that holds ${run}.` }),
       make("thead", {}, make("tr", {}, ["Step", "Held-out loss", "Size", "Answer with it"].map((textContent, at) =>
         make("th", { scope: "col", textContent, className: at < 3 ? "n" : "" })))),
       make("tbody", {}, found.map(row)))),
@@ -22,6 +22,6 @@ export function snapshots({ snapshots: found, run }) {
 }
 
 const row = ({ name, step, val_loss: loss, bytes, kept, command }) => make("tr", { className: kept ? "kept" : "", title: name },
-  make("th", { scope: "row", className: "n", textContent: step.toLocaleString("en") }),
+  make("th", { scope: "row", className: "n", textContent: step.toLocaleString("en") }, kept ? make("small", { textContent: "kept" }) : ""),
   make("td", { className: "n", textContent: loss === null ? "–" : loss.toFixed(3) }), make("td", { className: "n", textContent: size(bytes) }),
-  make("td", {}, make("code", { textContent: command }), kept ? make("small", { textContent: "the weights that the run keeps" }) : ""));
+  make("td", {}, make("code", { textContent: command })));

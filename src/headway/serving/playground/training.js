@@ -63,7 +63,7 @@ export function build(panel, models) {
     announce(end.textContent);
   }
 
-  const form = make("form", {}, watched ? make("p", { className: "watched" }, make("strong", {}, make("bdi", { textContent: models[0].id })), " is shown while it trains.") : choice.row);
+  const form = make("form", {}, watched ? make("p", { className: "watched" }, "Run ", make("strong", {}, make("bdi", { textContent: models[0].id }))) : choice.row);
   panel.append(guide("How to read this page", [
     "The loss is how badly the model predicts: lower is better. The line of dots is on data that the model does not learn from.",
     "When the training loss falls and the other rises, the model memorises. The weights of the lowest held-out loss are kept.",
@@ -76,7 +76,7 @@ export function build(panel, models) {
 function verdict({ begun, finished, verdict, kept, last_step, health, part, ended }) {
   const step = (last_step ?? 0).toLocaleString("en");
   const told = finished ? verdict || "There is no verdict." : !begun ? "There is nothing to see yet: the data are read and the model is made first. Or the run directory is gone."
-    : last_step === null ? "The training begins." : `Step ${step}; ${ended ? "stopped" : "still training, or left before its end"}.`;
+    : last_step === null ? "The training begins." : `Step ${step}; ${ended ? "stopped" : ended === false ? "still training" : "still training, or left before its end"}.`;
   const lines = [part ? `This is ${part}, one of the runs inside this one.` : "", told, kept].filter(Boolean);
   return [JSON.stringify([lines, health]), () => [...lines.map((textContent) => make("p", { textContent })),
     ...(health ? [make("p", { className: "note", textContent: health })] : [])]];
