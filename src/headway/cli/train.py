@@ -15,6 +15,7 @@ from headway.cli.aliases import our_name
 from headway.cli.common import emit, output_options
 from headway.cli.headed_help import Headed, HeadedCommand
 from headway.cli.plan import PLANNED, lines, plan, plan_options
+from headway.cli.watching import watched
 from headway.errors import InputError, RunFailed
 from headway.io.quantities import duration, metric
 from headway.io.regular_file import check_name
@@ -160,7 +161,7 @@ def summary(result: dict[str, Any], verdict: str, info: Mapping[str, Any]) -> li
 
 def _disk(run: Path) -> list[str]:
     from headway.io.quantities import size
-    from headway.training.store.cleaning import sizes
+    from headway.training.store.sizes import sizes
 
     found = sizes(run)
     if not found.resume:
@@ -222,6 +223,15 @@ validation_option: Any = click.option(
 )
 
 
+watch_option: Any = click.option(
+    "--watch",
+    is_flag=True,
+    cls=Headed,
+    heading=HEADINGS["run"],
+    help="Show the run in the browser while it trains, on an address of this machine.",
+)
+
+
 class Train(HeadedCommand):
     """A command whose ``--validation`` takes every word up to the next option: ``train A B --validation C D``."""
 
@@ -266,6 +276,7 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
 @out_option("Run directory. [default: runs/ and the input's name, or both names of two aligned files]")
 @validation_option
 @training_options
+@watch_option
 @plan_options
 @output_options
 def command(
@@ -275,6 +286,7 @@ def command(
     as_json: bool,
     quiet: bool,
     planning: bool,
+    watch: bool,
     **options: Any,
 ) -> None:
     """Train a model on INPUT: .txt, .csv, .tsv, .jsonl, each also as .gz, .parquet, two aligned files, a folder of
@@ -290,6 +302,8 @@ def command(
 
     asked = {name: options.pop(name) for name in PLANNED}
     if planning:
+        if watch:
+            raise InputError("--watch shows a training, and --plan does not train; leave one of them out.")
         planned = plan(inputs, validation, quiet, asked, options, STARTED)
         emit(planned, as_json, lines(planned))
         return
@@ -300,7 +314,8 @@ def command(
     from headway.reports.record import read_record
     from headway.reports.verdict import verdict
 
-    found = _train(inputs, out, validation, quiet, options, STARTED, line)
+    with watched(Path(out) if out is not None else default_out(inputs), watch):
+        found = _train(inputs, out, validation, quiet, options, STARTED, line)
     from headway.training.distributed.ranks import is_first
 
     if is_first():

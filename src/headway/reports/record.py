@@ -8,8 +8,8 @@ from typing import Any
 from headway.errors import InputError
 from headway.io.strict_json import read_text
 from headway.reports.wording import mapping, number
-from headway.training.store.cleaning import Sizes, sizes
 from headway.training.store.log import read_log
+from headway.training.store.sizes import Sizes, sizes
 
 Point = tuple[float, float]
 """A place on a chart: step and value."""

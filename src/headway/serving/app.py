@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving.answers import ClientGone, answer, refusal
-from headway.serving.errors import RequestError, failed, invalid
+from headway.serving.answers import answer, refusal
+from headway.serving.errors import RequestError, invalid
+from headway.serving.failures import handle_errors
 from headway.serving.gate import ROUTE, Gate
 from headway.serving.inside import inside
 from headway.serving.models import Models
@@ -42,7 +43,7 @@ def create_app(models: Models, settings: Settings) -> Any:
         from fastapi import FastAPI
     except ImportError:
         raise InputError(NEEDED) from None
-    state = State(models, settings)
+    state = State(settings, models)
     state.metrics.watch(
         lambda: [(one.name, one.task, one.worker.running, one.places.taken - one.worker.running) for one in models]
     )
@@ -57,7 +58,8 @@ def create_app(models: Models, settings: Settings) -> Any:
     app.state.headway = state
     app.router.redirect_slashes = False
     app.add_middleware(Gate, state=state)  # type: ignore[arg-type]
-    _handle_errors(app)
+    handle_errors(app)
+    _handle_fields(app)
     Routes(app, state).add()
     return app
 
@@ -145,37 +147,12 @@ class Routes:
         return answer({"status": "ready", "models": [one.name for one in models]})
 
 
-def _handle_errors(app: Any) -> None:
-    """Every error in the form that OpenAI's clients read."""
+def _handle_fields(app: Any) -> None:
+    """What FastAPI itself refuses, as every other error."""
     from fastapi.exceptions import RequestValidationError
-    from starlette.exceptions import HTTPException
-    from starlette.responses import Response
-
-    async def known(_request: Any, error: Any) -> Any:
-        return refusal(error)
-
-    async def of_routes(_request: Any, error: Any) -> Any:
-        words = {404: "there is no such route", 405: "this route has no such method"}
-        headers = dict(error.headers or {})
-        return refusal(
-            RequestError(error.status_code, words.get(error.status_code, str(error.detail)), None, None, headers)
-        )
-
-    async def of_input(_request: Any, error: Any) -> Any:
-        return refusal(invalid(str(error)))
 
     async def of_fields(_request: Any, error: Any) -> Any:
         first = error.errors()[0]
         return refusal(invalid(str(first.get("msg", "wrong")), ".".join(map(str, first.get("loc", ())[1:])) or None))
 
-    async def gone(_request: Any, _error: Any) -> Any:
-        return Response(status_code=499)
-
-    async def unknown(_request: Any, _error: Any) -> Any:
-        return refusal(failed("the server failed"))
-
-    for kind, handler in (
-        *((RequestError, known), (HTTPException, of_routes), (InputError, of_input)),
-        *((RequestValidationError, of_fields), (ClientGone, gone), (Exception, unknown)),
-    ):
-        app.add_exception_handler(kind, handler)
+    app.add_exception_handler(RequestValidationError, of_fields)

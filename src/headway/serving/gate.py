@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.serving.answers import as_json
 from headway.serving.errors import RequestError, failed, invalid, unavailable
-from headway.serving.state import State
+from headway.serving.shared import Shared
 
 PUBLIC = ("/", "/health", "/ready", "/favicon.ico")
 PUBLIC_FOLDER = "/playground/"
@@ -39,7 +39,7 @@ Headers = dict[str, str]
 class Gate:
     """The application that a server runs."""
 
-    def __init__(self, app: Any, state: State):
+    def __init__(self, app: Any, state: Shared):
         self.app, self.state, self.settings = app, state, state.settings
         self._keys = [_digest(key) for key in self.settings.keys]
 

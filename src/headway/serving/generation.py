@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.errors import InputError
 from headway.serving.errors import RequestError, failed, invalid, too_late, unavailable
 from headway.serving.metrics import Metrics
 from headway.serving.models import Served
@@ -179,11 +178,3 @@ def check_fits(served: Served, prompts: Sequence[Prompt], most: int | None, para
             "context_length_exceeded",
         )
     return left if most is None else most
-
-
-async def in_thread(function: Any, *given: Any) -> Any:
-    """Call what takes a while outside the event loop; InputError becomes a RequestError."""
-    try:
-        return await asyncio.to_thread(function, *given)
-    except InputError as error:
-        raise invalid(str(error)) from None

@@ -83,13 +83,28 @@ INSIDE: Schema = {
     },
     "required": ["model", "tokens", "heads", "attribution", "vectors", "positions"],
 }
+POINTS: Schema = {"type": "array", "items": {**NUMBERS, "minItems": 2, "maxItems": 2}}
+SNAPSHOT: Schema = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "its path within the run directory"},
+        "step": {"type": "integer"},
+        "val_loss": {"type": ["number", "null"]},
+        "bytes": {"type": "integer"},
+        "kept": {"type": "boolean", "description": "whether the run answers with these weights"},
+        "command": {"type": "string", "description": "what answers with it, in the folder that holds the run"},
+    },
+    "required": ["name", "step", "val_loss", "bytes", "kept", "command"],
+}
 RUN: Schema = {
     "type": "object",
     "properties": {
-        **{"model": {"type": "string"}, "finished": {"type": "boolean"}, "verdict": {"type": "string"}},
-        **{name: {"type": "array"} for name in ("steps", "evaluations", "samples")},
+        **{name: {"type": "string"} for name in ("model", "run", "part", "health", "verdict", "kept", "serve")},
+        **{"begun": {"type": "boolean"}, "finished": {"type": "boolean"}, "last_step": {"type": ["integer", "null"]}},
+        **{"steps": POINTS, "evaluations": POINTS, "samples": {"type": "array", "items": {"type": "object"}}},
+        "snapshots": {"type": "array", "items": SNAPSHOT},
     },
-    "required": ["model", "finished", "verdict", "steps", "evaluations", "samples"],
+    "required": ["model", "run", "finished", "verdict", "steps", "evaluations", "samples", "snapshots"],
 }
 REFUSALS = {
     **{"400": "wrong request", "401": "no key", "404": "no such model", "405": "no such method", "408": "slow body"},

@@ -1,24 +1,16 @@
-"""What all routes of a server share."""
+"""What all routes of a server with models share."""
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from headway.serving.metrics import Metrics
 from headway.serving.models import Models
-from headway.serving.settings import Settings
+from headway.serving.shared import Shared
 
 
 @dataclass
-class State:
-    """The models of a server, its settings and metrics, and whether it is stopping."""
+class State(Shared):
+    """The same with models."""
 
     models: Models
-    settings: Settings
-    metrics: Metrics = field(default_factory=Metrics)
-    draining: bool = False
-    active: int = 0
-    """requests that are being answered"""
-    started: float = field(default_factory=time.monotonic)
 
     def drain(self) -> None:
         """Admit nothing new."""

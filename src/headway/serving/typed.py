@@ -13,7 +13,8 @@ from headway.serving.answers import answer, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import RequestError, invalid
 from headway.serving.gate import ROUTE
-from headway.serving.generation import Generation, check_fits, in_thread
+from headway.serving.generation import Generation, check_fits
+from headway.serving.in_thread import in_thread
 from headway.serving.jobs import AT_ONCE, answered, parts
 from headway.serving.models import Models, Served
 from headway.serving.openai.ways import typed_ways

@@ -8,9 +8,9 @@ from headway.errors import InputError
 from headway.io.regular_file import inside, open_regular
 from headway.io.strict_json import read_object
 from headway.runtime.engines.exported import RECORD
-from headway.training.store.cleaning import ADAPTED
 from headway.training.store.facts import ENDINGS, PART
 from headway.training.store.log import LOG
+from headway.training.store.sizes import ADAPTED
 
 PIECE = 1 << 20
 """Bytes that are copied at once."""

@@ -8,7 +8,8 @@ from typing import Any
 from headway.serving.answers import PING, EventStream, answer, event, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import invalid
-from headway.serving.generation import Generation, check_fits, in_thread
+from headway.serving.generation import Generation, check_fits
+from headway.serving.in_thread import in_thread
 from headway.serving.models import Served
 from headway.serving.openai.ways import SAMPLING, check_count, check_stream, unsupported, ways
 from headway.serving.schema import Schema, optional

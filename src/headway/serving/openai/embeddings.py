@@ -7,7 +7,7 @@ from typing import Any
 from headway.serving.answers import answer, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import failed, invalid
-from headway.serving.generation import in_thread
+from headway.serving.in_thread import in_thread
 from headway.serving.jobs import answered, parts
 from headway.serving.models import Served
 from headway.serving.openai.completions import ID

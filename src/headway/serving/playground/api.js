@@ -41,9 +41,10 @@ export async function models() {
 const post = (path, body, signal) =>
   reach(path, { method: "POST", headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body), signal });
 
-/** The run that a model comes from, as its directory tells it now. */
-export async function run(model) {
-  const response = await reach(`/training?model=${encodeURIComponent(model.id)}`, { headers: headers() });
+/** The run that a model comes from, as its directory tells it: now, or of a run that is watched, after some seconds or at its end. */
+export async function run(model, wait = 0) {
+  const asked = new URLSearchParams({ model: model.id, ...(wait ? { wait } : {}) });
+  const response = await reach(`/training?${asked}`, { headers: headers() });
   if (!response.ok) throw await refused(response);
   return response.json();
 }

@@ -80,6 +80,7 @@ async function begin() {
     problem(error.status === 401 ? "This server needs a key. Enter it above." : error.message);
     return;
   }
+  document.getElementById("access").hidden = found.length > 0 && found.every(({ watched }) => watched);
   panels.clear();
   main.replaceChildren();
   shown = tabsOf(found);
@@ -92,7 +93,7 @@ async function begin() {
     main.append(make("p", { className: "note", textContent: "The server has no models. Start it with a run: headway serve RUN" }));
     return;
   }
-  announce(`${found.length} model${found.length > 1 ? "s" : ""} served.`);
+  if (!found[0].watched) announce(`${found.length} model${found.length > 1 ? "s" : ""} served.`);
   const asked = location.hash.slice(1);
   choose(shown.some(({ id }) => id === asked) ? asked : shown[0].id);
 }

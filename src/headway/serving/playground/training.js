@@ -1,46 +1,95 @@
-// Training: the curves, samples and verdict of the run that a model comes from, also while it trains.
+// Training: the curves, samples, verdict and snapshots of a run, also while it trains.
 
 import { run } from "./api.js";
-import { draw, make, problem } from "./dom.js";
+import { announce, draw, make, problem } from "./dom.js";
 import { guide, modelChoice } from "./form.js";
+import { snapshots } from "./snapshots.js";
 
-const EVERY = 3000, WIDTH = 720, HEIGHT = 280, LEFT = 52, BOTTOM = 30;
+const EVERY = 3000, TRIES = 3, WIDTH = 720, HEIGHT = 280, LEFT = 52, BOTTOM = 30;
+const SECTIONS = { Verdict: verdict, Loss: losses, Snapshots: snapshots, Samples: samples };
 
 export function build(panel, models) {
-  const choice = modelChoice(models, () => look());
-  const result = make("div", { className: "run" });
-  let timer = 0;
+  const { watched } = models[0], choice = modelChoice(models, () => begin());
+  const boxes = new Map(Object.keys(SECTIONS).map((title) => [title, make("section", { className: "card", "aria-label": title, hidden: true })]));
+  const end = make("p", { className: "note", hidden: true });
+  let timer = 0, failed = 0, turn = 0, last = null;
 
-  async function look() {
+  function begin() {
     clearTimeout(timer);
-    if (panel.hidden) return (timer = setTimeout(look, EVERY));
+    turn += 1;
+    look(0, turn);
+  }
+
+  /** Ask and show, and go on as long as there may be something new; a run that is watched answers when there is. */
+  async function look(wait, mine) {
+    if (panel.hidden && !watched) return (timer = setTimeout(look, EVERY, 0, mine));
+    const asked = Date.now();
     try {
-      const found = await run(choice.value);
+      const found = await run(choice.value, wait);
+      if (mine !== turn) return;
+      [failed, last] = [0, found];
       show(found);
-      if (!found.finished) timer = setTimeout(look, EVERY);
+      if (watched ? found.ended : found.finished) return;
+      timer = setTimeout(look, watched && (!wait || Date.now() - asked > EVERY / 2) ? 0 : EVERY, watched ? EVERY / 1000 : 0, mine);
     } catch (error) {
-      problem(error.message);
+      if (mine !== turn) return;
+      if (!watched) return problem(error.message);
+      over(last, "The server of this page does not answer any more. ");
+      if (++failed < TRIES) timer = setTimeout(look, EVERY, 0, mine);
     }
   }
 
   function show(found) {
-    const told = found.finished ? found.verdict : `Step ${(found.last_step ?? 0).toLocaleString("en")}; still training, or left before its end.`;
-    result.replaceChildren(
-      make("section", { className: "card" }, make("h2", { textContent: "Verdict" }), make("p", { textContent: told || "There is no verdict." }),
-        found.health ? make("p", { className: "note", textContent: found.health }) : ""),
-      make("section", { className: "card" }, make("h2", { textContent: "Loss" }), curves(found),
-        make("p", { className: "soft legend-of-curves" }, make("span", { className: "training", textContent: "training" }), make("span", { className: "validation", textContent: "held out" }))),
-      ...(found.samples.length ? [make("section", { className: "card" }, make("h2", { textContent: "Samples" }),
-        found.samples.reverse().map(({ step, text }) => make("figure", {}, make("figcaption", { className: "soft", textContent: `step ${step}` }),
-          make("p", { className: "given", dir: "auto", textContent: text }))))] : []));
+    problem("");
+    end.hidden = true;
+    if (found.ended) over(found);
+    for (const [title, fill] of Object.entries(SECTIONS)) {
+      const box = boxes.get(title), [key, parts] = fill(found);
+      if (box.dataset.shown === key) continue; // what has not changed stays, with what is selected in it
+      box.dataset.shown = key;
+      const content = parts();
+      box.hidden = !content;
+      box.replaceChildren(...(content ? [make("h2", { textContent: title }), ...content] : []));
+    }
   }
 
+  /** The training is over, and the server of its page too. */
+  function over(found, why = "") {
+    const told = !found ? "The training has ended, or was stopped." : found.finished ? "The training has ended, and this page stays as it is now."
+      : why ? "The training has ended, or was stopped; this is what was last seen of it." : "The training was stopped before its end; the same command goes on with it.";
+    if (!end.hidden) return;
+    end.hidden = false;
+    end.replaceChildren(`${why}${told}`, ...(found ? [" To see it again: ", make("code", { textContent: found.serve }), ` in the folder that holds ${found.run}.`] : []));
+    announce(end.textContent);
+  }
+
+  const form = make("form", {}, watched ? make("p", { className: "watched" }, "Run ", make("strong", {}, make("bdi", { textContent: models[0].id }))) : choice.row);
   panel.append(guide("How to read this page", [
     "The loss is how badly the model predicts: lower is better. The line of dots is on data that the model does not learn from.",
     "When the training loss falls and the other rises, the model memorises. The weights of the lowest held-out loss are kept.",
-  ]), make("form", {}, choice.row), result);
-  panel.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
-  look();
+    "A snapshot is the model of an evaluation, which train --snapshots saves. It answers by its own name, like the run itself.",
+  ]), form, end, make("div", { className: "run" }, [...boxes.values()]));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  begin();
+}
+
+function verdict({ begun, finished, verdict, kept, last_step, health, part, ended }) {
+  const step = (last_step ?? 0).toLocaleString("en");
+  const told = finished ? verdict || "There is no verdict." : !begun ? "There is nothing to see yet: the data are read and the model is made first. Or the run directory is gone."
+    : last_step === null ? "The training begins." : `Step ${step}; ${ended ? "stopped" : ended === false ? "still training" : "still training, or left before its end"}.`;
+  const lines = [part ? `This is ${part}, one of the runs inside this one.` : "", told, kept].filter(Boolean);
+  return [JSON.stringify([lines, health]), () => [...lines.map((textContent) => make("p", { textContent })),
+    ...(health ? [make("p", { className: "note", textContent: health })] : [])]];
+}
+
+function losses(found) {
+  return [JSON.stringify([found.steps, found.evaluations]), () => [curves(found),
+    make("p", { className: "soft legend-of-curves" }, make("span", { className: "training", textContent: "training" }), make("span", { className: "validation", textContent: "held out" }))]];
+}
+
+function samples({ samples }) {
+  return [JSON.stringify(samples), () => samples.length && [...samples].reverse().map(({ step, text }) =>
+    make("figure", {}, make("figcaption", { className: "soft", textContent: `step ${step}` }), make("p", { className: "given", dir: "auto", textContent: text })))];
 }
 
 /** Both losses against the step, as lines with axes. */

@@ -1,63 +1,15 @@
-"""Disk use of a run: how much, what is needed to use or to resume it, and removing the rest."""
+"""Removing what is not needed to use or to resume a run."""
 
 import contextlib
-import os
-import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import InputError
 from headway.training.monitor.progress import Progress
 from headway.training.store.checkpoint import damaged, newest, remove_checkpoint, remove_older, saving
 from headway.training.store.kept_once import bring_back, leave_out
-from headway.training.store.run_directory import SNAPSHOTS, RunDirectory
-
-ADAPTED = "adapted"
-"""The run inside a run that first trains on the texts without their labels (``--adapt``)."""
-MEMBER = re.compile(r"seed-\d+")
-"""The runs inside a run with several seeds."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes of a run on disk, by purpose."""
-
-    use: int
-    """the model and the records of the run"""
-    resume: int
-    """the newest checkpoint, and the model that the run starts from where that is kept too"""
-    snapshots: int
-    """models of evaluations (``--snapshots``)"""
-
-    @property
-    def total(self) -> int:
-        return self.use + self.resume + self.snapshots
-
-
-def sizes(path: Path) -> Sizes:
-    found = {"use": 0, "resume": 0, "snapshots": 0}
-    parts = {"checkpoints": "resume", ADAPTED: "resume", SNAPSHOTS: "snapshots"}
-    for file, size in _files(path):
-        within = file.relative_to(path).parts[:-1]
-        if within and MEMBER.fullmatch(within[0]):
-            within = within[1:]
-        found[parts.get(within[0] if within else "", "use")] += size
-    return Sizes(**found)
-
-
-def _files(path: Path) -> Iterator[tuple[Path, int]]:
-    """The regular files under a directory with their bytes, those with several names once; links are not followed."""
-    seen: set[tuple[int, int]] = set()
-    for folder, _, names in os.walk(path):
-        for name in names:
-            file = Path(folder, name)
-            with contextlib.suppress(OSError):  # it may have been removed by now
-                status = file.lstat()
-                if not file.is_symlink() and (status.st_dev, status.st_ino) not in seen:
-                    seen.add((status.st_dev, status.st_ino))
-                    yield file, status.st_size
+from headway.training.store.run_directory import RunDirectory
+from headway.training.store.sizes import ADAPTED, MEMBER, SNAPSHOTS, sizes
 
 
 def keep_once(run: RunDirectory, progress: Progress) -> None:

@@ -26,6 +26,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.training.store.checkpoint import remove_leftovers, saving
 from headway.training.store.facts import FILE, read_facts, write_facts
 from headway.training.store.log import LOG
+from headway.training.store.sizes import SNAPSHOTS
 
 
 def best_member(path: Path) -> str | None:
@@ -35,8 +36,6 @@ def best_member(path: Path) -> str | None:
     return str(facts.get("best_member", members[0])) if members else None
 
 
-SNAPSHOTS = "snapshots"
-"""Where ``--snapshots`` keeps the models of evaluations."""
 WAIT = "wait for it, or use another --out"
 """What to do where another command trains in the same directory."""
 WRITTEN = (FILE, LOG, "report.html", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")

@@ -32,8 +32,9 @@ from headway.training.monitor.progress import NoProgress, Progress
 from headway.training.option_fields import DEFAULT_TIME, flag
 from headway.training.options import TrainOptions
 from headway.training.store.checkpoint import newest_checkpoint, put_back, trained
-from headway.training.store.cleaning import ADAPTED, complete, keep_once
+from headway.training.store.cleaning import complete, keep_once
 from headway.training.store.run_directory import ReadOnlyRun, RunDirectory, clock, machine, versions
+from headway.training.store.sizes import ADAPTED
 from headway.workflows.export.exportable import in_words, refusals
 from headway.workflows.input import read_input, validation_input
 from headway.workflows.train.bounds import begin_cycle, budget_of

@@ -28,9 +28,9 @@ from headway.training.objective import Objective
 from headway.training.options import TrainOptions, time_limit
 from headway.training.plan import Plan
 from headway.training.sizing.presets import with_lora
-from headway.training.store.cleaning import ADAPTED
 from headway.training.store.facts import ADVICE, FILE, OF_THE_READER, check_files, followed
 from headway.training.store.run_directory import RunDirectory, best_member
+from headway.training.store.sizes import ADAPTED
 from headway.workflows.train.resume import changed_plan, check_same_base, check_same_labels
 from headway.workflows.train.suggestions import advice, to_change
 
