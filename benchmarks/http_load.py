@@ -50,6 +50,8 @@ class Answer:
     """seconds to the first event of a stream"""
     body: bytes = b""
     tokens: int = field(default=0)
+    retry_after: float = 0.0
+    """seconds after which the server wants to be asked again"""
 
     def json(self) -> Any:
         """The body as JSON."""
@@ -82,6 +84,8 @@ async def ask(port: int, path: str, body: Any = None, *, leave_after: float | No
             return found
         head = await reader.readuntil(b"\r\n\r\n")
         found.status = int(head.split(b" ", 2)[1])
+        if seconds := re.search(rb"(?i)\r\nretry-after: (\d+)", head):
+            found.retry_after = float(seconds[1])
         parts = []
         while part := await reader.read(1 << 16 if not pause else 10):
             parts.append(part)
@@ -114,8 +118,14 @@ async def number(port: int, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}(\{{| )", line))
 
 
-async def closed_loop(port: int, clients: int, seconds: float, body: dict[str, Any], path: str) -> list[Answer]:
-    """So many clients who each ask again as soon as they are answered; one that was refused waits a moment."""
+async def closed_loop(
+    port: int, clients: int, seconds: float, body: dict[str, Any], path: str, *, patient: bool = True
+) -> list[Answer]:
+    """So many clients who each ask again as soon as they are answered.
+
+    One that was refused waits as long as the server asks (Retry-After), as OpenAI's client does; or, where it is not
+    ``patient``, 0.1 to 0.3 seconds.
+    """
     found: list[Answer] = []
     until = time.perf_counter() + seconds
 
@@ -125,7 +135,7 @@ async def closed_loop(port: int, clients: int, seconds: float, body: dict[str, A
             answer = await ask(port, path, {**body, "seed": choose.randrange(1 << 30)})
             found.append(answer)
             if answer.status == 429:
-                await asyncio.sleep(choose.uniform(0.1, 0.3))
+                await asyncio.sleep(answer.retry_after if patient else choose.uniform(0.1, 0.3))
 
     await asyncio.gather(*(client(seed) for seed in range(clients)))
     return found

@@ -6,6 +6,9 @@ MODEL is a run of a language model; without it one of random weights is made (10
 checked, and the program fails where it does not: every request at four times the capacity is answered or refused with
 429, none hangs, memory does not grow, /health answers within 0.1 s (the 99th percentile), slots are free within a
 second after clients have left, streamed text equals plain text, and SIGTERM ends with status 0.
+
+A client that was refused waits as long as the server asks (Retry-After), as OpenAI's client does.  What others cost,
+who ask again after 0.1 to 0.3 seconds, is reported as "impatient".
 """
 
 import argparse
@@ -23,6 +26,7 @@ from machine import RESULTS, facts, write
 
 PIECES = ["🙂", "日本", "ภาษาไทย", "é", "👩‍👩‍👧", " the", " cat", "\n", "x", "\u2028", "ﬀ", "a\u0301", "🇩🇪"]
 PATH = "/v1/completions"
+TOKENS = "headway_completion_tokens_total"
 HEALTH_SECONDS, LEAVE_SECONDS = 0.1, 1.0
 
 
@@ -55,9 +59,7 @@ async def load(server: Serving, model: str, *, running: int, queue: int, seconds
     """Four times as many clients as there are places, beside one that asks for /health and one that looks at memory."""
     body = {"model": model, "prompt": "the cat", "max_tokens": 32, "temperature": 1.0, "stream": True}
     short = min(60.0, seconds)
-    before = await number(server.port, "headway_completion_tokens_total")
-    capacity = await closed_loop(server.port, running, short, body, PATH)
-    after = await number(server.port, "headway_completion_tokens_total")
+    capacity, at_capacity = await pace(server, closed_loop(server.port, running, short, body, PATH), short)
     health: list[float] = []
     memory: list[tuple[float, int]] = []
     over = False
@@ -71,26 +73,44 @@ async def load(server: Serving, model: str, *, running: int, queue: int, seconds
 
     used = time.process_time()
     looking = asyncio.create_task(look())
-    found = await closed_loop(server.port, 4 * (running + queue), seconds, body, PATH)
+    clients = 4 * (running + queue)
+    found, at_four_times = await pace(server, closed_loop(server.port, clients, seconds, body, PATH), seconds)
     over = True
     await looking
-    last = await number(server.port, "headway_completion_tokens_total")
+    share = (time.process_time() - used) / seconds
+    hasty = closed_loop(server.port, clients, short, body, PATH, patient=False)
+    pressed, at_pressure = await pace(server, hasty, short)
     accepted = [one.seconds for one in found if one.status == 200]
     return {
-        "clients": 4 * (running + queue),
+        "clients": clients,
         "requests": len(found),
         "answered": len(accepted),
         "refused": sum(one.status == 429 for one in found),
-        "tokens_per_second_at_capacity": (after - before) / short,
-        "tokens_per_second_at_four_times": (last - after) / seconds,
+        "tokens_per_second_at_capacity": at_capacity,
+        "tokens_per_second_at_four_times": at_four_times,
         "seconds_of_accepted_p99": quantile(accepted, 0.99),
         "health_seconds_p99": quantile(health, 0.99),
         "health_seconds_most": max(health),
         "memory_bytes_per_minute": slope(memory),
         "memory_bytes": memory[-1][1],
-        "load_generator_share_of_a_processor": (time.process_time() - used) / seconds,
+        "load_generator_share_of_a_processor": share,
         "answers_of_capacity": sum(one.status == 200 for one in capacity) / max(1, len(capacity)),
+        "impatient": {
+            "requests": len(pressed),
+            "lost": sum(one.status not in (200, 429) for one in pressed),
+            "refused_per_second": sum(one.status == 429 for one in pressed) / short,
+            "tokens_per_second": at_pressure,
+        },
     }
+
+
+async def pace(server: Serving, clients: Any, seconds: float) -> tuple[list[Answer], float]:
+    """What some clients get, and the tokens a second of their first ``seconds``: the last ones finish after that."""
+    before = await number(server.port, TOKENS)
+    asking = asyncio.create_task(clients)
+    await asyncio.sleep(seconds)
+    after = await number(server.port, TOKENS)
+    return await asking, (after - before) / seconds
 
 
 def slope(memory: list[tuple[float, int]]) -> float:
@@ -190,6 +210,7 @@ def check(found: dict[str, Any], minutes: float) -> None:
     """What must hold; memory only where the run was long enough to say."""
     load, stop = found["load"], found["stop"]
     assert load["answered"] + load["refused"] == load["requests"] and load["answered"] and load["refused"], load
+    assert not load["impatient"]["lost"], load
     assert load["health_seconds_p99"] < HEALTH_SECONDS, load
     assert load["tokens_per_second_at_four_times"] >= 0.95 * load["tokens_per_second_at_capacity"] or minutes < 5, load
     assert load["memory_bytes_per_minute"] < 1 << 20 or minutes < 5, load

@@ -35,9 +35,9 @@ def invalid(message: str, param: str | None = None, code: str = "invalid_value")
     return RequestError(400, message, code, param)
 
 
-def busy(message: str) -> RequestError:
-    """Too much is waiting already."""
-    return RequestError(429, message, "server_overloaded", headers={"retry-after": "1"})
+def busy(message: str, retry_after: int = 1) -> RequestError:
+    """Too much is waiting already; trying again makes sense after so many seconds."""
+    return RequestError(429, message, "server_overloaded", headers={"retry-after": str(retry_after)})
 
 
 def unavailable(message: str) -> RequestError:

@@ -95,6 +95,8 @@ class Gate:
             raise self._reject("key", error)
         if self.state.draining and scope["method"] == "POST":
             raise self._reject("draining", unavailable("the server is stopping"))
+        if scope["method"] == "POST":
+            self.state.check_place()
         body = await self._body(headers, receive)
         given = False
 
@@ -162,6 +164,8 @@ class Gate:
 
     def _count(self, scope: Any, request_id: str, status: int, seconds: float) -> None:
         route = route_of(scope)
+        if status == 429:
+            self.state.metrics.rejected.labels("busy").inc()
         self.state.metrics.requests.labels(route, str(status)).inc()
         if self.settings.log:
             line = {"time": round(time.time(), 3), "request_id": request_id, "route": route, "status": status}

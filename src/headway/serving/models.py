@@ -145,6 +145,16 @@ class Models:
     def __len__(self) -> int:
         return len(self._served)
 
+    @property
+    def full(self) -> bool:
+        """Whether no model has a place for one more text."""
+        return bool(self._served) and all(one.places.full for one in self)
+
+    @property
+    def retry_after(self) -> int:
+        """Whole seconds after which one of them may have a place."""
+        return min((one.places.retry_after for one in self), default=1)
+
     def load(self, path: str, name: str | None = None, **how: Any) -> Served:
         """Load a run and serve it, by its folder's name unless another is given; one of that name is replaced.
 

@@ -17,3 +17,6 @@ class Shared:
     active: int = field(default=0, kw_only=True)
     """requests that are being answered"""
     started: float = field(default_factory=time.monotonic, kw_only=True)
+
+    def check_place(self) -> None:
+        """Raise RequestError where nothing more that needs a model can be admitted."""
