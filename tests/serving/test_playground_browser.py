@@ -226,3 +226,11 @@ def test_a_server_with_a_key_asks_for_it(browser, models):
         assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
         page.complaints[:] = [one for one in page.complaints if "status of 401" not in one]
     assert server.stop() == 0
+
+
+def test_an_answer_is_no_formula_in_a_spreadsheet(page):
+    given = ["=1+1", " =cmd|' /C calc'!A0", "-HYPERLINK(1)", "@SUM(1)", "+", "-", "- good", -0.5, "-0.5", "good", 0.25]
+    found = page.evaluate(
+        "given => import('/playground/files.js').then(files => given.map(files.withoutFormula))", given
+    )
+    assert found == ["'=1+1", "' =cmd|' /C calc'!A0", "'-HYPERLINK(1)", "'@SUM(1)", *given[4:]]

@@ -87,9 +87,11 @@ def command(
 def _leave_on_sigterm() -> None:
     """Exit at once on SIGTERM while models are loaded; the server itself finishes its answers first.
 
-    Without a handler, the first process of a container would go on.
+    Without a handler, the first process of a container would go on.  SIGHUP asks for what is being done already.
     """
     if threading.current_thread() is threading.main_thread():
+        if hasattr(signal, "SIGHUP"):
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda number, _frame: os._exit(128 + number))
 
 

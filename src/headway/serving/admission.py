@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from headway.serving.errors import busy, invalid, unavailable
 
@@ -48,6 +50,16 @@ class Places:
             raise busy(words, self.retry_after)
         self.taken += len(tokens)
         self.tokens += sum(tokens)
+
+    @contextmanager
+    def held(self, count: int = 1) -> Iterator[None]:
+        """Hold places for texts whose tokens are not known yet, until the block ends.  Raises RequestError."""
+        self.check(count)
+        self.taken += count
+        try:
+            yield
+        finally:
+            self.taken -= count
 
     def leave(self, tokens: int) -> None:
         """Give back the place of one text with so many tokens."""

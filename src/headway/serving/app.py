@@ -45,7 +45,9 @@ def create_app(models: Models, settings: Settings) -> Any:
         raise InputError(NEEDED) from None
     state = State(settings, models)
     state.metrics.watch(
-        lambda: [(one.name, one.task, one.worker.running, one.places.taken - one.worker.running) for one in models]
+        lambda: [
+            (one.name, one.task, one.worker.running, max(0, one.places.taken - one.worker.running)) for one in models
+        ]
     )
 
     @asynccontextmanager

@@ -82,6 +82,10 @@ class Gate:
 
     async def _passed(self, scope: Any, headers: Headers, receive: Any, send: Any) -> None:
         """Let a request through, or raise RequestError."""
+        size = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+        if size + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) > self.settings.header_bytes:
+            most = f"the headers are larger than {self.settings.header_bytes:,} bytes"
+            raise self._reject("size", RequestError(431, most, headers={"connection": "close"}))
         if not self.settings.allows_host(headers.get("host", "")):
             raise self._reject("host", invalid("this server is not called by that name (Host)", code="invalid_host"))
         path = scope["path"]
@@ -123,6 +127,9 @@ class Gate:
             413, f"the body is larger than {most:,} bytes", "request_too_large", headers={"connection": "close"}
         )
         length = headers.get("content-length", "")
+        if length and "transfer-encoding" in headers:
+            both = "a request has content-length or transfer-encoding, not both"
+            raise self._reject("framing", RequestError(400, both, headers={"connection": "close"}))
         if length.isdigit() and int(length[:20]) > most:
             raise self._reject("size", too_large)
 

@@ -1,5 +1,7 @@
 """HTTP on a connection: uvicorn's protocol with a limit on the time for a request's headers and on connections."""
 
+import time
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -7,6 +9,9 @@ from headway.serving.answers import as_json
 from headway.serving.errors import RequestError
 from headway.serving.settings import Settings
 
+LOOK_EVERY = 10
+"""Calls from one look at the connections to the next: a second."""
+WRONG = RequestError(400, "this is not a request of HTTP/1.1")
 LATE = RequestError(408, "the headers did not come in time", "request_timeout")
 FULL = RequestError(503, "there are too many connections", "server_overloaded", headers={"retry-after": "5"})
 
@@ -19,6 +24,9 @@ def protocol(settings: Settings) -> Any:
         """A connection whose client must say what it wants within a time."""
 
         _deadline: Any = None
+        _waits_since = 0.0
+        """since when what is to be written has not become less"""
+        _to_write = 0
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -39,6 +47,20 @@ def protocol(settings: Settings) -> Any:
             if not self._between_requests():
                 self._stop_waiting()
 
+        def send_400_response(self, msg: str) -> None:
+            if self._between_requests() or not self.cycle.response_started:
+                self.transport.write(_raw(WRONG))
+            self.transport.close()
+
+        def end_if_stalled(self, now: float) -> None:
+            """End the connection if its client reads nothing for ``write_seconds``, though there is something."""
+            to_write = self.transport.get_write_buffer_size()
+            if not to_write or to_write < self._to_write or not self._to_write:
+                self._waits_since = now
+            self._to_write = to_write
+            if to_write and now - self._waits_since >= settings.write_seconds:
+                self.transport.abort()
+
         def _between_requests(self) -> bool:
             cycle: Any = self.cycle
             return cycle is None or cycle.response_complete
@@ -58,6 +80,14 @@ def protocol(settings: Settings) -> Any:
                 self.transport.close()
 
     return Connection
+
+
+def end_stalled(connections: Iterable[Any], counter: int) -> None:
+    """End the connections whose clients read nothing: called ten times a second with the number of the call."""
+    if counter % LOOK_EVERY == 0:
+        now = time.monotonic()
+        for one in list(connections):
+            one.end_if_stalled(now)
 
 
 def _raw(error: RequestError) -> bytes:

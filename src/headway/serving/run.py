@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import resource
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +12,15 @@ from typing import Any
 from headway.errors import InputError, RunFailed
 from headway.serving.app import create_app
 from headway.serving.models import Models
-from headway.serving.protocol import protocol
+from headway.serving.protocol import end_stalled, protocol
 from headway.serving.settings import Settings
 
 LOOK = 0.05
 """Seconds between two looks at what is still being answered."""
 AFTER = 3.0
 """Seconds for what was ended to tell its clients so."""
+LAST = 6.0
+"""Seconds after which the process ends, whatever its threads still compute."""
 
 
 def serve(models: Models, settings: Settings, said: Callable[[str], None], reload: Callable[[], None]) -> int:
@@ -66,6 +70,7 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
                 said(f"http://{f'[{listens[0]}]' if ':' in listens[0] else listens[0]}:{listens[1]}")
 
         async def on_tick(self, counter: int) -> bool:
+            end_stalled(self.server_state.connections, counter)
             if any(one.worker.fatal for one in models) and not self.stop_at:
                 self.stop_at = time.monotonic() + settings.drain_seconds
             if self.stop_at and not state.draining:
@@ -76,7 +81,14 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
             return await super().on_tick(counter)
 
         async def _end(self) -> None:
-            """End what is still being answered, and wait until its clients know."""
+            """End what is still being answered, and wait until its clients know.
+
+            What cannot be told to end, such as a long part of a pipeline, ends with the process.
+            """
+            status = int(any(one.worker.fatal for one in models))
+            last = threading.Timer(LAST, os._exit, [status])
+            last.daemon = True
+            last.start()
             if state.active:
                 state.abort()
                 until = time.monotonic() + AFTER
@@ -102,7 +114,6 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
 def _on_hangup(reload: Callable[[], None]) -> None:
     """Call ``reload`` in a thread of its own on SIGHUP, where there is such a signal."""
     import signal
-    import threading
 
     def begin(_number: int, _frame: Any) -> None:
         threading.Thread(target=reload, daemon=True, name="headway-reload").start()

@@ -1,10 +1,13 @@
 """What a server allows: addresses, keys, sizes, numbers of requests, and seconds."""
 
 import ipaddress
+import re
 from dataclasses import dataclass
 
 from headway.errors import InputError
 
+HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@]*))(?::[0-9]{1,5})?")
+"""A Host header: an address in brackets or a name, and maybe a port."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -75,7 +78,9 @@ class Settings:
         A page of another site that makes its name point here (DNS rebinding) sends that name.  With keys it gains
         nothing, so any name is allowed unless names are given.
         """
-        name = header.rsplit("]", 1)[0].lstrip("[") if header.startswith("[") else header.rsplit(":", 1)[0]
+        if not (found := HOST.fullmatch(header)):
+            return False
+        name = found[1] or found[2]
         if name.lower() in (*LOOPBACK, *(one.lower() for one in self.hosts)):
             return True
         try:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headway.serving.protocol import protocol
+from headway.serving.protocol import end_stalled, protocol
 from headway.serving.settings import Settings
 from headway.serving.watch_app import WatchApp
 
@@ -49,6 +49,7 @@ def main(directory: str, parent: int, listening: socket.socket) -> None:
                 app.ending.set()
 
         async def on_tick(self, counter: int) -> bool:
+            end_stalled(self.server_state.connections, counter)
             if os.getppid() != parent:
                 self._end()
             if self.ended_at:

@@ -75,6 +75,8 @@ class Worker:
         self._make, self.batcher = make_batcher, None if make_batcher is None else make_batcher()
         self._given: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._jobs: deque[Job] = deque()
+        self._asked: set[asyncio.Future[list[Any]]] = set()
+        """answers to jobs that are awaited; of the event loop alone"""
         self._texts: dict[int, tuple[Request, Text, Tell]] = {}
         self._requests: dict[int, Request] = {}
         self._thread = threading.Thread(target=self._run, name="headway-worker", daemon=True)
@@ -115,7 +117,13 @@ class Worker:
         self._given.put(lambda: self._leave(text))
 
     def abort(self) -> None:
-        """Stop writing every text and answering every job, with an error."""
+        """Stop writing every text and answering every job, with an error; called in the event loop.
+
+        Those who wait for a job are told at once, also where the thread is busy with a part of it.
+        """
+        for done in self._asked:
+            if not done.done():
+                done.set_exception(unavailable("the server is stopping"))
 
         def end() -> None:
             lost = [(tell, Piece(finish="cancelled")) for _, _, tell in self._texts.values()]
@@ -125,8 +133,6 @@ class Worker:
             self._texts.clear()
             self._requests.clear()
             self._tell(lost)
-            for job in self._jobs:
-                self._settle(job, unavailable("the server is stopping"))
             self._jobs.clear()
 
         self._given.put(end)
@@ -140,10 +146,12 @@ class Worker:
         """
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         job = Job(answer, parts, done, begun)
+        self._asked.add(done)
         self._given.put(lambda: self._jobs.append(job))
         try:
             return await done
         finally:
+            self._asked.discard(done)
             job.left = True
 
     def _run(self) -> None:

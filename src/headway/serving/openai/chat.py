@@ -70,9 +70,9 @@ async def chat(request: Any, state: State) -> Any:
     if body["top_logprobs"] is not None and not body["logprobs"]:
         raise invalid("top_logprobs goes with logprobs: true", "top_logprobs")
     check_count(body["n"], 1)
-    served.places.check(body["n"])
     messages = [_message(one) for one in body["messages"]]
-    prompt = await in_thread(served.pipe.prompt_of_chat, messages)
+    with served.places.held(body["n"]):
+        prompt = await unless_gone(request, in_thread(served.pipe.prompt_of_chat, messages))
     asked = body["max_completion_tokens"] if body["max_completion_tokens"] is not None else body["max_tokens"]
     likely = (body["top_logprobs"] or 0) if body["logprobs"] else None
     how = ways(body, served, check_fits(served, [prompt], asked, "messages"), likely)

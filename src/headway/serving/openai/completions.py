@@ -60,8 +60,8 @@ async def completions(request: Any, state: State) -> Any:
     given = body["prompt"]
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     check_count(body["n"], len(given))
-    served.places.check(body["n"] * len(given))
-    prompts = await in_thread(_prompts, served, given)
+    with served.places.held(body["n"] * len(given)):
+        prompts = await unless_gone(request, in_thread(_prompts, served, given))
     most = check_fits(served, prompts, body["max_tokens"], "prompt")
     how = ways(body, served, most, body["logprobs"])
     generation = Generation(served, prompts, how, state.settings, state.metrics, n=body["n"])

@@ -2,7 +2,7 @@
 
 import { answers } from "./api.js";
 import { announce, download, field, make, problem } from "./dom.js";
-import { csvLine, rows } from "./files.js";
+import { csvLine, rows, withoutFormula } from "./files.js";
 
 const AT_ONCE = 32, PART = 500;
 
@@ -41,7 +41,7 @@ export function batch({ model, columns, cells, options = () => ({}) }) {
     let waiting = [], done = 0, first = !/\.txt$/i.test(file.name);
     const flush = async (read) => {
       const found = await patient(used, waiting.map((row) => row[at] ?? ""), options(), mine.signal);
-      found.forEach((answer, number) => lines.push(csvLine([...header.map((_, i) => waiting[number][i] ?? ""), ...cells(answer, used)])));
+      found.forEach((answer, number) => lines.push(csvLine([...header.map((_, i) => waiting[number][i] ?? ""), ...cells(answer, used).map(withoutFormula)])));
       done += waiting.length;
       waiting = [];
       if (lines.length > PART) parts.push(new Blob(lines.splice(0)));

@@ -68,6 +68,11 @@ export function csvLine(values) {
   }).join(",")}\n`;
 }
 
+/** A cell that a spreadsheet does not compute: what begins like a formula gets an apostrophe. */
+export function withoutFormula(value) {
+  return /^\s*(=|[@+-].*[(|])/s.test(value) ? `'${value}` : value;
+}
+
 /** The content of a file in base64. */
 export function asBase64(file) {
   return new Promise((resolve, reject) => {
