@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,15 @@ async def number(port: int, name: str) -> float:
 
 
 async def closed_loop(
-    port: int, clients: int, seconds: float, body: dict[str, Any], path: str, *, patient: bool = True
+    port: int,
+    clients: int,
+    seconds: float,
+    body: dict[str, Any] | Callable[[random.Random], dict[str, Any]],
+    path: str,
+    *,
+    patient: bool = True,
 ) -> list[Answer]:
-    """So many clients who each ask again as soon as they are answered.
+    """So many clients who each ask again as soon as they are answered: for ``body`` with a seed, or what it gives.
 
     One that was refused waits as long as the server asks (Retry-After), as OpenAI's client does; or, where it is not
     ``patient``, 0.1 to 0.3 seconds.
@@ -132,7 +139,8 @@ async def closed_loop(
     async def client(seed: int) -> None:
         choose = random.Random(seed)
         while time.perf_counter() < until:
-            answer = await ask(port, path, {**body, "seed": choose.randrange(1 << 30)})
+            asked = body(choose) if callable(body) else {**body, "seed": choose.randrange(1 << 30)}
+            answer = await ask(port, path, asked)
             found.append(answer)
             if answer.status == 429:
                 await asyncio.sleep(answer.retry_after if patient else choose.uniform(0.1, 0.3))

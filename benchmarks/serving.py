@@ -12,13 +12,14 @@ The share of a processor that the clients themselves take is reported.  Writes b
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,16 +132,15 @@ def others(path: Path, given: argparse.Namespace) -> dict[str, list[str]]:
     }
 
 
-def other(command: list[str], path: Path, given: argparse.Namespace) -> dict[str, float]:
-    """What clients get of another server, which is started and ended."""
+@contextlib.contextmanager
+def other_server(command: list[str], threads: int) -> Iterator[int]:
+    """The port of another server, which is started and ended.  Raises RuntimeError where it does not start."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    threads = {"OMP_NUM_THREADS": str(given.threads), "MKL_NUM_THREADS": str(given.threads)}
+    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     words = [str(port) if word == "PORT" else word for word in command]
-    process = subprocess.Popen(
-        words, env={**os.environ, **threads}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
             if process.poll() is not None:
@@ -150,10 +150,16 @@ def other(command: list[str], path: Path, given: argparse.Namespace) -> dict[str
                 break
             except OSError:
                 time.sleep(0.2)
-        return asyncio.run(clients_of(port, str(path), given))
+        yield port
     finally:
         process.terminate()
         process.wait(30)
+
+
+def other(command: list[str], path: Path, given: argparse.Namespace) -> dict[str, float]:
+    """What clients get of another server."""
+    with other_server(command, given.threads) as port:
+        return asyncio.run(clients_of(port, str(path), given))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import torch
 
 from headway.models.baselines import BaselineConfig
 from headway.models.config import TransformerConfig
-from headway.runtime.batching import LEAST, MOST, ON_A_GPU, tokens_at_once
+from headway.runtime.batching import LEAST, MOST, ON_A_GPU, tokens_at_once, tokens_for_each
 from headway.runtime.runtime import Runtime
 
 WIDE = TransformerConfig(vocab_size=99, d_model=4096, n_heads=4, n_layers=1, d_ff=16384)
@@ -60,3 +60,24 @@ def test_inputs_of_one_size_are_made_when_their_turn_comes():
     assert [float(one) for one in found] == [2.0 * n for n in range(11)]
     assert asked == [4, 4, 3]
     assert Runtime(Still()).read_equal(0, 7, make, lambda output, inputs: inputs) == []
+
+
+def test_threads_divide_what_would_be_one_batch():
+    sizes = []
+
+    def answer(output, ids, mask, index):
+        sizes.append(tuple(ids.shape))
+        return ids[:, 0]
+
+    rows = [[n] * (5 + n % 3) for n in range(16)]
+    threads = torch.get_num_threads()
+    for count, batches in ((1, 1), (2, 2)):
+        sizes.clear()
+        torch.set_num_threads(count)
+        try:
+            assert [int(one) for one in Runtime(Still()).read(rows, answer)] == list(range(16))
+        finally:
+            torch.set_num_threads(threads)
+        assert len(sizes) == batches
+    assert tokens_for_each([10] * 7, 999, 2) == 999 and tokens_for_each([10] * 8, 999, 2) == 60
+    assert tokens_for_each([10] * 80, 99, 2) == 99

@@ -1,5 +1,6 @@
 """The batch size of inference: the number of tokens that a thread of a CPU, or a GPU, reads fastest."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,19 @@ LEAST, MOST = 256, 8192
 """Bounds of the tokens at once for any model: fewer would be mostly overhead, more are no faster."""
 ON_A_GPU = 1 << 15
 """The same for a GPU, which is idle while it is told what to compute, however many tokens there are."""
+
+SHARED_FROM = 8
+"""Sequences from which the threads of a CPU divide them: a batch each is faster than all threads in one batch."""
+
+
+def tokens_for_each(lengths: Sequence[int], most: int, threads: int) -> int:
+    """How many tokens of some sequences, padding included, are read at once, at most ``most``, by so many threads.
+
+    From ``SHARED_FROM`` sequences on each thread has a batch.
+    """
+    if threads == 1 or len(lengths) < SHARED_FROM:
+        return most
+    return min(most, sum(lengths) // threads + 2 * max(lengths))
 
 
 def tokens_at_once(config: Any, device: torch.device) -> int:

@@ -36,7 +36,7 @@ from headway.models.freed_memory import keep_freed_memory
 from headway.models.transformer import Decoder, EncoderDecoder
 from headway.nn.threads import Threads
 from headway.runtime.batcher import Batcher
-from headway.runtime.batching import tokens_at_once
+from headway.runtime.batching import tokens_at_once, tokens_for_each
 from headway.runtime.engines.engine import Engine, Lacks, Searching, Writing
 from headway.runtime.precision import FLOAT32, prepare
 
@@ -111,10 +111,11 @@ class Runtime:
         of them.  On a processor it is called in several threads at a time, unless an engine computes: that has its own.
         """
         check_threads()
+        device, engine = self.device, self._engine_for(len(rows))
         groups = [np.arange(len(rows))][: len(rows)]  # one input, or none, needs no sorting
         if len(rows) > 1:
-            groups = length_batches([len(row) for row in rows], self.tokens, 0, 0)
-        device, engine = self.device, self._engine_for(len(rows))
+            lengths, threads_at_most = [len(row) for row in rows], 1 if engine is not None else self._threads(len(rows))
+            groups = length_batches(lengths, tokens_for_each(lengths, self.tokens, threads_at_most), 0, 0)
         output = partial(self._output, engine)
 
         def one(index: np.ndarray) -> Answers:
