@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,6 +109,35 @@ def test_blank_texts_stay_and_long_ones_are_cut_at_sentence_ends(mt: Translator)
 )
 def test_sentences(text: str, sentences: list[str]):
     assert SENTENCE.findall(text) == sentences
+
+
+@pytest.mark.parametrize("hostile", [".", '."', "a.", ". ", "。", ".。", '"', "a. b", "…!", "\n."])
+def test_sentences_are_found_in_linear_time(hostile: str):
+    """A run of stops that ends no sentence took minutes, and held up every other thread."""
+    for text in (hostile * 16_000 + "x", "x" + hostile * 16_000):
+        began = time.thread_time()
+        assert "".join(SENTENCE.findall(text)) == text
+        assert time.thread_time() - began < 1
+
+
+def test_many_short_sentences_are_not_encoded_once_for_each_other(mt: Translator, monkeypatch: pytest.MonkeyPatch):
+    sizes: list[int] = []
+    encode = type(mt.tokenizer).encode
+
+    def counted(self: object, text: str, **options: bool) -> list[int]:
+        sizes.append(len(text))
+        return encode(self, text, **options)
+
+    text = LINES[0].split()[0] + ". "
+    monkeypatch.setattr(type(mt.tokenizer), "encode", counted)
+    parts = mt.sources_of(text * 200)
+    assert len(parts) > 10 and all(len(part) <= mt.longest_source for part in parts)
+    assert sum(sizes) < 8 * len(text) * 200
+    monkeypatch.undo()
+    once = len(mt.tokenizer.encode((text * 3).strip(), special=True)) - len(
+        mt.tokenizer.encode((text * 2).strip(), special=True)
+    )
+    assert all(len(part) + once > mt.longest_source for part in parts[:-1])  # each holds as many as it can
 
 
 def test_sentences_without_spaces_are_joined_without(mt: Translator, monkeypatch: pytest.MonkeyPatch):

@@ -30,12 +30,18 @@ class Alignment:
     weights: np.ndarray
     """float32 (target words, source words); each row sums to one"""
 
-    def followed_by(self, other: "Alignment") -> "Alignment":
-        """The alignment of two texts one after the other, whose words have nothing to do with each other's."""
-        weights = np.zeros((len(self.target) + len(other.target), len(self.source) + len(other.source)), np.float32)
-        weights[: len(self.target), : len(self.source)] = self.weights
-        weights[len(self.target) :, len(self.source) :] = other.weights
-        return Alignment([*self.source, *other.source], [*self.target, *other.target], weights)
+    @staticmethod
+    def joined(parts: "Sequence[Alignment]") -> "Alignment":
+        """The alignment of several texts, one after the other, whose words have nothing to do with each other's."""
+        source = [word for one in parts for word in one.source]
+        target = [word for one in parts for word in one.target]
+        weights = np.zeros((len(target), len(source)), np.float32)
+        row = column = 0
+        for one in parts:
+            rows, columns = len(one.target), len(one.source)
+            weights[row : row + rows, column : column + columns] = one.weights
+            row, column = row + rows, column + columns
+        return Alignment(source, target, weights)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -62,12 +68,18 @@ def align(
     heads = maps[max(0, len(maps) - 2)][0]  # (H, T, S)
     layer = heads.mean(dim=0)[len(start) - 1 :].cpu()  # (T, S), a row for each token of the target
     words, written = words_of(source, tokenizer), words_of(target, tokenizer.target)
-    weights = np.zeros((len(written), len(words)), dtype=np.float32)
-    for row, (_, tokens) in enumerate(written):
-        for column, (_, places) in enumerate(words):
-            weights[row, column] = float(layer[tokens][:, places].sum()) / len(tokens)
+    written_by, read_by = _owners(written, len(target)), _owners(words, len(source))
+    weights = written_by / np.maximum(1, written_by.sum(axis=1, keepdims=True)) @ layer.float().numpy() @ read_by.T
     total = weights.sum(axis=1, keepdims=True)
     return Alignment([w for w, _ in words], [w for w, _ in written], weights / np.where(total > 0, total, 1))
+
+
+def _owners(words: Sequence[tuple[str, list[int]]], n_tokens: int) -> np.ndarray:
+    """Which tokens each word has: float32 (words, tokens), 1 or 0."""
+    found = np.zeros((len(words), n_tokens), dtype=np.float32)
+    for row, (_, places) in enumerate(words):
+        found[row, places] = 1
+    return found
 
 
 def words_of(ids: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, list[int]]]:

@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 from headway.errors import InputError
@@ -17,10 +16,18 @@ from headway.runtime.runtime import Runtime
 from headway.tasks.translation.alignment import Alignment, align
 from headway.text.tokenizer import Tokenizer
 
+STOPS = ".!?…؟۔।॥።"
 SENTENCE = re.compile(
-    r""".+?(?: [.!?…؟۔।॥።]+ ["'”’»)\]]* (?=\s) | [。！？]+ ["”’」』）]* | $) \s*""", re.DOTALL | re.VERBOSE
+    rf"""(?:
+      [{STOPS}]{{2,}}+ ["'”’»)\]]*+ (?=\s)
+      | .+? (?: (?<![{STOPS}]) [{STOPS}]++ ["'”’»)\]]*+ (?=\s) | [。！？]+ ["”’」』）]* | $)
+    ) \s*""",
+    re.DOTALL | re.VERBOSE,
 )
-"""A sentence and the space behind it: to a stop before a space, or to one of those that no space follows."""
+"""A sentence and the space behind it: to a stop before a space, or to one of those that no space follows.
+
+A run of stops is looked at once, from its first one, so that time grows with the length of a text and not its square.
+"""
 WITHOUT_SPACE = ("。", "！", "？", "」", "』", "）")
 """Between sentences that end so no space is written."""
 
@@ -133,7 +140,7 @@ class Translator:
         model: Any = self.model
         pairs = zip(sources, answers, strict=True)
         found = [align(model, self.tokenizer, source, one.ids, self.rules.start) for source, one in pairs]
-        return reduce(Alignment.followed_by, found) if found else None
+        return Alignment.joined(found) if found else None
 
     def sources_of(self, text: str, n_best: int = 1) -> list[list[int]]:
         """The sources that a text is read as: one, none of a blank text, several of one that is too long.
@@ -150,20 +157,38 @@ class Translator:
                 f"{_shown(text)} has {len(whole):,} tokens, and the model reads {self.longest_source:,}: it would be "
                 "split, and several translations of the parts cannot be joined; use --n-best 1."
             )
+        sentences = SENTENCE.findall(text.strip())
         parts: list[list[int]] = []
-        held = ""
-        for sentence in SENTENCE.findall(text.strip()):
-            ids = self.tokenizer.encode((held + sentence).strip(), special=True)
-            if held and len(ids) > self.longest_source:
-                parts.append(self.tokenizer.encode(held.strip(), special=True))
-                held, ids = "", self.tokenizer.encode(sentence.strip(), special=True)
-            if len(ids) > self.longest_source:
-                raise InputError(
-                    f"the sentence {_shown(sentence.strip())} has {len(ids):,} tokens, and the model reads "
-                    f"{self.longest_source:,}; split it."
-                )
-            held += sentence
-        return [*parts, self.tokenizer.encode(held.strip(), special=True)]
+        start = 0
+        while start < len(sentences):
+            ids, start = self._longest_part(sentences, start)
+            parts.append(ids)
+        return parts
+
+    def _longest_part(self, sentences: Sequence[str], start: int) -> tuple[list[int], int]:
+        """(the ids of as many sentences from ``start`` on as the model reads at once, the number of the next one).
+
+        How many are tried doubles, and is then halved in between: short sentences are not encoded once for each other.
+        """
+
+        def encoded(end: int) -> list[int]:
+            return self.tokenizer.encode("".join(sentences[start:end]).strip(), special=True)
+
+        end, ids = start + 1, encoded(start + 1)
+        if len(ids) > self.longest_source:
+            raise InputError(
+                f"the sentence {_shown(sentences[start].strip())} has {len(ids):,} tokens, and the model reads "
+                f"{self.longest_source:,}; split it."
+            )
+        over = len(sentences) + 1  # so many are too long, or do not exist
+        step = 1
+        while over - end > 1:
+            tried = min(end + step, (end + over) // 2 if over <= len(sentences) else len(sentences))
+            if len(more := encoded(tried)) <= self.longest_source:
+                end, ids, step = tried, more, 2 * step
+            else:
+                over = tried
+        return ids, end
 
 
 def _shown(text: str) -> str:
