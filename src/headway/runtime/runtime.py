@@ -67,6 +67,8 @@ class Runtime:
         """what computes in the model's place where at most ``FEW`` inputs are given, while the model is on the CPU"""
         self.many: Engine | None = None
         """the same where more are given"""
+        self.between: Callable[[], None] | None = None
+        """called before each batch of ``read``, ``read_equal`` and ``search``; what it raises ends the call"""
         self._said: set[str] = set()  # what the engine lacks
         self._idle: tuple[list[int], Batcher] | None = None  # of a GPU, with where the weights were
         keep_freed_memory()
@@ -119,6 +121,7 @@ class Runtime:
         output = partial(self._output, engine)
 
         def one(index: np.ndarray) -> Answers:
+            self._pause()
             ids, mask = padded([rows[i] for i in index], device)
             with torch.no_grad():
                 return answer(output, ids, mask, index)
@@ -144,7 +147,11 @@ class Runtime:
         output = partial(self._output, self._engine_for(count))
         size, device = max(1, self.tokens // tokens), self.device
         parts = [range(at, min(at + size, count)) for at in range(0, count, size)]
-        return [row for part in parts for row in answer(output, make(part).to(device, non_blocking=True)).cpu()]
+        found: list[Tensor] = []
+        for part in parts:
+            self._pause()
+            found += answer(output, make(part).to(device, non_blocking=True)).cpu()
+        return found
 
     def write(
         self,
@@ -242,6 +249,7 @@ class Runtime:
         batches.sort(key=lambda index: -sum(len(sources[i]) for i in index))  # then the last to end is small
 
         def write(index: Sequence[int]) -> list[list[Hypothesis]]:
+            self._pause()
             chosen = [sources[i] for i in index]
             reads = isinstance(self.model, EncoderDecoder)
             writer: Model = Conditional(self.model, chosen, device) if reads else self.model
@@ -263,6 +271,10 @@ class Runtime:
                 for i, answer in zip(index, answers, strict=True):
                     found[i] = answer
         return found
+
+    def _pause(self) -> None:
+        if self.between is not None:
+            self.between()
 
     def _threads(self, batches: int) -> int:
         """The number of batches computed at a time."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from headway.serving.errors import RequestError, failed
+from headway.serving.in_thread import in_thread
 
 T = TypeVar("T")
 STREAM = {
@@ -27,6 +28,22 @@ def as_json(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
     except ValueError:
         raise failed("the model gave values that are no numbers") from None
+
+
+def in_pieces(value: Any, levels: int = 3) -> bytes:
+    """The same, the values of the outer levels one by one: other threads have their turn in between."""
+    if levels and isinstance(value, dict):
+        return (
+            b"{" + b",".join(as_json(str(key)) + b":" + in_pieces(one, levels - 1) for key, one in value.items()) + b"}"
+        )
+    if levels and isinstance(value, list):
+        return b"[" + b",".join(in_pieces(one, levels - 1) for one in value) + b"]"
+    return as_json(value)
+
+
+async def answer_in_pieces(value: Any) -> Any:
+    """``answer`` for a value that may be large, which is written as JSON outside the event loop."""
+    return answer(await in_thread(in_pieces, value))
 
 
 def event(value: Any) -> bytes:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headway.errors import InputError
-from headway.serving.answers import answer, unless_gone
+from headway.serving.answers import answer_in_pieces, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import invalid
 from headway.serving.jobs import answered
@@ -53,7 +53,7 @@ async def inside(request: Any, state: State) -> Any:
     if served.spec.reads != "text":
         raise invalid(f"{served.name} reads pictures; look inside a model that reads text", "model")
     looked = answered(served, lambda _: look(served, body), [None], len(body["text"]), state, "text")
-    return answer((await unless_gone(request, looked))[0])
+    return await answer_in_pieces((await unless_gone(request, looked))[0])
 
 
 def look(served: Served, body: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Served:
         self.batched &= self.writes and pipe.runtime.engine is None
         self._slots = settings.running
         self.worker = Worker(self._batcher if self.writes else None)
+        if runtime := getattr(pipe, "runtime", None):
+            runtime.between = self.worker.between
         self.sound = True
         """whether the last try to compute something succeeded"""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from headway import __version__
 from headway.serving import inside
-from headway.serving.models import Models
+from headway.serving.models import Models, Served
 from headway.serving.openai import chat, completions, embeddings
 from headway.serving.schema import Schema
 from headway.tasks import registry
@@ -144,9 +144,10 @@ def document(models: Models) -> dict[str, Any]:
         "/": {"get": _other("The playground", "text/html")},
         "/playground/{name}": {"get": {**_other("A file of it", "*/*"), "parameters": [_name("name")]}},
     }
-    for served in models:
-        schema = _named(served.request_schema(), [one.name for one in models if one.verb == served.verb])
-        paths.setdefault(f"/{served.verb}", {"post": _posted(served.spec.help, schema, TYPED)})
+    for verb, some in _by_verb(models).items():
+        schemas = [_named(served.request_schema(), names) for served, names in some]
+        schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        paths.setdefault(f"/{verb}", {"post": _posted(some[0][0].spec.help, schema, TYPED)})
     any_task: Schema = {
         "type": "object",
         "properties": {"model": {"type": ["string", "null"]}, "inputs": {"type": "array", "minItems": 1}},
@@ -161,6 +162,14 @@ def document(models: Models) -> dict[str, Any]:
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"key": []}],
     }
+
+
+def _by_verb(models: Models) -> dict[str, list[tuple[Served, list[str]]]]:
+    """For each verb a model of each task that has it, with the names of all models of that task."""
+    found: dict[str, dict[str, tuple[Served, list[str]]]] = {}
+    for served in models:
+        found.setdefault(served.verb, {}).setdefault(served.task, (served, []))[1].append(served.name)
+    return {verb: list(tasks.values()) for verb, tasks in found.items()}
 
 
 def _named(schema: Schema, names: list[str]) -> Schema:

@@ -48,8 +48,9 @@ def request_schema(command: type[Command]) -> Schema:
 
 def _option(option: Option) -> Schema:
     kind: Schema = dict(KINDS.get(option.type, KINDS[str]))
-    if option.most is not None and option.type in (int, float):
-        kind["maximum"] = option.most
+    for name, limit in (("minimum", option.least), ("maximum", option.most)):
+        if limit is not None and option.type in (int, float):
+            kind[name] = limit
     if option.several:
         item = {**kind, "minLength": 1, "maxLength": 64}
         kind = {"type": "array", "items": item, "maxItems": 4}

@@ -6,6 +6,7 @@ import os
 import resource
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
     """
     import uvicorn
 
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # what Pillow warns of, a request is told
     app = create_app(models, settings)
     _allow_files(settings.connections + 64)
     config = uvicorn.Config(

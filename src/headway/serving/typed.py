@@ -9,7 +9,8 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from headway.serving.answers import answer, unless_gone
+from headway.errors import InputError
+from headway.serving.answers import answer_in_pieces, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import RequestError, invalid
 from headway.serving.gate import ROUTE
@@ -23,6 +24,10 @@ from headway.serving.state import State
 from headway.tasks import registry
 from headway.tasks.command import Command, Inputs
 
+MOST_VALUES = 1_000_000
+"""Values that the answers to one request may have, as ``Command.size`` counts them."""
+MOST_PIXELS, MOST_PIXELS_IN_ALL = 1 << 25, 1 << 27
+"""Pixels of a picture, and of those of a request."""
 ANY_SCHEMA = {
     "type": "object",
     "properties": {"model": {"type": ["string", "null"], "default": None}},
@@ -52,12 +57,13 @@ async def typed(request: Any, state: State) -> Any:
         found = await unless_gone(request, _written(served, body, state))
     else:
         found = await unless_gone(request, _answered(served, body, state))
-    return answer({"model": served.name, "answers": found})
+    return await answer_in_pieces({"model": served.name, "answers": found})
 
 
 async def _written(served: Served, body: dict[str, Any], state: State) -> list[str]:
     """The continuation of each input."""
-    prompts = await in_thread(lambda: [served.pipe.prompt(one) for one in body["inputs"]])
+    with served.places.held(len(body["inputs"])):
+        prompts = await in_thread(lambda: [served.pipe.prompt(one) for one in body["inputs"]])
     longest = max(len(prompt.ids) for prompt in prompts)
     most = min(body["max_tokens"], max(1, served.context - longest))
     ways = typed_ways(body, check_fits(served, prompts, most, "inputs"))
@@ -69,7 +75,7 @@ async def _answered(served: Served, body: dict[str, Any], state: State) -> list[
     values: Sequence[Any] = body["inputs"]
     work: list[Any] = list(parts(values))
     if served.spec.reads == "picture":
-        values = await in_thread(lambda: [_picture(one, at) for at, one in enumerate(body["inputs"])])
+        values = await in_thread(_pictures, body["inputs"])
         work = [values[at : at + AT_ONCE] for at in range(0, len(values), AT_ONCE)]
     use = _Use(served, given_options(served.command, body), values)
     size = sum(map(len, body["inputs"]))
@@ -102,16 +108,31 @@ class _Use:
         is_text = self.served.spec.reads == "text"
         names = self.values if is_text else [f"picture {at}" for at in range(1, len(self.values) + 1)]
         self.use = command(pipe, Inputs(self.served.name, names, several=True), self.options)
-        for value in self.values if is_text else ():
+        texts = self.values if is_text else ()
+        if (size := sum(map(self.use.size, texts))) > MOST_VALUES:
+            raise InputError(
+                f"the answers to these inputs would have some {size:,} values, and a request may ask for "
+                f"{MOST_VALUES:,}: send fewer or shorter inputs at a time."
+            )
+        for value in texts:
             self.use.check_input(value)
 
     def compute(self, inputs: list[Any]) -> Sequence[Any]:
         """The answers to some inputs, of this request or of others with the same options."""
         assert self.use is not None
-        found: Sequence[Any] = (
-            self.use.pipe(list(inputs)) if self.served.spec.reads == "picture" else self.use.answer(inputs)
-        )
-        return found
+        if self.served.spec.reads == "picture":
+            answers: Sequence[Any] = self.use.pipe([self._unpacked(one, at) for at, one in enumerate(inputs, 1)])
+            return answers
+        return self.use.answer(inputs)
+
+    def _unpacked(self, content: bytes, number: int) -> Any:
+        """The pixels of a picture, made as small as the model reads it before the next one is unpacked."""
+        from headway.data.images.preprocessing import image_from_file
+
+        self.served.worker.between()
+        pixels = image_from_file(io.BytesIO(content), f"picture {number}")
+        fit = getattr(self.served.pipe, "pixels", None)
+        return pixels if fit is None else fit(pixels, number)
 
     def take(self, answers: Sequence[Any]) -> None:
         """Keep the answers to a part of this request."""
@@ -129,12 +150,26 @@ class _Use:
         return use.results(whole[: len(self.values)])
 
 
-def _picture(text: str, at: int) -> Any:
-    """The pixels of a picture in base64.  Raises RequestError."""
-    from headway.data.images.preprocessing import image_from_file
+def _pictures(texts: Sequence[str]) -> list[bytes]:
+    """The contents of pictures in base64, of which only the headers are read yet.
 
-    try:
-        content = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise invalid(f"inputs[{at}] is not base64", f"inputs[{at}]") from None
-    return image_from_file(io.BytesIO(content), f"inputs[{at}]")
+    Raises InputError, and RequestError that names the input.
+    """
+    from headway.data.images.preprocessing import pixels_by_header
+
+    found, in_all = [], 0
+    for at, text in enumerate(texts):
+        try:
+            content = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise invalid(f"inputs[{at}] is not base64", f"inputs[{at}]") from None
+        pixels = pixels_by_header(io.BytesIO(content), f"inputs[{at}]")
+        in_all += pixels
+        if pixels > MOST_PIXELS or in_all > MOST_PIXELS_IN_ALL:
+            raise invalid(
+                f"inputs[{at}] has {pixels:,} pixels; at most {MOST_PIXELS:,} are read of a picture, and "
+                f"{MOST_PIXELS_IN_ALL:,} in a request",
+                f"inputs[{at}]",
+            )
+        found.append(content)
+    return found

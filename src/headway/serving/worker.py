@@ -6,7 +6,8 @@
     worker.leave(text)                  # its client is gone: its slot is free before the next token
     await worker.run(answer, parts)     # a pipeline's answers to parts of a request, one part after the other
 
-Parts of several requests that wait are answered in one call where their ``answer`` is ``Joinable``.
+Parts of several requests that wait are answered in one call where their ``answer`` is ``Joinable``.  Requests have
+their parts answered in turn; what computes a long part calls ``between`` now and then.
 
 Everything that touches the model happens in that thread, between two steps.
 """
@@ -16,7 +17,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -68,6 +70,10 @@ class Job:
         self.left = False
 
 
+class Left(Exception):
+    """Nobody waits any more for what is being computed."""
+
+
 class Worker:
     """A thread with a queue, beside a model."""
 
@@ -77,6 +83,8 @@ class Worker:
         self._jobs: deque[Job] = deque()
         self._asked: set[asyncio.Future[list[Any]]] = set()
         """answers to jobs that are awaited; of the event loop alone"""
+        self._computed: list[Job] = []
+        """those of which a part is being computed"""
         self._texts: dict[int, tuple[Request, Text, Tell]] = {}
         self._requests: dict[int, Request] = {}
         self._thread = threading.Thread(target=self._run, name="headway-worker", daemon=True)
@@ -106,7 +114,15 @@ class Worker:
     @property
     def running(self) -> int:
         """Texts and jobs that are being computed."""
-        return len(self.batcher.running) if self.batcher is not None else min(1, len(self._jobs))
+        if self.batcher is not None:
+            return len(self.batcher.running)
+        return min(1, sum(not job.left for job in list(self._jobs)))
+
+    def between(self) -> None:
+        """Give a sign of life within a long part, between two batches of it.  Raises Left where nobody waits for it."""
+        self.beat = time.monotonic()
+        if self._computed and all(job.left for job in self._computed):
+            raise Left
 
     def begin(self, text: Text, tell: Tell) -> None:
         """Continue a text."""
@@ -140,7 +156,7 @@ class Worker:
     async def run(
         self, answer: Callable[[Any], Any], parts: Sequence[Any], begun: asyncio.Future[None] | None = None
     ) -> list[Any]:
-        """What ``answer`` gives for each part; if the caller is cancelled, the parts not yet begun are left out.
+        """What ``answer`` gives for each part; if the caller is cancelled, what is not yet computed is left out.
 
         ``begun`` is done when the first part is.
         """
@@ -153,6 +169,7 @@ class Worker:
         finally:
             self._asked.discard(done)
             job.left = True
+            self._given.put(lambda: self._drop(job))
 
     def _run(self) -> None:
         try:
@@ -164,6 +181,7 @@ class Worker:
                     self._step()
                 if self._jobs:
                     self._work(self._jobs[0])
+                    self._jobs.rotate(-1)  # a part of each in turn, so that a long one does not hold up the others
         except BaseException as error:
             self.fatal = error
             self._fail_all(error)
@@ -181,22 +199,31 @@ class Worker:
                 return True
             if asked is None:
                 return False
-            asked()
+            try:
+                asked()
+            except Exception as error:  # no reason to end: each text and job tells its own errors
+                self._log(error)
             wait = False
 
     def _begin(self, text: Text, tell: Tell) -> None:
+        """Let the batcher have a text; where it refuses it, this text alone fails."""
         assert self.batcher is not None
         ways, prompt = text.ways, text.prompt
-        request = self.batcher.submit(
-            prompt.ids,
-            ways.sampling,
-            max_tokens=ways.max_tokens,
-            ends=prompt.ends,
-            forbidden=prompt.forbidden,
-            seed=ways.seed,
-            penalties=ways.penalties,
-            likely=ways.likely,
-        )
+        try:
+            request = self.batcher.submit(
+                prompt.ids,
+                ways.sampling,
+                max_tokens=ways.max_tokens,
+                ends=prompt.ends,
+                forbidden=prompt.forbidden,
+                seed=ways.seed,
+                penalties=ways.penalties,
+                likely=ways.likely,
+            )
+        except Exception as error:
+            self._tell([(tell, Piece(finish="error", error=error))])
+            self._log(error)
+            return
         self._texts[id(request)], self._requests[id(text)] = (request, text, tell), request
 
     def _leave(self, text: Text) -> None:
@@ -237,12 +264,18 @@ class Worker:
     def _work(self, job: Job) -> None:
         """The next part of a job, with those of other jobs that can be answered in the same call."""
         if job.left or not job.parts:
-            self._jobs.remove(job)
+            self._drop(job)
             return
         if isinstance(job.parts[0], list) and hasattr(job.answer, "kind") and (others := self._like(job)):
             self._work_together([job, *others])
         else:
             self._answer(job)
+
+    def _drop(self, job: Job) -> None:
+        """Forget a job and its parts."""
+        if job in self._jobs:
+            self._jobs.remove(job)
+        job.parts.clear()
 
     def _like(self, job: Job) -> list[Job]:
         """The other jobs whose next parts go with this one's."""
@@ -260,8 +293,10 @@ class Worker:
     def _work_together(self, jobs: list[Job]) -> None:
         """One call for the next parts of several jobs; where it fails, each is answered alone and fails alone."""
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._computing(jobs):
                 answers = jobs[0].answer.compute([one for job in jobs for one in job.parts[0]])
+        except Left:
+            return
         except Exception:
             for job in jobs:
                 self._answer(job)
@@ -277,8 +312,10 @@ class Worker:
         """The next part of a job."""
         self._has_begun(job)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._computing([job]):
                 job.found.append(job.answer(job.parts.popleft()))
+        except Left:
+            self._drop(job)
         except InputError as error:
             self._jobs.remove(job)
             self._settle(job, error)
@@ -291,6 +328,15 @@ class Worker:
                 self._jobs.remove(job)
                 self._settle(job, None)
 
+    @contextmanager
+    def _computing(self, jobs: list[Job]) -> Iterator[None]:
+        """Let ``between`` know for whom is computed."""
+        self._computed = jobs
+        try:
+            yield
+        finally:
+            self._computed = []
+
     def _has_begun(self, job: Job) -> None:
         if job.begun is not None:
             begun, job.begun = job.begun, None
@@ -298,8 +344,7 @@ class Worker:
 
     def _failed(self, error: Exception) -> None:
         """A step or a job failed: what was computed in it is lost, and the worker goes on, unless memory is short."""
-        self.failures += 1
-        LOG.error("a model failed to compute answers", exc_info=error)
+        self._log(error)
         lost = [(tell, Piece(finish="error", error=error)) for _, _, tell in self._texts.values()]
         self._texts.clear()
         self._requests.clear()
@@ -310,6 +355,10 @@ class Worker:
             raise error
         if self.on_failure is not None:
             self.on_failure()
+
+    def _log(self, error: Exception) -> None:
+        self.failures += 1
+        LOG.error("a model failed to compute answers", exc_info=error)
 
     def _fail_all(self, error: BaseException) -> None:
         lost = [(tell, Piece(finish="error", error=failed())) for _, _, tell in self._texts.values()]

@@ -29,8 +29,10 @@ class Option:
     goes_with: str | None = None
     """the flag that it needs"""
     metavar: str | None = None
+    least: int | float | None = None
+    """the smallest number that a server accepts"""
     most: int | float | None = None
-    """the greatest number that a server accepts"""
+    """the greatest"""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,10 @@ class Command:
         """The answers to some of the inputs, in order."""
         found: Sequence[Any] = self.pipe(list(part))
         return found
+
+    def size(self, value: str) -> int:
+        """About how many values the answer to an input has, which a server limits; 0 if no more than its text."""
+        return 0
 
     def stream(self, value: str) -> Iterator[str] | None:
         """The continuation of a single text piece by piece; None for other kinds of answer.

@@ -114,6 +114,18 @@ def image_size(file: BinaryIO, path: str | Path) -> tuple[int, int]:
         return (width, height) if image.getexif().get(ORIENTATION) in TURNED else (height, width)
 
 
+def pixels_by_header(file: BinaryIO, path: str | Path) -> int:
+    """Height × width of an image in an open file, by its header alone: nothing is unpacked (Pillow unpacks a PNG to
+    look for EXIF data).
+
+    Raises InputError as ``image_size`` does.
+    """
+    pillow = _pillow("Image")
+    with _as_input_error(path), pillow.open(file, formats=FORMATS) as image:
+        _check_kind(path, image, pillow.MAX_IMAGE_PIXELS)
+        return int(image.width * image.height)
+
+
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)
 """The entry of EXIF data that says how an image was held, and its values for an upright one that was taken lying."""
 

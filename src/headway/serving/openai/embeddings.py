@@ -4,7 +4,7 @@ import base64
 from math import isfinite
 from typing import Any
 
-from headway.serving.answers import answer, unless_gone
+from headway.serving.answers import answer_in_pieces, unless_gone
 from headway.serving.body import read_body
 from headway.serving.errors import failed, invalid
 from headway.serving.in_thread import in_thread
@@ -48,8 +48,8 @@ async def embeddings(request: Any, state: State) -> Any:
     unsupported(body, ("dimensions",))
     given = body["input"]
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given
-    served.places.check()
-    texts, count = await in_thread(_texts, served, given)
+    with served.places.held():
+        texts, count = await unless_gone(request, in_thread(_texts, served, given))
     size = sum(map(len, texts))
     work = answered(served, lambda part: served.pipe(part), parts(texts), size, state, "input")
     rows = [row for part in await unless_gone(request, work) for row in part]
@@ -62,7 +62,7 @@ async def embeddings(request: Any, state: State) -> Any:
     data = [{"object": "embedding", "index": at, "embedding": one} for at, one in enumerate(shown)]
     state.metrics.prompt_tokens.labels(served.name).inc(count)
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return answer({"object": "list", "data": data, "model": served.name, "usage": usage})
+    return await answer_in_pieces({"object": "list", "data": data, "model": served.name, "usage": usage})
 
 
 def _texts(served: Served, given: list[Any]) -> tuple[list[str], int]:

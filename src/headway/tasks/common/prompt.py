@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headway.errors import InputError
 from headway.text.tokenizer import Tokenizer
 
 
@@ -14,6 +15,10 @@ class Prompt:
     ends: frozenset[int]
     """the ids that end the continuation"""
     tokenizer: Tokenizer
+
+    def __post_init__(self) -> None:
+        if not self.ids:
+            raise InputError("there is nothing to continue: the prompt has no tokens.")
 
     @property
     def forbidden(self) -> list[int]:

@@ -59,7 +59,7 @@ class Embed(Numbers):
     options = (
         Option("similarity", "Print the cosine of every text with every other instead.", bool),
         Option("nearest", "Rank the texts by their similarity to this one instead.", metavar="TEXT"),
-        Option("k", "With --nearest: the number of texts.", int, 5),
+        Option("k", "With --nearest: the number of texts.", int, 5, least=1),
     )
     blank_means_nothing = True
 

@@ -9,6 +9,8 @@ from headway.errors import InputError, field, shown
 from headway.tasks.command import Command, Inputs, Option
 from headway.tasks.masked_lm.spec import SPEC
 
+WINDOW = 1000
+"""The values that a place counts for: a long text is read again for each."""
 Place = list[dict[str, Any]]
 """The tokens for an open place."""
 
@@ -20,7 +22,7 @@ class Fill(Command):
     needs = "a masked language model"
     does = "Name the likeliest tokens for each [MASK] (or <mask>) in TEXT, by the model in RUN."
     notes = "Blank lines stay blank."
-    options = (Option("k", "Number of tokens for each [MASK].", int, 5, most=100),)
+    options = (Option("k", "Number of tokens for each [MASK].", int, 5, least=1, most=100),)
 
     def __init__(self, pipe: Any, inputs: Inputs, options: dict[str, Any]):
         super().__init__(pipe, inputs, options)
@@ -38,6 +40,9 @@ class Fill(Command):
 
         if value.strip() and not self.pipe.is_open(value):
             raise InputError(f"{shown(value)}: {NOTHING_OPEN}")
+
+    def size(self, value: str) -> int:
+        return WINDOW * self.pipe.count_open(value)
 
     def answer(self, part: Sequence[str]) -> Sequence[Any]:
         filled = [bool(one.strip()) or not self.inputs.several for one in part]

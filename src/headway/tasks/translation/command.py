@@ -25,9 +25,9 @@ class Translate(Command):
         "with the number of the text and their rank."
     )
     options = (
-        Option("beam", "Beam width; 1 is greedy.", int, 5, most=16),
-        Option("n_best", "Number of translations of each text.", int, 1, most=16),
-        Option("length_penalty", "Above 0 favours longer translations.", float, 1.0),
+        Option("beam", "Beam width; 1 is greedy.", int, 5, least=1, most=16),
+        Option("n_best", "Number of translations of each text.", int, 1, least=1, most=16),
+        Option("length_penalty", "Above 0 favours longer translations.", float, 1.0, least=-10, most=10),
         Option("scores", "Show scores: ln p divided by the length to the power of the penalty.", bool),
         Option("source_language", "Language of the texts, for a model of many (M2M-100)."),
         Option("target_language", "Language to write, for a model of many (M2M-100, some of Marian)."),
@@ -71,6 +71,9 @@ class Translate(Command):
 
     def check_input(self, value: str) -> None:
         self.pipe.sources_of(value, self.n_best)
+
+    def size(self, value: str) -> int:
+        return self.n_best * (1 + len(value.split())) ** 2 if self.alignment else 0
 
     def answer(self, part: Sequence[str]) -> Sequence[Hypotheses]:
         found: list[Hypotheses] = self.pipe.hypotheses(part, **self.search, alignment=self.alignment)
