@@ -71,6 +71,13 @@ def test_a_tie_is_undecided():
     assert classified([True] * 60 + [False] * 40, [True] * 60 + [False] * 40).startswith("Undecided: ")
 
 
+def test_two_perfect_models_are_not_undecided():
+    assert classified([True] * 100, [True] * 100) == (
+        "The Transformer and the linear model baseline are both perfect, on 100 held-out rows (accuracy 1.0000): nothing "
+        "here tells them apart."
+    )
+
+
 @pytest.mark.parametrize(("ours", "start"), [(1.4, "The Transformer beats the 5-gram"), (1.9, "The 5-gram baseline b")])
 def test_a_lower_loss_is_better(ours: float, start: str):
     baselines = [{"name": "unigram", "val_loss": 3.3}, {"name": "5-gram with smoothing", "val_loss": 1.6}]

@@ -207,7 +207,7 @@ def test_a_head_switched_off_changes_the_answer(page):
 
 def test_a_refusal_is_one_plain_message(page):
     panel = tab(page, "Fill")
-    fill(panel, "Text", "no mask here", "Find")
+    fill(panel, "Text", "no mask here", "Fill")
     said = page.get_by_role("alert")
     said.wait_for()
     assert "write [MASK] where a word is missing" in said.inner_text() and "{" not in said.inner_text()
@@ -234,3 +234,68 @@ def test_an_answer_is_no_formula_in_a_spreadsheet(page):
         "given => import('/playground/files.js').then(files => given.map(files.withoutFormula))", given
     )
     assert found == ["'=1+1", "' =cmd|' /C calc'!A0", "'-HYPERLINK(1)", "'@SUM(1)", *given[4:]]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'text\nfine\n"never closed\nmore\n', "line 3: the quotation mark opened there is never closed"),
+        (b"id,text\n1,fine\n2,one,two\n", "line 3: has 3 cells, and the first line 2 cells"),
+        (b"id,text\n1,fine\n2\n", "line 3: has 1 cell"),
+        ("text\ngrün\n".encode("cp1252"), "no text in UTF-8"),
+        (b"text\n\0\1\2\n", "no text in UTF-8"),
+        (b"text\n", "a header and no row"),
+        (b"", "is empty"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(page, tmp_path, content, said):
+    (tmp_path / "rows.csv").write_bytes(content)
+    panel = tab(page, "Classify")
+    panel.locator('input[type="file"][accept*="csv"]').set_input_files(tmp_path / "rows.csv")
+    page.get_by_role("alert").wait_for()
+    assert said in page.get_by_role("alert").inner_text()
+    assert panel.get_by_role("button", name="Answer all rows").is_hidden()
+
+
+def test_a_row_that_is_wrong_ends_a_file_and_what_was_answered_is_kept(page, tmp_path):
+    rows = ["id,text", *(f'{n},"two\nlines"' for n in range(40)), "41,one,two"]
+    (tmp_path / "rows.csv").write_text("\n".join(rows))
+    panel = tab(page, "Classify")
+    panel.locator('input[type="file"][accept*="csv"]').set_input_files(tmp_path / "rows.csv")
+    with page.expect_download() as waiting:
+        panel.get_by_role("button", name="Answer all rows").click()
+    assert waiting.value.suggested_filename == "rows.answers.first-32.csv"
+    assert "After 32 rows" in page.get_by_role("alert").inner_text() and "line 82" in page.get_by_role("alert").inner_text()
+
+
+def test_nothing_old_stays_after_an_error(page):
+    panel = TABS["Classify"](page)
+    fill(panel, "Text", "  ", "Classify")
+    page.get_by_role("alert").wait_for()
+    assert page.get_by_role("alert").inner_text() == "Give a text first." and panel.locator(".verdict").count() == 0
+    fill(panel, "Text", "dogs " * 900, "Classify")
+    panel.get_by_text("The words that mattered are not shown").wait_for()
+    page.complaints[:] = [one for one in page.complaints if "status of 400" not in one]
+
+
+def test_back_goes_to_the_tab_before(page):
+    tab(page, "Classify")
+    tab(page, "Compare")
+    page.go_back()
+    page.get_by_role("tabpanel", name="Classify", exact=True).wait_for()
+    page.goto(page.url.split("#")[0] + "#translate")
+    page.get_by_role("tabpanel", name="Translate", exact=True).wait_for()
+
+
+def test_a_tab_is_tried_again_when_the_server_is_back(browser, models):
+    server = Server(models["labels"], "--quiet")
+    with opened(browser, server.address) as page:
+        tab(page, "Classify")
+        page.route("**/inside.js*", lambda route: route.abort())
+        page.get_by_role("tab", name="Look inside", exact=True).click()
+        page.get_by_role("alert").wait_for()
+        assert "does not answer" in page.get_by_role("alert").inner_text()
+        page.unroute("**/inside.js*")
+        tab(page, "Look inside")
+        page.complaints.clear()
+    assert server.stop() == 0

@@ -59,6 +59,8 @@ def comparison_in_words(found: Mapping[str, Any], task: str) -> list[str]:
         said = f"The {model} beats {rival}: {figure} {ours}{unit} against {theirs}"
     elif result == "worse":
         said = f"{rival[0].upper()}{rival[1:]} beats the {model}: {figure} {theirs}{unit} against {ours}"
+    elif result == "undecided" and value == other == 1.0 and key != "val_loss":
+        return [f"The {model} and {rival} are both perfect{on} ({figure} {ours}): nothing here tells them apart."]
     elif result == "undecided":
         said = f"Undecided: the {model} reaches {figure} {ours}{unit}, {rival} {theirs}"
         return [f"{said}; the difference of {gap} ({between}{on}) may be chance.", *_by_macro_f1(found)]

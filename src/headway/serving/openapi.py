@@ -100,6 +100,7 @@ RUN: Schema = {
     "type": "object",
     "properties": {
         **{name: {"type": "string"} for name in ("model", "run", "part", "health", "verdict", "kept", "serve")},
+        **{"here": {"type": "boolean", "description": "whether the commands are for the server's own folder"}},
         **{"begun": {"type": "boolean"}, "finished": {"type": "boolean"}, "last_step": {"type": ["integer", "null"]}},
         **{"steps": POINTS, "evaluations": POINTS, "samples": {"type": "array", "items": {"type": "object"}}},
         "snapshots": {"type": "array", "items": SNAPSHOT},

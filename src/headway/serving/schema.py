@@ -109,9 +109,10 @@ def _fits_type(value: Any, schema: Schema) -> bool:
 def _check_length(length: int, schema: Schema, of: str, what: str, where: str) -> None:
     least, most = schema.get(f"min{of}", 0), schema.get(f"max{of}")
     if length < least:
-        raise invalid(f"{where or 'the body'} is empty; it must have at least {least} {what}", where or None)
+        words = "is empty" if not length else f"has {length:,} {what}; it must have at least {least:,}"
+        raise invalid(f"{where or 'the body'} {words}", where or None)
     if most is not None and length > most:
-        raise invalid(f"{where or 'the body'} has {length} {what}; it may have at most {most}", where or None)
+        raise invalid(f"{where or 'the body'} has {length:,} {what}; it may have at most {most:,}", where or None)
 
 
 def shown_key(place: str) -> str:

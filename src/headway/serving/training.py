@@ -60,7 +60,7 @@ def run_so_far(directory: Path, part: str = "") -> dict[str, Any]:
             for line in record.samples[-MOST_SAMPLES:]
         ],
         "snapshots": _snapshots(directory, part, record, finished),
-        "serve": _command("serve", directory.name),
+        **{"serve": _command("serve", _place(directory)), "here": _place(directory) != directory.name},
     }
 
 
@@ -71,7 +71,7 @@ def _snapshots(directory: Path, part: str, record: Record, finished: bool) -> li
     rows = []
     for one in found[-MOST_SNAPSHOTS:] + [old for old in found[:-MOST_SNAPSHOTS] if old.step == kept]:
         name = "/".join(filter(None, (part, one.name)))
-        command = f"{_command(task.verb, f'{directory.name}/{name}')} {task.argument}"
+        command = f"{_command(task.verb, f'{_place(directory)}/{name}')} {task.argument}"
         row = {"name": name, "step": one.step, "val_loss": losses.get(one.step), "bytes": one.size}
         rows.append({**row, "kept": one.step == kept, "command": command})
     return sorted(rows, key=lambda row: row["step"])
@@ -84,6 +84,12 @@ def _kept_step(record: Record, finished: bool) -> int | None:
         last = mapping(record.info.get("options")).get("keep") == "last" and record.evaluations
         step = number((record.evaluations[-1] if last else record.best).get("step"))
     return None if step is None else int(step)
+
+
+def _place(directory: Path) -> str:
+    """The directory as a command names it where the server was started; its name alone if it is elsewhere."""
+    here = Path.cwd()
+    return str(directory.relative_to(here)) if directory.is_relative_to(here) and directory != here else directory.name
 
 
 def _command(verb: str, path: str) -> str:

@@ -2,11 +2,11 @@
 
 import { make, percent, styled } from "./dom.js";
 
-/** Rows [{"name", "share", "mark"}] as bars; ``choose(name)`` makes each a button. */
+/** Rows [{"name", "share", "mark", "shown"}] as bars, ``shown`` instead of a name that cannot be seen; ``choose(name)`` makes each a button. */
 export function bars(rows, { label, choose = null, most = 30, written = percent, scale = 1 } = {}) {
   const list = make("ul", { className: "bars", "aria-label": label });
-  const add = (some) => list.append(...some.map(({ name, share, mark, value }) => {
-    const parts = [make("bdi", { className: "name", textContent: name }),
+  const add = (some) => list.append(...some.map(({ name, shown, share, mark, value }) => {
+    const parts = [make("bdi", { className: "name", textContent: shown ?? name, title: shown ?? name }),
       styled(make("span", { className: "bar" }), { "--share": Math.max(0, Math.min(1, share / scale)) }),
       make("span", { className: "value", textContent: value ?? written(share) })];
     const row = choose ? make("button", { type: "button", className: "bar-row", onclick: () => choose(name) }, parts)

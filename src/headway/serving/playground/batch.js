@@ -22,12 +22,18 @@ export function batch({ model, columns, cells, options = () => ({}) }) {
   async function take(given) {
     file = given;
     problem("");
-    settings.hidden = false;
+    settings.hidden = true;
     [bar.value, told.textContent] = [0, ""];
-    const first = [];
-    for await (const { row } of rows(file)) if (first.push(row) > 20) break;
+    const first = [], plain = /\.txt$/i.test(file.name);
+    try {
+      for await (const { row } of rows(file)) if (first.push(row) > 20) break;
+    } catch (error) {
+      return problem(error.message);
+    }
     if (!first.length) return problem(`${file.name} is empty.`);
-    header = /\.txt$/i.test(file.name) ? ["text"] : first[0];
+    if (first.length === 1 && !plain) return problem(`${file.name} has a header and no row.`);
+    settings.hidden = false;
+    header = plain ? ["text"] : first[0];
     const length = (at) => first.slice(1).reduce((sum, row) => sum + (row[at]?.length ?? 0), 0);
     column.replaceChildren(...header.map((name, at) => new Option(name || `column ${at + 1}`, at)));
     column.value = header.reduce((best, _, at) => (length(at) > length(best) ? at : best), 0);
@@ -46,8 +52,10 @@ export function batch({ model, columns, cells, options = () => ({}) }) {
       waiting = [];
       if (lines.length > PART) parts.push(new Blob(lines.splice(0)));
       bar.value = read / file.size;
-      told.textContent = `${done.toLocaleString("en")} rows, ${Math.round(done / ((performance.now() - begun) / 1000))} a second`;
+      const seconds = (performance.now() - begun) / 1000, left = Math.ceil((seconds * (file.size - read)) / read);
+      told.textContent = `${rowsOf(done)}, ${Math.round(done / seconds)} a second${left > 5 ? `, about ${minutes(left)} left` : ""}`;
     };
+    let whole = false;
     stop.hidden = false;
     start.disabled = true;
     problem("");
@@ -57,15 +65,16 @@ export function batch({ model, columns, cells, options = () => ({}) }) {
         else if (waiting.push(row) === AT_ONCE) await flush(read);
       }
       if (waiting.length) await flush(file.size);
-      bar.value = 1;
+      [bar.value, whole] = [1, true];
     } catch (error) {
-      if (error.name !== "AbortError") problem(`After ${done.toLocaleString("en")} rows: ${error.message}`);
+      if (error.name !== "AbortError") problem(`After ${rowsOf(done)}: ${error.message}`);
     } finally {
       stop.hidden = true;
       start.disabled = false;
     }
-    announce(`${done} rows answered.`);
-    if (done) download(file.name.replace(/\.\w+$/, "") + ".answers.csv", [...parts, ...lines], "text/csv");
+    announce(`${rowsOf(done)} answered.`);
+    const name = `${file.name.replace(/\.\w+$/, "")}.answers${whole ? "" : `.first-${done}`}.csv`;
+    if (done) download(name, [...parts, ...lines], "text/csv");
   }
 
   chosen.addEventListener("change", () => chosen.files.length && take(chosen.files[0]));
@@ -80,6 +89,9 @@ export function batch({ model, columns, cells, options = () => ({}) }) {
   });
   return { box };
 }
+
+const rowsOf = (count) => `${count.toLocaleString("en")} row${count === 1 ? "" : "s"}`;
+const minutes = (seconds) => (seconds < 90 ? `${seconds} s` : `${Math.round(seconds / 60)} min`);
 
 /** The answers to some rows; a server that is busy is asked again. */
 async function patient(model, inputs, options, signal) {

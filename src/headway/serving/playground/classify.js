@@ -4,7 +4,7 @@ import { answers, ask } from "./api.js";
 import { bars, weighed } from "./bars.js";
 import { announce, field, make, percent, slider } from "./dom.js";
 import { batch } from "./batch.js";
-import { asking, guide, modelChoice } from "./form.js";
+import { asking, guide, modelChoice, textOf } from "./form.js";
 import { asBase64 } from "./files.js";
 
 export function build(panel, models) {
@@ -26,14 +26,14 @@ export function build(panel, models) {
   const { form } = asking([choice.row, asText, asPicture], "Classify", async (signal) => {
     const model = choice.value, reads = model.reads === "text";
     if (!reads && !picture.files.length) throw new Error("Choose a picture first.");
-    const given = reads ? text.value : await asBase64(picture.files[0]);
+    const given = reads ? textOf(text) : await asBase64(picture.files[0]);
     [last] = await answers(model, [given], {}, signal);
     const mattered = make("div", { className: "mattered" });
     const rows = Object.entries(last.scores).map(([name, share]) => ({ name, share, mark: name === last.label }));
     result.replaceChildren(make("p", { className: "verdict" }), bars(rows.sort((a, b) => b.share - a.share), { label: "Probability of each label" }), mattered);
     verdict();
-    if (reads && text.value.trim()) await words(model, given, mattered, signal);
-  });
+    if (reads) await words(model, given, mattered, signal);
+  }, () => clear());
 
   function verdict() {
     const box = result.querySelector(".verdict");
@@ -47,6 +47,10 @@ export function build(panel, models) {
     asText.hidden = model.reads !== "text";
     asPicture.hidden = !asText.hidden;
     files.box.hidden = asText.hidden;
+    clear();
+  }
+
+  function clear() {
     result.replaceChildren();
     last = null;
   }
@@ -70,5 +74,6 @@ async function words(model, given, box, signal) {
       make("p", { className: "legend soft" }, make("span", { className: "for", textContent: "for" }), " and ", make("span", { className: "against", textContent: "against" }), " the answer"));
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    box.replaceChildren(make("p", { className: "soft", textContent: `The words that mattered are not shown: ${error.message}` }));
   }
 }

@@ -9,7 +9,7 @@ import { asking, guide, modelChoice } from "./form.js";
 const AT_ONCE = 32, KEPT = 20, MOST = 40;
 
 export function build(panel, models) {
-  const choice = modelChoice(models);
+  const choice = modelChoice(models, () => result.replaceChildren());
   const texts = make("textarea", { rows: 6, placeholder: "One text a line" });
   const result = make("div", { className: "output" });
   const { form } = asking([choice.row, field("Texts, one a line", texts)], "Compare", async (signal) => {
@@ -19,7 +19,7 @@ export function build(panel, models) {
     const units = (await answers(choice.value, given, {}, signal)).map(unit);
     result.replaceChildren(matrix(given, units.map((a) => units.map((b) => dot(a, b)))));
     announce("Similarity matrix shown.");
-  });
+  }, () => result.replaceChildren());
 
   const query = make("input", { type: "text", placeholder: "A text" });
   const chosen = make("input", { type: "file", accept: ".csv,.tsv,.txt" }), found = make("div", { "aria-live": "polite" });

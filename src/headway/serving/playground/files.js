@@ -4,12 +4,19 @@ const SLICE = 1 << 18;
 
 /** The texts of a file, in slices. */
 async function* slices(file) {
-  const decoder = new TextDecoder();
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  const decoded = (...given) => {
+    try {
+      const text = decoder.decode(...given);
+      if (!text.includes("\0")) return text;
+    } catch { /* said below */ }
+    throw new Error(`${file.name} is no text in UTF-8. Save it as "CSV UTF-8" and choose it again.`);
+  };
   for (let at = 0; at < file.size; at += SLICE) {
     const bytes = await file.slice(at, at + SLICE).arrayBuffer();
-    yield { text: decoder.decode(bytes, { stream: true }), read: Math.min(file.size, at + SLICE) };
+    yield { text: decoded(bytes, { stream: true }), read: Math.min(file.size, at + SLICE) };
   }
-  yield { text: decoder.decode(), read: file.size };
+  yield { text: decoded(), read: file.size };
 }
 
 /** The rows of a file, each a list of cells, with ``read``: bytes so far.  A .txt file has one cell a line. */
@@ -28,31 +35,43 @@ async function* lines(file) {
   if (held) yield { row: [held], read: file.size };
 }
 
-/** RFC 4180: cells in quotation marks may hold anything; doubled marks stand for one. */
+/**
+ * RFC 4180: cells in quotation marks may hold anything; doubled marks stand for one.  An Error says where a mark is never
+ * closed, and where a row has other cells than the first one.
+ */
 async function* cells(file, given) {
   let separator = given, row = [], cell = "", quoted = false, closing = false, begun = false;
+  let line = 1, from = 1, opened = 1, width = 0; // the present line, that of the row and of the mark, the cells of a row
+  const whole = (read) => {
+    const found = { row: [...row, cell.replace(/\r$/, "")], read };
+    width ||= found.row.length;
+    const cells = (count) => `${count} cell${count === 1 ? "" : "s"}`;
+    if (found.row.length !== width) throw new Error(`${file.name}, line ${from}: has ${cells(found.row.length)}, and the first line ${cells(width)}.`);
+    return found;
+  };
   for await (const { text, read } of slices(file)) {
     separator ??= likeliest(text);
     for (const c of begun ? text : text.replace(/^\ufeff/, "")) {
       begun = true;
+      if (c === "\n") line += 1;
       if (quoted && !closing) {
         if (c === '"') closing = true;
         else cell += c;
       } else if (closing && c === '"') {
         cell += c;
         closing = false;
-      } else if (c === '"' && cell === "" && !closing) quoted = true;
+      } else if (c === '"' && cell === "" && !closing) [quoted, opened] = [true, line];
       else if (c === separator) {
         row.push(cell);
         [cell, quoted, closing] = ["", false, false];
       } else if (c === "\n") {
-        row.push(cell.replace(/\r$/, ""));
-        if (row.length > 1 || row[0] !== "" || quoted) yield { row, read };
-        [row, cell, quoted, closing] = [[], "", false, false];
+        if (row.length || !/^\r?$/.test(cell) || quoted) yield whole(read);
+        [row, cell, quoted, closing, from] = [[], "", false, false, line];
       } else if (c !== "\r" || !closing) cell += c;
     }
   }
-  if (cell !== "" || row.length) yield { row: [...row, cell.replace(/\r$/, "")], read: file.size };
+  if (quoted && !closing) throw new Error(`${file.name}, line ${opened}: the quotation mark opened there is never closed.`);
+  if (cell !== "" || row.length) yield whole(file.size);
 }
 
 function likeliest(text) {

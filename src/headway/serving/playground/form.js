@@ -16,8 +16,8 @@ export function modelChoice(models, change = () => {}) {
 
 const about = (model) => `${model.title ?? model.task}${model.context ? `, reads up to ${model.context.toLocaleString("en")} tokens` : ""}`;
 
-/** A form whose button asks, and a second one that stops what was asked. */
-export function asking(parts, word, ask) {
+/** A form whose button asks, and a second one that stops what was asked; ``clear`` takes away what is no longer true. */
+export function asking(parts, word, ask, clear = () => {}) {
   const button = make("button", { className: "main", textContent: word });
   const stop = make("button", { type: "button", textContent: "Stop", hidden: true, onclick: () => controller?.abort() });
   let controller = null;
@@ -33,7 +33,10 @@ export function asking(parts, word, ask) {
       await work(mine.signal);
     } catch (error) {
       if (error.name === "AbortError") announce("Stopped.");
-      else if (controller === mine) problem(error.message);
+      else if (controller === mine) {
+        clear();
+        problem(error.message);
+      }
     }
     if (controller !== mine) return;
     controller = null;
@@ -49,6 +52,12 @@ export function asking(parts, word, ask) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
   return { form, run, stop: () => controller?.abort() };
+}
+
+/** The text of a field.  Throws where it is empty. */
+export function textOf(control) {
+  if (!control.value.trim()) throw new Error("Give a text first.");
+  return control.value;
 }
 
 /** The reading guide of a tab, as a list of sentences. */

@@ -33,9 +33,10 @@ function tabsOf(models) {
 
 const panels = new Map(); // what a tab holds is kept while another is looked at
 const list = document.getElementById("tabs"), main = document.getElementById("panel");
-let shown = [];
+let shown = [], tries = 0;
 
-function choose(id, focus = false) {
+/** Show a tab; one that the user ``asked`` for is a step that the browser's Back takes back. */
+function choose(id, { focus = false, asked = false } = {}) {
   for (const { id: other } of shown) {
     const tab = document.getElementById(`tab-${other}`), chosen = other === id;
     tab.setAttribute("aria-selected", chosen);
@@ -45,7 +46,7 @@ function choose(id, focus = false) {
     if (panels.has(other)) panels.get(other).hidden = !chosen;
   }
   problem("");
-  history.replaceState(null, "", `#${id}`);
+  if (location.hash !== `#${id}`) history[asked ? "pushState" : "replaceState"](null, "", `#${id}`);
   if (!panels.has(id)) open(id);
 }
 
@@ -54,9 +55,18 @@ async function open(id) {
   const panel = make("section", { id: `panel-${id}`, role: "tabpanel", "aria-labelledby": `tab-${id}` });
   panels.set(id, panel);
   main.append(panel);
+  let found;
   try {
-    const { build } = await import(tab.file);
-    build(panel, tab.models);
+    found = await import(tries ? `${tab.file}?try=${tries}` : tab.file); // browsers remember what could not be loaded
+  } catch {
+    tries += 1;
+    panels.delete(id);
+    panel.remove();
+    problem("The server does not answer. Is it still running? Choose the tab again to try again.");
+    return;
+  }
+  try {
+    found.build(panel, tab.models);
   } catch (error) {
     problem(error.message);
   }
@@ -67,7 +77,7 @@ function move(event) {
   const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: shown.length - 1 }[event.key];
   if (to === undefined || at < 0) return;
   event.preventDefault();
-  choose(shown[(to + shown.length) % shown.length].id, true);
+  choose(shown[(to + shown.length) % shown.length].id, { focus: true, asked: true });
 }
 
 async function begin() {
@@ -86,7 +96,7 @@ async function begin() {
   shown = tabsOf(found);
   list.replaceChildren(...shown.map(({ id, title }) => make("button", {
     id: `tab-${id}`, type: "button", role: "tab", textContent: title, "aria-controls": `panel-${id}`,
-    onclick: () => choose(id),
+    onclick: () => choose(id, { asked: true }),
   })));
   list.addEventListener("keydown", move);
   if (!shown.length) {
@@ -98,6 +108,10 @@ async function begin() {
   choose(shown.some(({ id }) => id === asked) ? asked : shown[0].id);
 }
 
+window.addEventListener("popstate", () => {
+  const id = location.hash.slice(1);
+  if (shown.some((one) => one.id === id)) choose(id);
+});
 document.getElementById("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   useKey(document.getElementById("key").value.trim());

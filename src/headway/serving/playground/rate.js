@@ -17,7 +17,7 @@ export function build(panel, models) {
     const top = Math.max(...found.map(Math.abs), 1e-9);
     result.replaceChildren(bars(given.map((name, at) => ({ name, share: Math.max(0, found[at]), value: found[at].toPrecision(4) })), { label: "Number for each text", scale: top }));
     announce(given.map((name, at) => `${name}: ${found[at].toPrecision(3)}`).slice(0, 5).join("; "));
-  });
+  }, () => result.replaceChildren());
   const files = batch({ model: () => choice.value, columns: (model) => [model.verb], cells: (answer) => [number(answer)] });
   panel.append(make("div", { className: "columns" }, make("div", {}, form, result), make("div", {}, files.box)));
 }

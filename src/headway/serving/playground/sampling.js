@@ -12,8 +12,10 @@ export function samplingControls(longest) {
   const max_tokens = slider("Length", { min: 1, max: Math.max(16, Math.min(1000, longest ?? 200)), step: 1,
     value: Math.min(100, Math.ceil((longest ?? 200) / 2)), shown: (value) => `${value} tokens` });
   const top_k = make("input", { type: "number", min: 0, step: 1, value: 0 });
-  const min_p = slider("Min-p", { min: 0, max: 0.5, step: 0.01, value: 0, shown: two });
-  const repetition_penalty = slider("Repetition penalty", { min: 1, max: 2, step: 0.05, value: 1, shown: two });
+  const min_p = slider("Min-p", { min: 0, max: 0.5, step: 0.01, value: 0, shown: two,
+    hint: "Leave out tokens this much less likely than the likeliest." });
+  const repetition_penalty = slider("Repetition penalty", { min: 1, max: 2, step: 0.05, value: 1, shown: two,
+    hint: "Above 1: repeat less." });
   const seed = make("input", { type: "number", min: 0, step: 1, placeholder: "random" });
   const stop = make("textarea", { rows: 2, placeholder: "one a line, up to four", spellcheck: false });
   const more = make("details", {}, make("summary", { textContent: "More controls" }),
@@ -33,6 +35,8 @@ export function samplingControls(longest) {
   };
 }
 
+const rate = (value) => (value < 10 ? value.toFixed(1) : Math.round(value));
+
 /** Counts tokens and says how fast they come. */
 export function speedometer(output) {
   let count = 0, begun = 0, last = 0;
@@ -42,7 +46,7 @@ export function speedometer(output) {
       if (!begun) begun = last;
       else count += n;
       const seconds = (last - begun) / 1000;
-      if (seconds > 0) output.textContent = `${count + 1} tokens, ${Math.round(count / seconds)} tokens/s`;
+      if (seconds > 0) output.textContent = `${count + 1} tokens, ${rate(count / seconds)} tokens/s`;
     },
     end(reason) {
       const why = { length: "length reached", stop: "the model ended the text" }[reason] ?? reason;

@@ -11,9 +11,9 @@ function size(bytes) {
 }
 
 /** What the section shows, as a key that changes with it and a function that makes it. */
-export function snapshots({ snapshots: found, run }) {
+export function snapshots({ snapshots: found, run, here }) {
   return [JSON.stringify([found, run]), () => found.length && [
-    make("p", { className: "soft", textContent: `The run answers with the weights that are marked as kept. The commands are for the folder that holds ${run}.` }),
+    make("p", { className: "soft", textContent: `The run answers with the weights that are marked as kept. The commands are for the folder ${here ? "where this server was started" : `that holds ${run}`}.` }),
     make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Table of snapshots" }, make("table", {},
       make("thead", {}, make("tr", {}, ["Step", "Held-out loss", "Size", "Answer with it"].map((textContent, at) =>
         make("th", { scope: "col", textContent, className: at < 3 ? "n" : "" })))),

@@ -3,24 +3,29 @@
 import { answers } from "./api.js";
 import { bars } from "./bars.js";
 import { batch } from "./batch.js";
-import { announce, field, make, percent, slider } from "./dom.js";
-import { asking, guide, modelChoice } from "./form.js";
+import { announce, field, make, percent, slider, visible } from "./dom.js";
+import { asking, guide, modelChoice, textOf } from "./form.js";
 
 const COLOURS = 8;
 
 export function build(panel, models) {
-  const choice = modelChoice(models);
-  const text = make("textarea", { rows: 4, placeholder: "A text; for a model that fills in words, write [MASK] where one is missing" });
+  const choice = modelChoice(models, () => clear()), { verb } = models[0], fills = verb === "fill";
+  const text = make("textarea", { rows: 4, placeholder: fills ? "A text with [MASK] where a word is missing" : "A text" });
   const result = make("div", { className: "output" });
   const bound = slider("Threshold", { min: 0, max: 1, step: 0.01, value: 0, shown: percent, change: () => draw(),
     hint: "Spans with a lower score are not shown." });
   let last = null, read = "";
-  const { form } = asking([choice.row, field("Text", text)], "Find", async (signal) => {
-    read = text.value;
+  const { form } = asking([choice.row, field("Text", text)], verb[0].toUpperCase() + verb.slice(1), async (signal) => {
+    read = textOf(text);
     [last] = await answers(choice.value, [read], {}, signal);
     draw();
     announce(said());
-  });
+  }, () => clear());
+
+  function clear() {
+    last = null;
+    result.replaceChildren();
+  }
 
   function draw() {
     if (!last) return;
@@ -35,7 +40,7 @@ export function build(panel, models) {
   function filled(places) {
     return places.flatMap((place, number) => [
       make("h2", { textContent: places.length > 1 ? `Place ${number + 1}` : "What fits" }),
-      bars(place.map(({ token, score }) => ({ name: token, share: score })), {
+      bars(place.map(({ token, score }) => ({ name: token, shown: visible(token), share: score })), {
         label: `Tokens for place ${number + 1}`,
         choose: (token) => {
           let seen = -1;
@@ -47,11 +52,15 @@ export function build(panel, models) {
 
   const files = batch({
     model: () => choice.value,
-    columns: () => ["spans"],
+    columns: () => [fills ? "tokens" : "spans"],
     cells: (answer) => [JSON.stringify(openPlaces(answer) ? answer : answer.filter(({ score }) => score >= bound.value))],
   });
-  panel.append(make("div", { className: "columns" }, make("div", {}, form, result), make("div", {}, bound.row, files.box)),
-    guide("How to read this page", [
+  panel.append(make("div", { className: "columns" }, make("div", {}, form, result), make("div", {}, fills ? [] : bound.row, files.box)),
+    guide("How to read this page", fills ? [
+      "Each [MASK] is an open place. The bars are the likeliest tokens for it, with their probabilities; choose one to put it there.",
+      "Every place is filled as if the others stayed open.",
+      "In the file of answers a row keeps its columns, and the tokens of its places are JSON.",
+    ] : [
       "A span is a part of the text that the model gives a label. Its score is the mean probability of the labels of its words.",
       "In the file of answers a row keeps its columns, and its spans are JSON: label, start, end and score. Places are counted in characters from 0.",
     ]));

@@ -5,7 +5,7 @@ import { announce, draw, make, problem } from "./dom.js";
 import { guide, modelChoice } from "./form.js";
 import { snapshots } from "./snapshots.js";
 
-const EVERY = 3000, TRIES = 3, WIDTH = 720, HEIGHT = 280, LEFT = 52, BOTTOM = 30;
+const EVERY = 3000, TRIES = 3, NEWEST = 3, WIDTH = 720, HEIGHT = 280, LEFT = 52, BOTTOM = 30;
 const SECTIONS = { Verdict: verdict, Loss: losses, Snapshots: snapshots, Samples: samples };
 
 export function build(panel, models) {
@@ -59,13 +59,14 @@ export function build(panel, models) {
       : why ? "The training has ended, or was stopped; this is what was last seen of it." : "The training was stopped before its end; the same command goes on with it.";
     if (!end.hidden) return;
     end.hidden = false;
-    end.replaceChildren(`${why}${told}`, ...(found ? [" To see it again: ", make("code", { textContent: found.serve }), ` in the folder that holds ${found.run}.`] : []));
+    end.replaceChildren(`${why}${told}`, ...(found ? [" To see it again: ", make("code", { textContent: found.serve }), ` ${found.here ? "in the folder where it was started" : `in the folder that holds ${found.run}`}.`] : []));
     announce(end.textContent);
   }
 
   const form = make("form", {}, watched ? make("p", { className: "watched" }, "Run ", make("strong", {}, make("bdi", { textContent: models[0].id }))) : choice.row);
   panel.append(guide("How to read this page", [
     "The loss is how badly the model predicts: lower is better. The line of dots is on data that the model does not learn from.",
+    "The training loss is measured with dropout and label smoothing where the run has them, the held-out loss without: it may be the lower one.",
     "When the training loss falls and the other rises, the model memorises. The weights of the lowest held-out loss are kept.",
     "A snapshot is the model of an evaluation, which train --snapshots saves. It answers by its own name, like the run itself.",
   ]), form, end, make("div", { className: "run" }, [...boxes.values()]));
@@ -75,7 +76,7 @@ export function build(panel, models) {
 
 function verdict({ begun, finished, verdict, kept, last_step, health, part, ended }) {
   const step = (last_step ?? 0).toLocaleString("en");
-  const told = finished ? verdict || "There is no verdict." : !begun ? "There is nothing to see yet: the data are read and the model is made first. Or the run directory is gone."
+  const told = finished ? verdict || "There is no verdict." : !begun ? "There is nothing to see yet: the data are read and the model is made first."
     : last_step === null ? "The training begins." : `Step ${step}; ${ended ? "stopped" : ended === false ? "still training" : "still training, or left before its end"}.`;
   const lines = [part ? `This is ${part}, one of the runs inside this one.` : "", told, kept].filter(Boolean);
   return [JSON.stringify([lines, health]), () => [...lines.map((textContent) => make("p", { textContent })),
@@ -83,13 +84,15 @@ function verdict({ begun, finished, verdict, kept, last_step, health, part, ende
 }
 
 function losses(found) {
-  return [JSON.stringify([found.steps, found.evaluations]), () => [curves(found),
+  return [JSON.stringify([found.steps, found.evaluations]), () => [make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Curves" }, curves(found)),
     make("p", { className: "soft legend-of-curves" }, make("span", { className: "training", textContent: "training" }), make("span", { className: "validation", textContent: "held out" }))]];
 }
 
 function samples({ samples }) {
-  return [JSON.stringify(samples), () => samples.length && [...samples].reverse().map(({ step, text }) =>
-    make("figure", {}, make("figcaption", { className: "soft", textContent: `step ${step}` }), make("p", { className: "given", dir: "auto", textContent: text })))];
+  const figures = () => [...samples].reverse().map(({ step, text }) =>
+    make("figure", {}, make("figcaption", { className: "soft", textContent: `step ${step}` }), make("p", { className: "given", dir: "auto", textContent: text })));
+  return [JSON.stringify(samples), () => samples.length && [...figures().slice(0, NEWEST),
+    ...(samples.length > NEWEST ? [make("details", {}, make("summary", { textContent: `${samples.length - NEWEST} earlier` }), figures().slice(NEWEST))] : [])]];
 }
 
 /** Both losses against the step, as lines with axes. */

@@ -3,12 +3,12 @@
 import { answers } from "./api.js";
 import { batch } from "./batch.js";
 import { announce, draw, field, make, slider } from "./dom.js";
-import { asking, guide, modelChoice } from "./form.js";
+import { asking, guide, modelChoice, textOf } from "./form.js";
 
 const LEAST = 0.12;
 
 export function build(panel, models) {
-  const choice = modelChoice(models);
+  const choice = modelChoice(models, () => result.replaceChildren());
   const text = make("textarea", { rows: 4, placeholder: "A text" });
   const beam = slider("Beam width", { min: 1, max: 10, step: 1, value: 5, hint: "1 is greedy search." });
   const n_best = slider("Alternatives", { min: 1, max: 8, step: 1, value: 3 });
@@ -24,11 +24,11 @@ export function build(panel, models) {
   }
 
   const { form } = asking([choice.row, field("Text", text)], models[0].verb[0].toUpperCase() + models[0].verb.slice(1), async (signal) => {
-    const answer = await answered(choice.value, text.value, options(true), signal);
+    const answer = await answered(choice.value, textOf(text), options(true), signal);
     const found = (Array.isArray(answer) ? answer : [answer]).map((one) => (typeof one === "string" ? { text: one } : one));
     result.replaceChildren(...found.map((one, rank) => alternative(one, rank, found.length)));
     announce(found[0].text);
-  });
+  }, () => result.replaceChildren());
   const files = batch({ model: () => choice.value, columns: () => ["answer"], options: () => options(false),
     cells: (answer) => [typeof answer === "string" ? answer : answer.text] });
   panel.append(make("div", { className: "columns" }, make("div", {}, form, result),

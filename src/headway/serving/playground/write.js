@@ -26,8 +26,8 @@ export function build(panel, models) {
 
   async function begin(signal) {
     view.keep(0);
-    given.textContent = prompt.value;
-    await write(signal);
+    given.textContent = "";
+    await write(signal, prompt.value);
   }
 
   async function goOn(number, text, signal) {
@@ -36,14 +36,15 @@ export function build(panel, models) {
     await write(signal);
   }
 
-  async function write(signal) {
+  async function write(signal, start = given.textContent) {
     const meter = speedometer(speed), model = choice.value;
     speed.textContent = "";
-    const body = { model: model.id, prompt: given.textContent + view.all, ...controls.body, logprobs: 5 };
+    const body = { model: model.id, prompt: start + view.all, ...controls.body, logprobs: 5 };
     let reason = "";
     try {
       for await (const event of chunks(body, signal)) {
         const [piece] = event.choices;
+        given.textContent = start;
         const tokens = tokensOf(piece);
         tokens.forEach(view.add);
         if (tokens.length) meter.add(tokens.length);
@@ -59,7 +60,7 @@ export function build(panel, models) {
   panel.append(
     guide("How to read this page", [
       "A language model gives every token of its vocabulary a probability, and one of them is drawn. Then the next.",
-      "The darker a token is marked, the less likely the model held it. Point at one to see the alternatives.",
+      "The stronger the colour of a token, the less likely the model held it: below 50 %, 20 %, 5 %, 1 %. Point at one to see the alternatives.",
       "Choose an alternative and the model goes on from there.",
       "A low temperature keeps to likely tokens, a high one gives unlikely ones a chance.",
     ]),
