@@ -73,8 +73,8 @@ def test_a_tie_is_undecided():
 
 def test_two_perfect_models_are_not_undecided():
     assert classified([True] * 100, [True] * 100) == (
-        "The Transformer and the linear model baseline are both perfect, on 100 held-out rows (accuracy 1.0000): nothing "
-        "here tells them apart."
+        "The Transformer and the linear model baseline are both perfect, on 100 held-out rows (accuracy 1.0000): "
+        "nothing here tells them apart."
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,7 +201,9 @@ def test_a_head_switched_off_changes_the_answer(page):
     panel.locator(".tokens button").first.click()
     panel.locator('.tokens button[aria-pressed="true"]').first.wait_for()
     assert page.locator("#problem").is_hidden()
+    panel.locator("#said", has_text=re.compile(r"^1 ")).wait_for()  # the maps follow
     panel.get_by_label("Model").select_option("marian")
+    panel.locator(".lens").wait_for(state="hidden")  # what another model did
     fill(panel, "Text", TEXT, "Look inside")
     panel.get_by_role("tab", name="cross-attention: target to source").wait_for()
 
@@ -265,7 +268,8 @@ def test_a_row_that_is_wrong_ends_a_file_and_what_was_answered_is_kept(page, tmp
     with page.expect_download() as waiting:
         panel.get_by_role("button", name="Answer all rows").click()
     assert waiting.value.suggested_filename == "rows.answers.first-32.csv"
-    assert "After 32 rows" in page.get_by_role("alert").inner_text() and "line 82" in page.get_by_role("alert").inner_text()
+    said = page.get_by_role("alert").inner_text()
+    assert "After 32 rows" in said and "line 82" in said
 
 
 def test_nothing_old_stays_after_an_error(page):

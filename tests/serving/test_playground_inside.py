@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from doors_kit import made
 
 import headway
 from headway.serving.inside import LONGEST_TEXT, MAPS
@@ -48,6 +49,15 @@ def test_a_classifier_names_its_labels(look, server):
 def test_a_mask_is_what_is_looked_at(look):
     found = look("fill", text="the [MASK] sat")
     assert found["tokens"]["text"][found["at"]] == "[MASK]"
+
+
+def test_a_tagger_is_looked_at_from_its_first_word(tmp_path):
+    from headway.workflows.inside import look_inside
+    from headway.workflows.inside_details import inside_details
+
+    pipe = headway.load(made("BertForTokenClassification", "token-classification", tmp_path / "tags"))
+    found = look_inside(pipe, TEXT)
+    assert found.tokens["text"][0] == "[CLS]" and inside_details(pipe, found)["at"] == 1
 
 
 def test_all_heads_of_all_layers_off_and_none(look):

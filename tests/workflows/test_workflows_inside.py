@@ -49,6 +49,7 @@ def test_names_of_tokens():
     names = token_names(pieces, ids)
     assert "".join(names[:3]).startswith("the·c") and "⏎" in names
     assert len(names) == len(ids) and all(names) and not any("\ufffd" in name for name in names)
+    assert names[-3:] == ["<0xE6>", "<0x97>", "<0xA5>"]
     letters = train_tokenizer(LINES, "char", 300)
     assert token_names(letters, letters.encode("a c")) == ["a", "·", "c"]
     assert token_names(letters, [letters.vocab_size + 3]) == [f"id·{letters.vocab_size + 3}"]

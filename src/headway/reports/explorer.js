@@ -327,11 +327,19 @@ async function choose(change) {
   const numbers = Object.entries(data.kinds[kind].statistics).flatMap(([key, values]) => {
     const term = document.createElement("dt"), value = document.createElement("dd");
     term.textContent = data.measures[key][0];
-    value.textContent = `${values[layer][head].toFixed(3)} ${data.measures[key][1]}`;
+    const meaning = document.createElement("small");
+    value.textContent = `${values[layer][head].toFixed(3)} ${data.measures[key][1]} `;
+    meaning.textContent = data.measures[key][2];
+    value.append(meaning);
     return [term, value];
   });
   at("numbers").replaceChildren(...numbers);
   show();
+}
+
+/** The token of an axis is looked at, where the kind of attention shown has rows of that axis. */
+function pointAtToken(axis, token) {
+  if (data && data.kinds[state.kind].queries === axis) point(token, state.key);
 }
 
 /** A kind of attention is chosen. */

@@ -216,7 +216,7 @@ def _data(inside: Inside, stored: dict[str, Stored] | None) -> dict[str, Any]:
         "tokens": inside.tokens,
         "next": inside.next,
         "direction": {axis: _direction(names) for axis, names in inside.tokens.items()},
-        "measures": MEASURES,
+        "measures": {name: [*titled, MEANINGS[name]] for name, titled in MEASURES.items()},
         "patches": None if inside.patches is None else _patches(inside.patches),
     }
 

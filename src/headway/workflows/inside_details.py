@@ -35,7 +35,8 @@ def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: S
     """What happens in the model when it reads the text of ``inside``, as plain data.
 
     ``at`` is the token of the last axis at whose output is looked, by default the one that matters: the first [MASK],
-    or else the last token.  ``off`` are heads (kind, layer, head), counted from 0, that are switched off for "without".
+    the first word of a model that tags each, or else the last token. ``off`` are heads (kind, layer, head), counted
+    from 0, that are switched off for "without".
     Raises InputError for a token or a head that does not exist.
 
     - "at": that token, or None for a model with one output for the whole text
@@ -86,7 +87,10 @@ def _position(pipe: Pipeline, inside: Inside, axis: str, at: int | None) -> int:
     if at is None:
         mask = getattr(pipe, "mask", None)
         ids = inside.ids[axis]
-        return ids.index(mask) if mask in ids else last
+        if mask in ids:
+            return ids.index(mask)
+        words = [number for number, token in enumerate(ids) if token not in pipe.tokenizer.special_ids]
+        return words[0] if getattr(pipe, "labels", None) is not None and words else last
     if not 0 <= at <= last:
         raise InputError(f"there is no token {at}: the {axis} has tokens 0 to {last}.")
     return at

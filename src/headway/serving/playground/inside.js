@@ -3,14 +3,14 @@
 import { ask } from "./api.js";
 import { weighed } from "./bars.js";
 import { announce, field, make, percent } from "./dom.js";
-import { asking, guide, modelChoice } from "./form.js";
+import { asking, guide, modelChoice, textOf } from "./form.js";
 import { explorer } from "./inside_explorer.js";
 import { lensTable, distribution } from "./inside_next.js";
 import { plane, positions } from "./inside_vectors.js";
 
 const GUIDE = [
   "A text is cut into tokens. Each becomes a vector, and every layer adds to it: first from other tokens (attention), then by itself (feed-forward).",
-  "Attention: a row is a token that attends, a column one that is attended to. Dark means much. Choose a head among the small maps.",
+  "Attention: a row is a token that attends, a column one that is attended to; the weights of a row add up to 1. The more a cell stands out from the page, the larger its weight; colours follow the square root of a weight, so that small ones can be seen. Choose a head among the small maps.",
   "Layer by layer: what the model would answer if it stopped after that layer. Read it from the top to the bottom to see an answer take shape.",
   "What mattered: by how much the answer's score would grow if a token's vector were a little longer.",
   "Switch a head off and see whether the answer changes. Most heads can be spared on most texts; the few that cannot are worth a look.",
@@ -18,17 +18,23 @@ const GUIDE = [
 ];
 
 export function build(panel, models) {
-  const choice = modelChoice(models, () => (text.placeholder = "A text of at most 256 tokens"));
+  const choice = modelChoice(models, (model) => {
+    result.hidden = true;
+    another.hidden = model.task !== "translation";
+  });
   const text = make("textarea", { rows: 3, placeholder: "A text of at most 256 tokens" });
   const target = make("input", { type: "text", placeholder: "the model's own" });
+  const another = make("details", { hidden: models[0].task !== "translation" }, make("summary", { textContent: "Another target" }),
+    field("Target", target, "What the model should have written."));
   const result = make("div", { hidden: true });
-  const asked = asking([choice.row, field("Text", text), make("details", {}, make("summary", { textContent: "Another target (translators)" }),
-    field("Target", target, "What the model should have written."))], "Look inside", (signal) => look(signal));
+  const asked = asking([choice.row, field("Text", text), another], "Look inside", (signal) => look(signal), () => (result.hidden = true));
   const maps = explorer();
-  const parts = {};
+  const parts = {}, titles = {}, hints = {};
   const section = (name, title, hint) => {
     parts[name] = make("div");
-    return make("section", { className: "card" }, make("h2", { textContent: title }), make("p", { className: "soft", textContent: hint }), parts[name]);
+    titles[name] = make("h2", { textContent: title });
+    hints[name] = make("p", { className: "soft", textContent: hint });
+    return make("section", { className: "card" }, titles[name], hints[name], parts[name]);
   };
   let given = null, off = [];
 
@@ -36,18 +42,19 @@ export function build(panel, models) {
   result.append(
     section("tokens", "Tokens", "Choose the token at whose output you look."),
     make("div", { className: "halves" },
-      half(section("next", "The answer at that token", "What the model holds likely there. Temperature and top-p change what a sampler draws from.")),
+      half(section("next", "The answer at that token", "What the model holds likely.")),
       half(section("lens", "Layer by layer", "The likeliest answer after each layer (logit lens); the stronger the colour, the surer."),
         section("mattered", "What mattered", "Tokens that spoke for the likeliest answer, and against it (gradient × input)."))),
     make("section", { className: "card" }, make("h2", { textContent: "Attention" }), maps.box),
     make("div", { className: "halves" },
       half(section("off", "Heads switched off", "Take heads away, and see what becomes of the answer."),
         section("positions", "Position encoding", "How the model knows the order of the tokens.")),
-      half(section("vectors", "Vectors", "The vectors of all tokens after a layer, on the plane in which they differ most (principal components)."))));
+      half(section("vectors", "Vectors", "The vectors of all tokens after a layer, on the plane in which they differ most: across is the direction of the largest differences (the first principal component), upwards the next (the second)."))));
   panel.append(guide("How to read this page", GUIDE, true), asked.form, result);
 
   async function look(signal) {
-    const body = { model: choice.value.id, text: text.value, ...(target.value ? { target: target.value } : {}) };
+    textOf(text);
+    const body = { model: choice.value.id, text: text.value, ...(target.value && !another.hidden ? { target: target.value } : {}) };
     off = [];
     const found = await ask("/inside", body, signal);
     given = body;
@@ -71,6 +78,10 @@ export function build(panel, models) {
     shown = found;
     const names = found.tokens[found.axis];
     parts.tokens.replaceChildren(strip(names, found.at, (at) => again({ at })));
+    hints.tokens.textContent = found.at === null ? "The model gives one answer for the whole text." : "Choose the token at whose output you look.";
+    titles.next.textContent = found.at === null ? "The answer" : "The answer at that token";
+    hints.next.textContent = `What the model holds likely.${found.outputs?.length > 8 ? " Temperature and top-p change what a sampler would draw from." : ""}`;
+    maps.point(found.axis, found.at);
     const hide = (name, empty) => (parts[name].parentElement.hidden = empty);
     hide("next", !found.outputs);
     hide("lens", !found.lens && !found.why);
@@ -102,14 +113,20 @@ export function build(panel, models) {
 }
 
 function changes({ compared, change }) {
-  const told = compared ? `The answers differ by ${change.toFixed(4)} nats (Kullback–Leibler divergence).` : `The vectors differ by ${change.toFixed(4)} (1 − cosine).`;
+  const told = compared ? `The answers differ by ${change.toFixed(4)} nats (Kullback–Leibler divergence, 0 for equal answers).`
+    : `The vectors differ by ${change.toFixed(4)} (1 − cosine, 0 for the same direction).`;
   if (!compared) return make("p", { textContent: told });
-  const head = make("tr", {}, ["Answer", "All heads", "Without", "Change"].map((name) => make("th", { scope: "col", textContent: name })));
+  const head = make("tr", {}, ["Answer", "All heads", "Without", "Change, in points"].map((name) => make("th", { scope: "col", textContent: name })));
   const rows = compared.map(({ name, before, after }) => make("tr", {}, make("th", { scope: "row" }, make("bdi", { textContent: name })),
     make("td", { className: "n", textContent: percent(before) }), make("td", { className: "n", textContent: percent(after) }),
-    make("td", { className: `n ${after < before ? "less" : "more"}`, textContent: `${after < before ? "−" : "+"}${(100 * Math.abs(after - before)).toFixed(1)}` })));
+    changeCell(100 * (after - before))));
   return make("div", { "aria-live": "polite" }, make("p", { textContent: told }),
     make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "What changes" }, make("table", {}, make("thead", {}, head), make("tbody", {}, rows))));
+}
+
+function changeCell(points) {
+  const size = Math.abs(points).toFixed(1), none = size === "0.0";
+  return make("td", { className: `n ${none ? "" : points < 0 ? "less" : "more"}`, textContent: none ? "0" : `${points < 0 ? "−" : "+"}${size}` });
 }
 
 /** The tokens as buttons, one of which is chosen. */

@@ -25,5 +25,9 @@ export function explorer() {
       if ("DecompressionStream" in window) window.openExplorer(data);
       else old.hidden = false;
     },
+    /** Choose the row of a token. */
+    point(axis, token) {
+      if (token !== null && "DecompressionStream" in window) window.pointAtToken(axis, token);
+    },
   };
 }

@@ -13,19 +13,36 @@ export function plane({ plane: layers, norms }, names) {
       const low = Math.min(...values), span = Math.max(...values) - low || 1;
       return (value) => from + ((value - low) / span) * (to - from);
     };
-    const x = scale(xs, MARGIN, WIDTH - MARGIN - 40), y = scale(ys, HEIGHT - 24, 24);
+    const x = scale(xs, MARGIN, WIDTH - MARGIN - 40), y = scale(ys, HEIGHT - 40, 32);
     const svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plane", role: "img",
       "aria-label": `Vectors of ${names.length} tokens ${layer ? `after layer ${layer}` : "after the embedding"}` });
-    points.forEach(([a, b], number) => svg.append(draw("g", {}, draw("circle", { cx: x(a).toFixed(1), cy: y(b).toFixed(1), r: 4 }),
-      draw("text", { x: (x(a) + 7).toFixed(1), y: (y(b) + 4).toFixed(1) }, names[number].slice(0, 14)),
-      draw("title", {}, `${number + 1} ${names[number]}, length ${norms[layer][number].toFixed(2)}`))));
+    svg.append(draw("line", { x1: 8, y1: HEIGHT - 8, x2: WIDTH - 8, y2: HEIGHT - 8 }), draw("line", { x1: 8, y1: 8, x2: 8, y2: HEIGHT - 8 }),
+      draw("text", { x: WIDTH - 8, y: HEIGHT - 13, "text-anchor": "end", class: "axis" }, "first component →"),
+      draw("text", { x: 14, y: 18, class: "axis" }, "↑ second component"));
+    const free = roomFor();
+    points.forEach(([a, b], number) => {
+      const name = names[number].slice(0, 14), beside = [x(a) + 7, y(b) + 4];
+      svg.append(draw("g", {}, draw("circle", { cx: x(a).toFixed(1), cy: y(b).toFixed(1), r: 4 }),
+        ...(free(beside, name) ? [draw("text", { x: beside[0].toFixed(1), y: beside[1].toFixed(1) }, name)] : []),
+        draw("title", {}, `${number + 1} ${names[number]}, length ${norms[layer][number].toFixed(2)}`)));
+    });
     const mean = norms[layer].reduce((a, b) => a + b, 0) / norms[layer].length;
-    box.replaceChildren(svg, make("p", { className: "soft", textContent: `Mean length of a vector: ${mean.toFixed(2)}` }));
+    box.replaceChildren(svg, make("p", { className: "soft", textContent: `Mean length of a vector: ${mean.toFixed(2)}. Point at a dot for its token; names that would cover each other are left out.` }));
   };
   const layer = slider("After layer", { min: 0, max: last, step: 1, value: last, change: show,
     shown: (value) => (value ? `${value} of ${last}` : "0, the embedding") });
   show(last);
   return make("div", {}, layer.row, box);
+}
+
+/** Whether a name can be written at a place without covering another; a point without a name tells it when pointed at. */
+function roomFor() {
+  const taken = [];
+  return ([left, bottom], name) => {
+    const box = [left, bottom - 11, left + 8 * name.length, bottom + 3];
+    if (taken.some((one) => box[0] < one[2] && one[0] < box[2] && box[1] < one[3] && one[1] < box[3])) return false;
+    return taken.push(box);
+  };
 }
 
 const MEANINGS = {
