@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,16 @@ def test_translations(server, models):
     assert close(found, [one[0] for one in pipe.hypotheses(["the cat", " "], 3)])
     ranked = server.post("/translate", {"inputs": ["the cat"], "beam": 3, "n_best": 2}).json()["answers"]
     assert close(ranked, pipe.hypotheses(["the cat"], 3, 2))
+
+
+def test_who_asks_is_told_of_a_translation_that_is_cut_off_and_nobody_else(server):
+    def ask(text: str) -> dict:
+        return server.post("/translate", {"inputs": [text], "beam": 3}).json()
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, ["the cat", " "] * 8))
+    told = ["1 translation is cut off at the model's maximum length (61 tokens)"]
+    assert [one.get("warnings") for one in found] == [told, None] * 8
 
 
 def test_vectors_cosines_and_rankings(server, models):

@@ -226,7 +226,7 @@ class Models:
             names = self._names(list(self))
             raise RequestError(404, f"there is no model {name[:80]!r}; there is {names}", "model_not_found", "model")
         if found not in some:
-            raise invalid(f"{name} is a model for {found.task}: use /{found.verb}", "model")
+            raise invalid(f"{name} is no model for /{verb}: use /{found.verb}", "model")
         return found
 
     def _names(self, some: list[Served]) -> str:

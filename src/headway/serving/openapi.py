@@ -34,7 +34,14 @@ USAGE: Schema = {
 STATUS: Schema = {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}
 TYPED: Schema = {
     "type": "object",
-    "properties": {"model": {"type": "string"}, "answers": {"type": "array"}},
+    "properties": {
+        **{"model": {"type": "string"}, "answers": {"type": "array"}},
+        "warnings": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "what a person should know about these answers, such as that one is cut off",
+        },
+    },
     "required": ["model", "answers"],
 }
 MODEL: Schema = {

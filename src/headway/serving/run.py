@@ -15,6 +15,7 @@ from headway.serving.app import create_app
 from headway.serving.models import Models
 from headway.serving.protocol import end_stalled, protocol
 from headway.serving.settings import Settings
+from headway.serving.warned import listen
 
 LOOK = 0.05
 """Seconds between two looks at what is still being answered."""
@@ -32,6 +33,7 @@ def serve(models: Models, settings: Settings, said: Callable[[str], None], reloa
     """
     import uvicorn
 
+    listen()
     warnings.filterwarnings("ignore", module=r"PIL\.")  # what Pillow warns of, a request is told
     app = create_app(models, settings)
     _allow_files(settings.connections + 64)

@@ -72,7 +72,8 @@ def _object(value: dict[str, Any], schema: Schema, where: str) -> dict[str, Any]
         if key in known:
             found[key] = checked(one, known[key], place)
         elif others is False:
-            raise invalid(f"{shown(place)} is a field that is not known here", shown_key(place), "unknown_parameter")
+            there = ", ".join(known)
+            raise invalid(f"there is no field {shown(place)}; there is {there}", shown_key(place), "unknown_parameter")
         else:
             found[key] = one if others is True else checked(one, others, place)
     for key in schema.get("required", ()):

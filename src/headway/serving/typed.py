@@ -21,6 +21,7 @@ from headway.serving.models import Models, Served
 from headway.serving.openai.ways import typed_ways
 from headway.serving.options import given_options, request_schema
 from headway.serving.state import State
+from headway.serving.warned import heard
 from headway.tasks import registry
 from headway.tasks.command import Command, Inputs
 
@@ -54,10 +55,10 @@ async def typed(request: Any, state: State) -> Any:
     served = state.models.find(body["model"], verb)
     body = await read_body(request, request_schema(served.command))
     if served.writes:
-        found = await unless_gone(request, _written(served, body, state))
+        found: dict[str, Any] = {"answers": await unless_gone(request, _written(served, body, state))}
     else:
         found = await unless_gone(request, _answered(served, body, state))
-    return await answer_in_pieces({"model": served.name, "answers": found})
+    return await answer_in_pieces({"model": served.name, **found})
 
 
 async def _written(served: Served, body: dict[str, Any], state: State) -> list[str]:
@@ -70,8 +71,8 @@ async def _written(served: Served, body: dict[str, Any], state: State) -> list[s
     return (await Generation(served, prompts, ways, state.settings, state.metrics).whole()).texts
 
 
-async def _answered(served: Served, body: dict[str, Any], state: State) -> list[Any]:
-    """The answers of a pipeline, some inputs at a time."""
+async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[str, list[Any]]:
+    """The answers of a pipeline, some inputs at a time, and what it warns about."""
     values: Sequence[Any] = body["inputs"]
     work: list[Any] = list(parts(values))
     if served.spec.reads == "picture":
@@ -79,7 +80,8 @@ async def _answered(served: Served, body: dict[str, Any], state: State) -> list[
         work = [values[at : at + AT_ONCE] for at in range(0, len(values), AT_ONCE)]
     use = _Use(served, given_options(served.command, body), values)
     size = sum(map(len, body["inputs"]))
-    return list((await answered(served, use, [None, *work, ...], size, state, "inputs"))[-1])
+    found = (await answered(served, use, [None, *work, ...], size, state, "inputs"))[-1]
+    return {"answers": list(found), **({"warnings": use.warnings} if use.warnings else {})}
 
 
 class _Use:
@@ -94,12 +96,18 @@ class _Use:
         self.served, self.options, self.values = served, options, values
         self.kind = tuple(sorted((name, repr(value)) for name, value in options.items()))
         self.found: list[Any] = []
+        self.warnings: list[str] = []
         self.use: Command | None = None
 
     def __call__(self, part: Any) -> Any:
         if part is None:
             return self._begin()
-        return self._results() if part is ... else self.take(self.compute(part))
+        if part is ...:
+            return self._results()
+        with heard() as said:
+            answers = self._compute(part)
+        self.warnings += [one for one in said if one not in self.warnings]
+        return self.take(answers)
 
     def _begin(self) -> None:
         command = self.served.command
@@ -118,7 +126,17 @@ class _Use:
             self.use.check_input(value)
 
     def compute(self, inputs: list[Any]) -> Sequence[Any]:
-        """The answers to some inputs, of this request or of others with the same options."""
+        """The answers to inputs of several requests with the same options.
+
+        Raises RuntimeError where it is warned of some: of which is known when each request is answered alone.
+        """
+        with heard() as said:
+            answers = self._compute(inputs)
+        if said:
+            raise RuntimeError(said[0])
+        return answers
+
+    def _compute(self, inputs: list[Any]) -> Sequence[Any]:
         assert self.use is not None
         if self.served.spec.reads == "picture":
             answers: Sequence[Any] = self.use.pipe([self._unpacked(one, at) for at, one in enumerate(inputs, 1)])

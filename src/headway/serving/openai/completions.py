@@ -78,7 +78,7 @@ def writer(state: State, name: str) -> Served:
     """The model that continues texts.  Raises RequestError."""
     served = state.models.find(name)
     if not served.writes:
-        raise invalid(f"{served.name} is a model for {served.task}: use /{served.verb}", "model")
+        raise invalid(f"{served.name} continues no texts: use /{served.verb}", "model")
     return served
 
 

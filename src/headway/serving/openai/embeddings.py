@@ -44,7 +44,7 @@ async def embeddings(request: Any, state: State) -> Any:
     body = await read_body(request, SCHEMA, strict=state.settings.strict)
     served = state.models.find(body["model"])
     if served.kind != "vectors":
-        raise invalid(f"{served.name} is a model for {served.task} and gives no vectors: use /{served.verb}", "model")
+        raise invalid(f"{served.name} gives no vectors: use /{served.verb}", "model")
     unsupported(body, ("dimensions",))
     given = body["input"]
     given = [given] if isinstance(given, str) or isinstance(given[0], int) else given

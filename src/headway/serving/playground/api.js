@@ -1,5 +1,7 @@
 // The server's routes.  A refusal becomes an Error whose message is the server's own sentence.
 
+import { problem } from "./dom.js";
+
 let key = "";
 
 /** The key of the server, kept in memory alone. */
@@ -56,9 +58,11 @@ export async function ask(path, body, signal) {
   return response.json();
 }
 
-/** The answers of a model to some inputs. */
+/** The answers of a model to some inputs; what it warns about is shown. */
 export async function answers(model, inputs, options = {}, signal) {
-  return (await ask(model.route, { model: model.id, inputs, ...options }, signal)).answers;
+  const found = await ask(model.route, { model: model.id, inputs, ...options }, signal);
+  if (found.warnings) problem(`Note: ${found.warnings.join("; ")}.`);
+  return found.answers;
 }
 
 /** A text from the server as events, one object each; where the context has less room than was asked for, as long as fits. */

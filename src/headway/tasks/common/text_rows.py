@@ -7,6 +7,7 @@ class Stars(TextRows):
     def new_model(self, config): ...        # a model of ids and mask (B, T), which has an output for each text
 """
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -222,7 +223,7 @@ class TextPipeline:
         self._answers: Callable[[Tensor], list[Any]] = task.answers
 
     def __call__(self, text: str | Sequence[str]) -> Any:
-        """The answer to a text, or a list of them, in order; a long text is cut as in training."""
+        """The answer to a text, or a list of them, in order; a long text is cut as in training, with a warning."""
         texts = [text] if isinstance(text, str) else list(text)
         for i, one in enumerate(texts):
             if not isinstance(one, str):
@@ -231,6 +232,9 @@ class TextPipeline:
             return []
         longest: int = model_config(self.model).max_length
         ends, rows = self.tokenizer.special_ids, self.tokenizer.encode_batch(texts, special=True)
+        if long := sum(len(row) > longest for row in rows):
+            are = "1 text is" if long == 1 else f"{long:,} texts are"
+            warnings.warn(f"{are} longer than {longest:,} tokens and not read beyond them", stacklevel=2)
         rows = [cut_row(row, longest, ends) if len(row) > longest else row or [0] for row in rows]
         read = self.runtime.read(rows, lambda output, ids, mask, _: output(ids, mask).float())
         found = self._answers(torch.stack(read))

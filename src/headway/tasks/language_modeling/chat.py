@@ -124,7 +124,7 @@ def chat_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     if not {START, END} <= set(tokenizer.tokens):
         raise InputError(
             "this model has no chat template, so it was not made for conversations; expected one in "
-            "tokenizer_config.json or chat_template.jinja. Without --chat it continues a text."
+            "tokenizer_config.json or chat_template.jinja. It can continue a text."
         )
     return with_chat(tokenizer)
 

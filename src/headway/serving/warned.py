@@ -1,0 +1,34 @@
+"""What a pipeline warns about while it computes answers: for the client who asked, not for the server's log."""
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_THREAD = threading.local()
+
+
+def listen() -> None:
+    """Let ``heard`` hear the warnings of Headway's pipelines; once for a process, before its threads begin."""
+    warnings.filterwarnings("always", category=UserWarning)
+    otherwise = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        said = getattr(_THREAD, "said", None)
+        if said is None or not issubclass(category, UserWarning):
+            otherwise(message, category, *place, **more)
+        elif str(message) not in said:
+            said.append(str(message))
+
+    warnings.showwarning = show
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """The warnings of this thread, each once, as they come."""
+    before, _THREAD.said = getattr(_THREAD, "said", None), []
+    try:
+        yield _THREAD.said
+    finally:
+        _THREAD.said = before
