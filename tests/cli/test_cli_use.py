@@ -305,7 +305,7 @@ def test_every_option_of_train_has_help(in_process: Callable):
     for name, field in OPTIONS.items():
         assert f"--{flag(name)} " in out and field.metadata["help"]
         assert (f"--{flag(name)} " in short) == field.metadata["common"]
-    assert short.count("\n  --") == 15 + len(["--json", "--quiet", "--help-all"])
+    assert short.count("\n  --") == 15 + len(["--json", "--quiet", "--watch", "--help-all"])
 
 
 def test_an_output_that_is_not_utf8_still_shows_the_text(lm_run: Path):

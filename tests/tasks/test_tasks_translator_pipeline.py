@@ -323,6 +323,13 @@ def test_alignments_of_several_of_nothing_and_of_a_text_in_parts(mt: Translator)
     assert not whole["alignment"].weights[:rows, columns:].any()
 
 
+def test_a_translation_without_a_token_has_an_alignment_without_a_word(mt: Translator):
+    source = mt.tokenizer.encode(LINES[0], special=True)
+    for target in ([], [mt.tokenizer.target.end_of_text]):
+        found = align(mt.model, mt.tokenizer, source, target, mt.rules.start)
+        assert found.target == [] and found.weights.shape == (0, 6) and found.picture() == ["  " + LINES[0]]
+
+
 def test_words_that_are_not_known_have_their_place():
     words = train_tokenizer(["the cat sat"] * 3, "word", 20, role="translator")
     assert words_of(words.encode("dog cat", special=True), words) == [("?", [0]), ("cat", [2])]

@@ -66,7 +66,8 @@ def align(
     device = model_device(model)
     maps = attention_maps(model, sent([source], device), sent([[*start, *target[:-1]]], device))["cross"]
     heads = maps[max(0, len(maps) - 2)][0]  # (H, T, S)
-    layer = heads.mean(dim=0)[len(start) - 1 :].cpu()  # (T, S), a row for each token of the target
+    first = len(start) - 1
+    layer = heads.mean(dim=0)[first : first + len(target)].cpu()  # (T, S), a row for each token of the target, or none
     words, written = words_of(source, tokenizer), words_of(target, tokenizer.target)
     written_by, read_by = _owners(written, len(target)), _owners(words, len(source))
     weights = written_by / np.maximum(1, written_by.sum(axis=1, keepdims=True)) @ layer.float().numpy() @ read_by.T
