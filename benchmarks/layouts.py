@@ -1,6 +1,6 @@
 """The layouts of a language model at equal time: three texts, three seeds, the held-out loss of each run.
 
-    python benchmarks/layouts.py TEXT ... [--time 60s] [--seeds 3] [--tokenizer bpe]
+    python benchmarks/layouts.py TEXT ... [--time 60s] [--seeds 3] [--tokenizer bpe]      TEXT: a file, or stdlib
 
 Every run is `headway train TEXT --layout NAME --time TIME` in a process of its own; the layouts take turns, so that a
 slow spell of the machine hits all alike.  Reported is by how much the loss of each is above that of the first layout,
@@ -15,7 +15,11 @@ from typing import Any
 
 from machine import RESULTS, facts, headway, spread, write
 
+from headway.data.samples.python_texts import source_code
 from headway.training.sizing.layouts import LAYOUTS
+
+CHARACTERS = 4_000_000
+"""Of the source code of Python."""
 
 
 def main() -> None:
@@ -31,6 +35,9 @@ def main() -> None:
     runs: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for text in given.texts:
+            if str(text) == "stdlib":
+                text = Path(folder) / "stdlib.txt"  # the source code of this Python
+                text.write_text(source_code(CHARACTERS), encoding="utf-8")
             for seed in range(given.seeds):
                 for name in given.layouts:
                     out = str(Path(folder) / f"{text.stem}-{seed}-{name}")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.nn.kernels.attention import attention_weights
-from headway.nn.kernels.dispatch import attend
+from headway.nn.kernels.dispatch import attend, rms_norm
 from headway.nn.linear import Linear
 from headway.nn.masks import attention_mask
 from headway.nn.norm import RMSNorm
@@ -113,16 +113,25 @@ class Attention(nn.Module):
             return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         qk, v = heads.split([sum(sizes), self.n_kv_heads], dim=2)
         if self.q_norm is not None and self.k_norm is not None:
-            if isinstance(self.q_norm, RMSNorm) and self.q_norm.weight is None:
-                qk = self.q_norm(qk)  # without weights, one call does both
-            else:
-                q, k = qk.split(sizes, dim=2)
-                qk = torch.cat([self.q_norm(q), self.k_norm(k)], dim=2)
+            qk = self._normalised(qk, sizes)
         qk = qk.transpose(1, 2)  # (B, H + G, T, K)
         if rotation is not None:
             qk = rotation(qk)
         q, k = qk.split(sizes, dim=1)
         return q, k, v.transpose(1, 2)
+
+    def _normalised(self, qk: Tensor, sizes: list[int]) -> Tensor:
+        """Queries and keys (B, T, H + G, K), each normalised by its own norm; RMSNorm does both in one call."""
+        of_q, of_k = self.q_norm, self.k_norm
+        assert of_q is not None and of_k is not None
+        if isinstance(of_q, RMSNorm) and isinstance(of_k, RMSNorm):
+            if of_q.weight is None or of_k.weight is None:
+                return of_q(qk)
+            if torch.is_grad_enabled():
+                weights = [of_q.weight.expand(sizes[0], -1), of_k.weight.expand(sizes[1], -1)]
+                return rms_norm(qk, torch.cat(weights), of_q.eps)  # (H + G, K)
+        q, k = qk.split(sizes, dim=2)
+        return torch.cat([of_q(q), of_k(k)], dim=2)
 
     def _read_source(self, x: Tensor, source: Tensor | None, cache: KeyValueCache | None):
         """Queries (B, H, T, K) from ``x``; keys and values (B, G, S, K) from ``source``, or from a full ``cache``."""

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from headway.nn.activations import ACTIVATIONS
 from headway.nn.dropout import Dropout
+from headway.nn.kernels.dispatch import gated
 from headway.nn.linear import Linear
 
 
@@ -27,5 +28,4 @@ class FeedForward(nn.Module):
         """(B, T, D) -> (B, T, D)."""
         if not self.gated:
             return self.out(self.dropout(self.up(x, self.activation)))
-        gate, up = self.up(x).chunk(2, dim=-1)  # (B, T, F) each
-        return self.out(self.dropout(ACTIVATIONS[self.activation](gate) * up))
+        return self.out(self.dropout(gated(self.up(x), self.activation)))  # of (B, T, 2 F)
