@@ -81,7 +81,7 @@ def test_a_body_of_too_many_values_is_refused(server):
 
 
 def test_a_second_signal_ends_what_cannot_be_told_to_end(models):
-    script = "import time\nfrom headway.serving import typed\ntyped._Use.compute = lambda self, inputs: time.sleep(60)"
+    script = "import time\nfrom headway.serving import typed\ntyped._Use._compute = lambda self, inputs: time.sleep(60)"
     server = Server(models["labels"], "--quiet", script=script)
     body = {"inputs": ["old dogs"]}
     answers = []

@@ -208,6 +208,13 @@ def test_a_head_switched_off_changes_the_answer(page):
     panel.get_by_role("tab", name="cross-attention: target to source").wait_for()
 
 
+def test_a_note_says_that_a_translation_is_cut_off(page):
+    TABS["Translate"](page)
+    assert "1 translation is cut off" in page.locator("#note").inner_text()
+    tab(page, "Tag")
+    assert page.locator("#note").is_hidden() and page.locator("#problem").is_hidden()
+
+
 def test_a_refusal_is_one_plain_message(page):
     panel = tab(page, "Fill")
     fill(panel, "Text", "no mask here", "Fill")

@@ -1,6 +1,6 @@
 // The server's routes.  A refusal becomes an Error whose message is the server's own sentence.
 
-import { problem } from "./dom.js";
+import { note } from "./dom.js";
 
 let key = "";
 
@@ -61,7 +61,7 @@ export async function ask(path, body, signal) {
 /** The answers of a model to some inputs; what it warns about is shown. */
 export async function answers(model, inputs, options = {}, signal) {
   const found = await ask(model.route, { model: model.id, inputs, ...options }, signal);
-  if (found.warnings) problem(`Note: ${found.warnings.join("; ")}.`);
+  if (found.warnings) note(`${found.warnings.join("; ")}.`);
   return found.answers;
 }
 

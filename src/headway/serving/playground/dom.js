@@ -66,8 +66,16 @@ export function announce(text) {
   document.getElementById("announcer").textContent = text;
 }
 
-/** One plain message, until the next one or none. */
+/** What is worth knowing about the answers, until something else is asked. */
+export function note(text) {
+  const box = document.getElementById("note");
+  box.hidden = !text;
+  box.textContent = text;
+}
+
+/** One plain message, until the next one or none; a note goes with it. */
 export function problem(text) {
+  note("");
   const box = document.getElementById("problem");
   box.hidden = !text;
   box.textContent = text || "";
