@@ -13,7 +13,8 @@ from served_models import Server, until
 
 from headway.errors import InputError
 from headway.serving.answers import as_json, in_pieces
-from headway.serving.worker import Left, Worker
+from headway.serving.work import Left
+from headway.serving.worker import Worker
 from headway.tasks.common.prompt import Prompt
 
 

@@ -17,10 +17,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -28,50 +28,12 @@ from headway.errors import InputError
 from headway.runtime.batcher import Batcher, Request
 from headway.serving.errors import failed, unavailable
 from headway.serving.text import Piece, Text
+from headway.serving.work import Job, Left
 
 Tell = Callable[[Piece], None]
 LOG = logging.getLogger("headway.serving")
 IDLE = 0.5
 """Seconds after which a worker without work gives a sign of life."""
-
-
-class Joinable(Protocol):
-    """An ``answer`` of which several of one ``kind`` can answer their inputs in one call.
-
-    Parts that are lists are inputs: ``answer(part)`` is ``take(compute(part))`` for them.
-    """
-
-    kind: Hashable
-    most: int
-    """inputs that are computed in one call"""
-
-    def __call__(self, part: Any) -> Any:
-        """What is found for a part."""
-
-    def compute(self, inputs: list[Any]) -> Sequence[Any]:
-        """The answers to some inputs, in order; none depends on the others."""
-
-    def take(self, answers: Sequence[Any]) -> Any:
-        """Keep the answers to a part."""
-
-
-class Job:
-    """The parts of a request that a pipeline answers, one after the other."""
-
-    def __init__(
-        self,
-        answer: Any,
-        parts: Sequence[Any],
-        done: asyncio.Future[list[Any]],
-        begun: asyncio.Future[None] | None,
-    ):
-        self.answer, self.parts, self.done, self.begun = answer, deque(parts), done, begun
-        self.found: list[Any] = []
-        self.left = False
-
-
-class Left(Exception):
-    """Nobody waits any more for what is being computed."""
 
 
 class Worker:
