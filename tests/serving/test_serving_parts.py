@@ -48,6 +48,13 @@ def test_a_wrong_value_is_named(value, param):
     assert (caught.value.status, caught.value.param) == (400, param)
 
 
+def test_null_is_among_the_values_of_an_optional_field():
+    schema = optional({"type": "string", "enum": ["a", "b"]}, "b")
+    assert schema["enum"] == ["a", "b", None] and checked(None, schema) == "b" == checked("b", schema)
+    with pytest.raises(RequestError, match=r"it must be 'a' or 'b'$"):
+        checked("c", schema)
+
+
 def test_the_message_about_alternatives_is_about_the_one_that_was_meant():
     either = {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": WHOLE, "minItems": 1}]}
     for value, words in (([8], "at most 7"), ("", "empty"), ([], "empty"), (3, "it must be")):

@@ -31,7 +31,7 @@ def checked(value: Any, schema: Schema, where: str = "") -> Any:
     if kind is None:
         raise _wrong(where, value, " or ".join(_article(kind) for kind in kinds))
     if "enum" in schema and value not in schema["enum"]:
-        raise _wrong(where, value, " or ".join(map(repr, schema["enum"])))
+        raise _wrong(where, value, " or ".join(repr(one) for one in schema["enum"] if one is not None))
     if kind in ("integer", "number"):
         return _number(value, kind, schema, where)
     if kind == "string":
@@ -132,5 +132,6 @@ def _article(kind: str) -> str:
 
 def optional(schema: Schema, default: Any = None) -> Schema:
     """The same, or null, which means the default, as leaving it out does."""
-    kinds = schema["type"]
-    return {**schema, "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"], "default": default}
+    kinds, values = schema["type"], schema.get("enum")
+    found = {**schema, "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"], "default": default}
+    return found if values is None else {**found, "enum": [*values, None]}
