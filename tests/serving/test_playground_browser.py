@@ -294,8 +294,10 @@ def test_back_goes_to_the_tab_before(page):
     tab(page, "Compare")
     page.go_back()
     page.get_by_role("tabpanel", name="Classify", exact=True).wait_for()
+    assert page.get_by_role("tab", selected=True).inner_text() == "Classify"
     page.goto(page.url.split("#")[0] + "#translate")
     page.get_by_role("tabpanel", name="Translate", exact=True).wait_for()
+    assert page.get_by_role("tab", selected=True).inner_text() == "Translate"
 
 
 def test_a_tab_is_tried_again_when_the_server_is_back(browser, models):

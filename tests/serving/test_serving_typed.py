@@ -56,6 +56,8 @@ def test_who_asks_is_told_of_a_translation_that_is_cut_off_and_nobody_else(serve
         found = list(pool.map(ask, ["the cat", " "] * 8))
     told = ["1 translation is cut off at the model's maximum length (61 tokens)"]
     assert [one.get("warnings") for one in found] == [told, None] * 8
+    many = server.post("/translate", {"inputs": ["the cat", *[" "] * 20, "the cat"], "beam": 3}).json()
+    assert many["warnings"] == [f"inputs[0] to inputs[15]: {told[0]}", f"inputs[16] to inputs[21]: {told[0]}"]
 
 
 def test_vectors_cosines_and_rankings(server, models):

@@ -87,7 +87,7 @@ async def _answered(served: Served, body: dict[str, Any], state: State) -> dict[
 class _Use:
     """A command with its inputs, in the worker's thread: None begins it, ``...`` gives all results.
 
-    Requests with the same options are answered together (``serving.worker.Joinable``).
+    Requests with the same options are answered together (``serving.work.Joinable``).
     """
 
     most = AT_ONCE
@@ -106,7 +106,9 @@ class _Use:
             return self._results()
         with heard() as said:
             answers = self._compute(part)
-        self.warnings += [one for one in said if one not in self.warnings]
+        first = sum(map(len, self.found))
+        of_part = f"inputs[{first}] to inputs[{first + len(part) - 1}]: " if len(part) < len(self.values) else ""
+        self.warnings += [f"{of_part}{one}" for one in said]
         return self.take(answers)
 
     def _begin(self) -> None:

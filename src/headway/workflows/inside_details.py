@@ -35,9 +35,8 @@ def inside_details(pipe: Pipeline, inside: Inside, at: int | None = None, off: S
     """What happens in the model when it reads the text of ``inside``, as plain data.
 
     ``at`` is the token of the last axis at whose output is looked, by default the one that matters: the first [MASK],
-    the first word of a model that tags each, or else the last token. ``off`` are heads (kind, layer, head), counted
-    from 0, that are switched off for "without".
-    Raises InputError for a token or a head that does not exist.
+    the first word for a model that tags each, or else the last token.  ``off`` are heads (kind, layer, head), counted
+    from 0, that are switched off for "without".  Raises InputError for a token or a head that does not exist.
 
     - "at": that token, or None for a model with one output for the whole text
     - "outputs": its most likely outputs, [{"name", "logit", "probability"}, ...], or None for a model of vectors

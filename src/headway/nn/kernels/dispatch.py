@@ -138,7 +138,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled() or torch.compiler.is_exporting():
         if weight is not None and weight.dim() > 1:
-            return F.rms_norm(x, (x.shape[-1],), None, eps) * weight
+            return F.rms_norm(x, (x.shape[-1],), None, eps) * weight.to(x.dtype)
         return F.rms_norm(x, (x.shape[-1],), weight, eps)
     return Normalise.apply(x, weight, eps)
 
