@@ -22,7 +22,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_is_planned_and_nothing_written(corpus: Path, nothing: Path, in_process: Callable):
     status, out, err = in_process("train", corpus, "--plan", *TINY, "--steps", 20, "--threads", 1)
     assert status == 0, err
-    assert "model: 15,904 parameters" in out and "(--preset, --d-model, --layers, --heads, --length to change)" in out
+    assert "model: 15,760 parameters" in out and "(--preset, --d-model, --layers, --heads, --length to change)" in out
     assert "together, of" in out and "training takes" in out
     assert out.splitlines()[-1].endswith(" --batch-tokens 256 --precision float32 --accumulate 1")
     assert "baseline bigram" in err
@@ -91,7 +91,7 @@ def test_a_model_without_data(nothing: Path, in_process: Callable):
     words = ("--parameters", "1B", "--tokens", "20B", "--gpus", 16, "--gpu-memory", "24G", "--gpu-flops", "165T")
     status, out, err = in_process("train", "--plan", *words)
     assert status == 0, err
-    assert out.startswith("1,024,081,920 parameters: 1,728 wide, 27 layers") and "on 16 GPUs: bfloat16" in out
+    assert out.startswith("1,024,180,416 parameters: 1,728 wide, 27 layers") and "on 16 GPUs: bfloat16" in out
     command = out.splitlines()[-1]
     assert command.startswith("torchrun --nnodes 2 ") and " --nproc_per_node 8 -m headway train FILE " in command
     assert "--d-model 1728 --layers 27 --heads 27" in command and "--shard" in command

@@ -83,7 +83,7 @@ def test_the_model_is_the_one_that_peft_has(kind: str, tmp_path: Path):
     expected = theirs(input_ids=x, **words).logits
     assert ours.shape == expected.shape and (ours - expected).abs().max() <= 1e-4
     alone: Any = headway.load_model(place)
-    assert torch.equal(alone(x, x) if kind == "t5" else alone(x), ours)
+    assert torch.allclose(alone(x, x) if kind == "t5" else alone(x), ours, rtol=0, atol=1e-5)  # matrices lie otherwise
     with theirs.disable_adapter():
         assert (expected - theirs(input_ids=x, **words).logits).abs().max() > 1e-2
 

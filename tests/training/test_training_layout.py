@@ -210,7 +210,7 @@ def test_what_is_needed_is_chosen():
 
 def test_what_does_not_fit_is_refused_with_what_would():
     work = work_without_data(8e9, None, TrainOptions())
-    with pytest.raises(InputError, match=r"8,101,134,336 parameters cannot be trained here.*--gpus 4 would be enough"):
+    with pytest.raises(InputError, match=r"8,101,443,392 parameters cannot be trained here.*--gpus 4 would be enough"):
         lay_out(work, Hardware(**{**vars(H100), "processes": 1}))
     assert lay_out(work, Hardware(**{**vars(H100), "processes": 4})).sharded
     with pytest.raises(InputError) as caught:

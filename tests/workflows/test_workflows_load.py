@@ -99,7 +99,7 @@ def test_a_run_that_has_saved_no_model_yet_says_so(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("run", "name"),
-    [("lm_run", "NanoChatForCausalLM"), ("char_run", "NanoChatForCausalLM"),
+    [("lm_run", "Qwen3ForCausalLM"), ("char_run", "Qwen3ForCausalLM"),
      ("classifier_run", "ModernBertForSequenceClassification")],
 )  # fmt: skip
 def test_transformers_loads_what_was_trained(request: pytest.FixtureRequest, run: str, name: str):

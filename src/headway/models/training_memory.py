@@ -45,8 +45,8 @@ def block_activations(config: TransformerConfig, length: int, c: int, *, cross: 
 
     A norm stores its input, 4 D, and its output in the precision of the next product, c D.  Attention stores the
     queries, keys and values, c (H + 2 G) K, each normalised or rotated copy of queries and keys, c (H + G) K, its
-    output, c H K, and 4 H for the sums under the softmax.  The feed-forward layer stores 2 c F (ReLU c F, gated 4 c
-    F).  ``whole_scores`` adds the scores of plain attention: c H T per token.
+    output, c H K, and 4 H for the sums under the softmax.  The feed-forward layer stores 2 c F (ReLU c F, a gated SiLU
+    3 c F, gated otherwise 4 c F).  ``whole_scores`` adds the scores of plain attention: c H T per token.
     """
     width, q, kv = config.d_model, config.n_heads * config.head_width, 2 * config.kv_heads * config.head_width
     norm = (STREAM + c) * width
@@ -54,7 +54,7 @@ def block_activations(config: TransformerConfig, length: int, c: int, *, cross: 
     repeated = 2 * q if config.kv_heads < config.n_heads else 0
     attention = norm + c * (q + kv + turned * (q + kv // 2) + repeated + q) + STREAM * config.n_heads
     scores = (3 if config.dropout else 1) * c * config.n_heads * length if whole_scores else 0
-    kept = 4 if config.gated else 1 if config.activation == "relu" else 2
+    kept = (3 if config.activation == "silu" else 4) if config.gated else 1 if config.activation == "relu" else 2
     parts = 2 if cross else 1
     dropped = (parts + 1) * STREAM * width if config.dropout else 0
     return parts * (attention + scores) + norm + kept * c * config.hidden + dropped

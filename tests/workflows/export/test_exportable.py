@@ -68,7 +68,6 @@ def test_other_models_are_refused_and_nothing_breaks(model: torch.nn.Module):
 
 def test_training_says_it_first(corpus: Path, tmp_path: Path, in_process: Callable, tiny: dict):
     words = ["--d-model", "16", "--layers", "2", "--heads", "2", "--length", "32", "--steps", "2", "--threads", "1"]
-    words += ["--layout", "qwen3"]
     status, _, err = in_process("train", corpus, "--out", tmp_path / "run", "--tokenizer", "char", *words)
     assert status == 0
     said = next(line for line in err.splitlines() if "exports:" in line)
@@ -78,11 +77,11 @@ def test_training_says_it_first(corpus: Path, tmp_path: Path, in_process: Callab
 
 def test_a_plan_says_it(corpus: Path, in_process: Callable):
     words = ["--preset", "tiny", "--steps", "2", "--tokenizer", "bpe", "--plan"]
-    status, out, _ = in_process("train", corpus, *words, "--json")
+    status, out, _ = in_process("train", corpus, *words)
+    assert status == 0 and "exports: hf, gguf, ctranslate2" in out
+    status, out, _ = in_process("train", corpus, *words, "--layout", "nanochat", "--json")
     found = json.loads(out.splitlines()[-1])["exports"]
     assert status == 0 and found["hf"] is None and found["gguf"] == "this model is nanochat"
-    status, out, _ = in_process("train", corpus, *words, "--layout", "qwen3")
-    assert status == 0 and "exports: hf, gguf, ctranslate2" in out
 
 
 def test_a_difference_has_a_bound_or_is_at_least_a_number():
