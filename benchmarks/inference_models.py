@@ -81,7 +81,7 @@ def for_ctranslate2(source: Path, folder: Path) -> Path:
     """The weights of a directory as CTranslate2 reads them, float32; it quantizes when it loads them."""
     from ctranslate2.converters import TransformersConverter
 
-    transformers.BertConfig.position_embedding_type = "absolute"  # CTranslate2 4.8 asks for it
+    transformers.BertConfig.position_embedding_type = "absolute"  # CTranslate2 4.8 reads this field
     place = folder / f"{source.name}-ctranslate2"
     return once(place, lambda part: TransformersConverter(str(source)).convert(str(part)))
 

@@ -43,15 +43,16 @@ def main() -> None:
     given = parser.parse_args()
     ways, runs = WAYS[given.kind], []
     with tempfile.TemporaryDirectory() as folder:
-        for file in given.files:
-            if str(file) == "stdlib":
+        for number, file in enumerate(given.files):
+            shown = "/".join(file.parts[-2:])  # some data sets have the same names of files
+            if shown == "stdlib":
                 file = Path(folder) / "stdlib.txt"  # the source code of this Python
                 file.write_text(source_code(CHARACTERS), encoding="utf-8")
             for seed in range(given.seeds):
                 for name, words in ways.items():
-                    out = str(Path(folder) / f"{file.stem}-{seed}-{name}")
+                    out = str(Path(folder) / f"{number}-{seed}-{name}")
                     found = headway("train", str(file), *words, "--seed", str(seed), "--time", given.time, "--out", out)
-                    runs.append({"file": file.name, "seed": seed, "layout": name, **_of_interest(found)})
+                    runs.append({"file": shown, "seed": seed, "layout": name, **_of_interest(found)})
                     print(runs[-1], flush=True)
     first, *others = ways
     losses = {(run["file"], run["seed"], run["layout"]): run["val_loss"] for run in runs}

@@ -15,6 +15,7 @@ import transformers
 import headway
 from headway.errors import InputError
 from headway.hub.adapters import locate
+from headway.runtime.precision import prepare
 
 peft = pytest.importorskip("peft")
 sys.path.append(str(Path(__file__).parent.parent / "training"))
@@ -83,7 +84,8 @@ def test_the_model_is_the_one_that_peft_has(kind: str, tmp_path: Path):
     expected = theirs(input_ids=x, **words).logits
     assert ours.shape == expected.shape and (ours - expected).abs().max() <= 1e-4
     alone: Any = headway.load_model(place)
-    assert torch.allclose(alone(x, x) if kind == "t5" else alone(x), ours, rtol=0, atol=1e-5)  # matrices lie otherwise
+    prepare(alone, "float32")  # the same layout of matrices in memory, which can change the last bit
+    assert torch.equal(alone(x, x) if kind == "t5" else alone(x), ours)
     with theirs.disable_adapter():
         assert (expected - theirs(input_ids=x, **words).logits).abs().max() > 1e-2
 

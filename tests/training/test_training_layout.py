@@ -32,9 +32,10 @@ from headway.training.options import TrainOptions
 from headway.training.sizing.presets import decoder_config
 from headway.workflows.train.dry_run import standard_shape, usual_step, work_without_data
 
-NANO = decoder_config(257, 48, 3, 3, 31)
+DEFAULT = decoder_config(257, 48, 3, 3, 31)
 CONFIGS = {
-    "nano": NANO,
+    "default": DEFAULT,
+    "nanochat": decoder_config(257, 48, 3, 3, 31, "nanochat"),
     "many tokens": decoder_config(2053, 48, 2, 3, 31),
     "gated, few keys": TransformerConfig(257, d_model=48, n_layers=3, n_heads=6, n_kv_heads=2, max_length=31),
     "gpt2": TransformerConfig(
@@ -42,7 +43,7 @@ CONFIGS = {
         **{"d_model": 48, "n_layers": 3, "n_heads": 3, "max_length": 31, "positions": "learned", "norm": "layernorm"},
         **{"norm_parameters": "both", "activation": "gelu", "gated": False, "bias": ("qkv", "out", "ff")},
     ),
-    "dropout": NANO.but(dropout=0.1),
+    "dropout": DEFAULT.but(dropout=0.1),
 }
 ROWS, LENGTH = 5, 31
 H100 = Hardware(8, 80e9, 989e12, GPU_SHARE, GPU_LINK)
@@ -50,7 +51,7 @@ H100 = Hardware(8, 80e9, 989e12, GPU_SHARE, GPU_LINK)
 
 def models():
     """Small models of each wiring."""
-    for name in ("nano", "gpt2", "gated, few keys"):
+    for name in ("default", "nanochat", "gpt2", "gated, few keys"):
         yield f"decoder, {name}", Decoder(CONFIGS[name])
     config = CONFIGS["gpt2"]
     yield "encoder-decoder", EncoderDecoder(config, config.but(n_layers=2))
@@ -143,7 +144,7 @@ def test_activations_with_checkpoints(name: str):
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-@pytest.mark.parametrize("name", ["nano", "many tokens", "gated, few keys"])
+@pytest.mark.parametrize("name", ["default", "nanochat", "many tokens", "gated, few keys"])
 def test_the_highest_use_of_a_step_is_covered(name: str, checkpointed: bool):
     config = CONFIGS[name]
     params, forward = step_of(config, "float32", checkpointed)
@@ -169,11 +170,11 @@ def test_fsdp_holds_a_part():
 
 
 def test_threads_hold_gradients_of_their_own():
-    work = Work(NANO, 1e6, LENGTH, ROWS * LENGTH, "adamw", "float32", shares=2)
+    work = Work(DEFAULT, 1e6, LENGTH, ROWS * LENGTH, "adamw", "float32", shares=2)
     one = Hardware(1, 1e9, 1e9, 1.0, cpu=True)
     counts = [
         memory(work, one, ROWS, sharded=False, checkpointed=False, more=more).gradients
-        // (4 * parameters(NANO)["total"])
+        // (4 * parameters(DEFAULT)["total"])
         for more in (False, True)
     ]
     assert counts == [2, 3]

@@ -40,8 +40,6 @@ class RustBackend:
 
     def encode(self, texts: list[str], *, special: bool, allow_special: bool) -> list[list[int]]:
         backend = self._reading_specials if allow_special else self._reading_text
-        if len(texts) == 1:  # in this thread: another would have to wake first
-            return [backend.encode(texts[0], add_special_tokens=special).ids]
         return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=special)]
 
     def encode_places(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:

@@ -53,7 +53,7 @@ class Classifier:
             return output(ids, mask).float().softmax(dim=-1)
 
         likely = torch.stack(self.runtime.read(windows, answer))  # (windows, C)
-        if len(windows) == len(texts):
+        if len(windows) == len(texts):  # one window each, as nearly always
             return likely
         rows = torch.tensor(owners)
         total, count = torch.zeros(len(texts), len(self.labels)), torch.zeros(len(texts), 1)
