@@ -78,7 +78,7 @@ def classify(given: argparse.Namespace, threads: int) -> dict[str, Any]:
 def decode(given: argparse.Namespace, threads: int) -> dict[str, Any]:
     """New tokens a second of one prompt, in float32 and int8."""
     text, tokens = given.data / "shakespeare.txt", 128
-    words = [str(text), "--from", str(gpt2(given.models)), "--steps", "2", "--batch-size", "2"]
+    words = [str(text), "--from", str(gpt2(given.models)), "--steps", "2", "--batch-tokens", "512"]
     exports = [("ctranslate2", "float32"), ("gguf", "float32"), ("gguf", "int8")]
     run, stored = run_of(given.models / "engines-gpt2", words, exports)
     prompt = np.random.default_rng(1).integers(0, 50256, (1, 32)).tolist()
