@@ -45,8 +45,9 @@ FAST, SLOW = made("torch", (100, 200)), made("torch", (100, 200), 48, "int8")
     ("found", "expected"),
     [
         ([FAST], ("torch", "torch")),
-        ([FAST, made("onnxruntime", (150, 210))], ("onnxruntime", "onnxruntime")),
-        ([FAST, made("onnxruntime", (150, 210)), made("openvino", (140, 290))], ("onnxruntime", "openvino")),
+        ([FAST, made("onnxruntime", (150, 230))], ("onnxruntime", "onnxruntime")),
+        ([FAST, made("onnxruntime", (150, 210))], ("onnxruntime", "torch")),  # hardly faster for 32 at once
+        ([FAST, made("onnxruntime", (150, 230)), made("openvino", (140, 290))], ("onnxruntime", "openvino")),
         ([FAST, made("onnxruntime", (300, 180))], ("onnxruntime", "torch")),  # slower than torch for 32 at once
         ([FAST, made("onnxruntime", (101, 201))], ("torch", "torch")),  # as fast, but for noise
         ([FAST, made("onnxruntime", (300, 300), 49)], ("torch", "torch")),  # one answer differs
