@@ -40,14 +40,15 @@ def test_cached_queries_are_the_last_of_the_keys(window, expected):
     [
         ("00111", True, None, ["10100", "01100", "00100", "00110", "00111"]),
         ("11100", True, None, ["10000", "11000", "11100", "11110", "11101"]),
-        ("00111", False, None, ["10111", "01111", "00111", "00111", "00111"]),
-        ("11100", False, None, ["11100", "11100", "11100", "11110", "11101"]),
+        ("00111", False, None, ["00111"]),  # one row: where nothing else limits them, all queries see the same
+        ("11100", False, None, ["11100"]),
+        ("00000", False, None, ["11111"]),  # a text without any token: its softmax is of something
         ("00111", False, 2, ["10110", "01110", "00110", "00111", "00011"]),
         ("01011", True, 2, ["11000", "01000", "01100", "01010", "00011"]),  # a hole does not count as distance
     ],
 )
-def test_padding_is_seen_by_no_one_but_itself(tokens, causal, window, expected):
-    """Padding in front of the first token has its position, so it may read it; no token ever reads padding."""
+def test_no_token_reads_padding(tokens, causal, window, expected):
+    """Padding in front of the first token has its position, so it may read it; and a query may read itself."""
     mask = torch.tensor([[letter == "1" for letter in tokens]])
     places = token_positions(mask)
     assert rows(attention_mask(places, places, causal=causal, window=window, key_mask=mask)) == expected

@@ -18,13 +18,16 @@ def token_positions(mask: Tensor) -> Tensor:
 def attention_mask(
     queries: Tensor, keys: Tensor, *, causal: bool, window: int | None = None, key_mask: Tensor | None = None
 ) -> Tensor | None:
-    """Which keys each query may attend to, true = may: (B or 1, 1, T, S), or None when every query may attend to all.
+    """Which keys each query may attend to, true = may: (B or 1, 1, T or 1, S), or None when every query may see all.
 
     ``queries`` (B or 1, T) and ``keys`` (B or 1, S) are positions; several queries are the last T of the S keys.
     ``causal`` forbids keys after the query, ``window`` forbids distances of ``window`` or more on either side, and
-    ``key_mask`` (B, S), true where there is a token, forbids padding.  A token may always attend to itself, so no row
-    is empty: a padding query attends to itself, and since no token attends to *it*, its output affects no result.
+    ``key_mask`` (B, S), true where there is a token, forbids padding.  No row is empty: where ``causal`` or ``window``
+    limits them, a token may always attend to itself, and in a text without any token all may attend to all.  Since no
+    token attends to padding, the output there affects no result.
     """
+    if key_mask is not None and not causal and window is None:
+        return (key_mask | ~key_mask.any(dim=-1, keepdim=True))[:, None, None]  # (B, 1, 1, S)
     distance = queries[:, :, None] - keys[:, None, :]  # (B, T, S)
     allowed = torch.ones_like(distance, dtype=torch.bool)
     if causal:

@@ -97,6 +97,27 @@ def test_a_graph_names_no_file_of_this_machine_and_no_operation_of_its_own(expor
             assert str(Path(headway.__file__).parent).encode() not in path.read_bytes()
 
 
+def test_shapes_are_known_before_the_graph_runs_and_programs_find_the_gelu(exported: Callable):
+    shapes, halved = 0, 0
+    for kind in KINDS:
+        for path in exported(kind)[1].out.glob("*.onnx"):
+            graph = onnx.load(path).graph
+            makers = {name: node.op_type for node in graph.node for name in node.output}
+            inputs = {name: list(node.input) for node in graph.node for name in node.output}
+            for node in graph.node:
+                if node.op_type == "Reshape":
+                    assert node.input[1] not in makers, f"{kind}, {path.name}: {node.input[1]} is computed"
+                    shapes += 1
+                if node.op_type == "Erf":
+                    (added,) = [name for name, given in inputs.items() if node.output[0] in given]
+                    (product,) = [name for name, given in inputs.items() if added in given]
+                    x = inputs[node.input[0]][0]
+                    assert makers[added] == "Add" and makers[product] == "Mul"  # x (1 + erf(x / √2)), and then halved
+                    assert inputs[product] == [x, added]
+                    halved += 1
+    assert shapes and halved
+
+
 def test_the_directory_holds_what_other_programs_need(exported: Callable):
     _, found = exported("classifier")
     held = {path.name for path in found.out.iterdir()}

@@ -52,7 +52,7 @@ def attend_oracle(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, c
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
     """softmax(q kᵀ / √d_k) with minus infinity before the softmax wherever attention is forbidden: (B, H, T, S)."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (B, H, T, S)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
     if causal:
         triangle = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
         scores = scores.masked_fill(~triangle, float("-inf"))

@@ -33,6 +33,7 @@ from headway.text.tokenizer import Tokenizer
 from headway.workflows.export.hf import write_processor
 from headway.workflows.export.onnx_compare import Found, compare_graphs
 from headway.workflows.export.onnx_graphs import Graph, graphs_of
+from headway.workflows.export.onnx_simplify import simplify
 from headway.workflows.export.parity import TOKENIZER, Parity, different_line, exceeding
 from headway.workflows.export.registry import FLOAT32
 from headway.workflows.export.target import Subject
@@ -109,6 +110,7 @@ def traced(graph: Graph) -> torch.onnx.ONNXProgram:
     )
     # the exporter notes where it found each operation, with the names of files of this machine
     ir.passes.common.ClearMetadataAndDocStringPass()(program.model)
+    simplify(program.model)
     return program
 
 
