@@ -17,19 +17,15 @@ from typing import Any
 from machine import RESULTS, facts, headway, spread, write
 
 from headway.data.samples.python_texts import source_code
-from headway.training.sizing.layouts import LAYOUTS
+from headway.training.sizing.layouts import ENCODER_LAYOUTS, LAYOUTS
 
 CHARACTERS = 4_000_000
 """Of the source code of Python."""
-BERT = (
-    "positions=learned,norm_order=post,norm_parameters=both,gated=false,activation=gelu,bias=qkv+out+ff+head,"
-    "embedding_norm=true,first_norm=true"
-)
 WAYS: dict[str, dict[str, tuple[str, ...]]] = {
     "text": {name: ("--tokenizer", "bpe", "--layout", name) for name in LAYOUTS},
-    "table": {"modernbert": (), "bert": ("--config-overrides", BERT)},
+    "table": {name: ("--layout", name) for name in ENCODER_LAYOUTS},
 }
-"""What each layout is asked for with; the first is the default."""
+"""What each layout is asked for with."""
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headway.data.images.image_table import AUGMENT
 from headway.training.option_fields import SHARE, Between, option, up_to
-from headway.training.sizing.layouts import DEFAULT, LAYOUTS
+from headway.training.sizing.layouts import DEFAULT, ENCODER_DEFAULT, ENCODER_LAYOUTS, LAYOUTS
 
 MODELS = ("transformer", "encoder-decoder", "decoder", "rnn", "lstm", "gru", "cnn", "bow")
 """The kinds of model; a task's spec lists the kinds that it supports."""
@@ -115,7 +115,10 @@ class ArchitectureOptions:
         base="excluded",
     )
     layout: str | None = option(
-        None, f"parts of a published language model [default: {DEFAULT}]", tuple(LAYOUTS), base="excluded"
+        None,
+        f"parts of a published model [default: {DEFAULT}; of an encoder {ENCODER_DEFAULT}]",
+        (*LAYOUTS, *ENCODER_LAYOUTS),
+        base="excluded",
     )
     config_overrides: str | None = option(
         None, "variants of a Transformer, such as positions=alibi,norm_order=post", base="excluded"

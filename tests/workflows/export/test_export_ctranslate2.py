@@ -184,7 +184,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
             place, d_model=24, n_layers=2, n_heads=3, d_ff=29, max_length=61, norm="layernorm", activation="gelu",
             embedding_norm=True, first_norm=False, bias=("head",),
         ),
-        "its first block has no norm before its attention",
+        "its first block has no norm before its attention, .*; to train an encoder for it, use --layout bert",
     ),
     "masked tokens": (
         lambda place: masked(place),

@@ -21,7 +21,8 @@ SPEC = TaskSpec(
     models=("transformer", "rnn", "lstm", "gru", "cnn", "bow"),
     options=OF_TEXTS
     | OF_KINDS
-    | {"frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "balance", "r_drop", "label_smoothing"},
+    | {"layout", "frozen", "contrastive", "adapt", "token_dropout", "merge_labels", "balance"}
+    | {"r_drop", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout", "r_drop", "tokenizer"}),
     transformers=("ForSequenceClassification",),
     supports=frozenset({"ranks", "seeds"}),

@@ -21,7 +21,7 @@ SPEC = TaskSpec(
     headline=(SPEARMAN, ACCURACY),
     compared=(SPEARMAN, ACCURACY),
     answered="texts embedded",
-    options=OF_TEXTS,
+    options=OF_TEXTS | {"layout"},
     transformers=("Model", "EncoderModel"),
     supports=frozenset(),
 )

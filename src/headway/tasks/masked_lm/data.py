@@ -32,7 +32,8 @@ from headway.training.base import prepared_base
 from headway.training.objective import Objective
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan
-from headway.training.sizing.presets import MODERNBERT, decoder_plan, fine_tune_text_plan
+from headway.training.sizing.layouts import encoder_fields
+from headway.training.sizing.presets import decoder_plan, fine_tune_text_plan
 
 MASK_SHARE = 0.15
 """The share of tokens to be predicted with a published model, as most were trained."""
@@ -45,8 +46,8 @@ tokens of Python source (width 64, 3 layers), all measured on the same 15 %, end
 class MaskedLMData(TaskData):
     """An encoder with a masked-token head, from scratch or from a base, on running text in packed windows.
 
-    From scratch it has ModernBERT's layout, in the size that the rule for language models gives.  Documents follow each
-    other with [SEP] between them; every window begins with [CLS] and ends with [SEP], as a text does later.
+    From scratch it has the size that the rule for language models gives.  Documents follow each other with [SEP]
+    between them; every window begins with [CLS] and ends with [SEP], as a text does later.
     """
 
     unit = "windows"
@@ -83,7 +84,8 @@ class MaskedLMData(TaskData):
         if self.base is not None:
             plan = fine_tune_text_plan(options, self.base.config, self.n_tokens, seconds)
         else:
-            plan = decoder_plan(options, self.tokenizer.vocab_size, self.n_tokens, seconds, options.run.steps)
+            sized = options.but(layout=None)  # as a language model's
+            plan = decoder_plan(sized, self.tokenizer.vocab_size, self.n_tokens, seconds, options.run.steps)
             plan = _with_encoder(plan, options)
         share = self.share
         what = "whole words" if self.options.for_tasks.whole_words else "tokens"
@@ -176,29 +178,42 @@ def _tokenizer(corpus: Corpus, train_text: Iterable[tuple[str, bool]], options: 
 def new_model(config: TransformerConfig, seed: int) -> nn.Module:
     """An encoder with a masked-token head, its weights drawn from a seed."""
     model = Encoder(config)
-    model.head = MaskedTokenHead(config, model.stack.embedding.tokens, activation="gelu", dense_bias=False)
+    model.head = MaskedTokenHead(
+        config, model.stack.embedding.tokens, activation="gelu", dense_bias=has_dense_bias(config)
+    )
     return initialise(model, seed)
 
 
-def encoder_config(vocab_size: int, width: int, layers: int, heads: int, length: int) -> TransformerConfig:
-    """ModernBERT's layout in any size, without dropout."""
+def has_dense_bias(config: TransformerConfig) -> bool:
+    """Whether the dense layer of a new head has a bias: BERT's has, which has segments, and ModernBERT's has none."""
+    return config.segments > 0
+
+
+def encoder_config(
+    vocab_size: int, width: int, layers: int, heads: int, length: int, layout: str | None = None
+) -> TransformerConfig:
+    """An encoder in one of ENCODER_LAYOUTS, in any size, without dropout; with 8 D² parameters in a feed-forward layer.
+
+    Raises InputError for a layout that is not an encoder's.
+    """
+    fields = encoder_fields(layout, width)
+    hidden = max(32, round(8 * width / 3 / 32) * 32) if fields["gated"] else 4 * width
     return TransformerConfig(
         vocab_size=vocab_size,
         d_model=width,
         n_layers=layers,
         n_heads=heads,
-        d_ff=max(32, round(8 * width / 3 / 32) * 32),  # with its gate as many parameters as 4 times the width
         max_length=length,
-        **MODERNBERT,
-        bias=("head",),
+        **{**fields, "d_ff": hidden, "bias": fields["bias"] or ("head",)},
         dropout=0.0,
     )
 
 
 def _with_encoder(plan: Plan, options: TrainOptions) -> Plan:
-    """The plan of a language model with an encoder in ModernBERT's layout of the same width and layers."""
-    before = plan.config
-    config = encoder_config(before.vocab_size, before.d_model, before.n_layers, before.n_heads, before.max_length)
+    """The plan of a language model with an encoder of the same width and layers."""
+    before, layout = plan.config, options.architecture.layout
+    sizes = before.vocab_size, before.d_model, before.n_layers, before.n_heads, before.max_length
+    config = encoder_config(*sizes, layout)
     if options.optimisation.dropout is not None:  # else none: other tokens are hidden in every pass
         config = config.but(dropout=before.dropout)
     count = parameters(config, wiring="encoder")["total"]

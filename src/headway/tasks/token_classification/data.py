@@ -108,7 +108,7 @@ class TokenClassificationData(TaskData):
     def build(self, plan: Plan) -> nn.Module:
         config, classes = plan.config, len(self.labels)
         if self.base is None:
-            head = TokenClassificationHead(config, classes, dense=True, dropout=config.dropout)
+            head = TokenClassificationHead(config, classes, dense=not config.segments, dropout=config.dropout)
             return initialise(Encoder(config, head), plan.seed)
         base: Any = self.base.model
         if self.new_head:

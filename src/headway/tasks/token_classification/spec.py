@@ -22,7 +22,7 @@ SPEC = TaskSpec(
     headline=(ENTITY_F1, ACCURACY),
     compared=(ENTITY_F1, ACCURACY),
     answered="texts tagged",
-    options=OF_TEXTS - {"second_column"} | {"token_dropout", "label_smoothing"},
+    options=OF_TEXTS - {"second_column"} | {"layout", "token_dropout", "label_smoothing"},
     searched=frozenset({"label_smoothing", "token_dropout"}),
     transformers=("ForTokenClassification",),
 )

@@ -6,7 +6,7 @@ on D tokens cost 6 N D.  Small models are best here at about four tokens for eac
 width is then the multiple of 32 that comes nearest, with one layer for every 40 of width.  A text that is short for its
 time is read for TEXT_EPOCHS epochs at most.
 
-Classifier. An encoder in ModernBERT's layout, small and strongly regularised: labelled texts are few.
+Classifier. An encoder, small and strongly regularised: labelled texts are few.
 
 From a pretrained model (``--from``): its own sizes, a small rate that is smaller still in the lower blocks, few epochs.
 """
@@ -29,16 +29,10 @@ from headway.nn.lora import SCALE
 from headway.training.hardware.precision import training_rate
 from headway.training.options import TrainOptions
 from headway.training.plan import Decision, Plan, as_asked
-from headway.training.sizing.layouts import layout_fields
+from headway.training.sizing.layouts import encoder_fields, layout_fields
 
 PRESETS = {"tiny": (64, 2), "small": (128, 4), "medium": (256, 6), "large": (512, 8)}
 """Width and layers by name."""
-
-MODERNBERT: dict[str, Any] = {
-    **{"positions": "rotary", "norm": "layernorm", "norm_parameters": "weight", "activation": "gelu"},
-    **{"gated": True, "tied": True, "embedding_norm": True, "first_norm": False},
-}
-"""The fields of ModernBERT's layout, except the sizes."""
 
 TOKENS_PER_PARAMETER = 4.0
 TEXT_EPOCHS = 30
@@ -235,10 +229,8 @@ def encoder_plan(
         d_model=width,
         n_layers=layers,
         n_heads=shape.heads or max(1, width // 32),
-        d_ff=2 * width,
         max_length=longest,
-        **MODERNBERT,
-        bias=(),
+        **encoder_fields(shape.layout, width),
         dropout=dropout,
     )
     count = parameters(config, wiring="encoder")["total"]

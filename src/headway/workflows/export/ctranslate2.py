@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.errors import InputError
 from headway.hub.generation_config import TargetRules
+from headway.models.heads import MaskedTokenHead
 from headway.models.transformer import EncoderDecoder
 from headway.workflows.export.ctranslate2_compare import compare_with_ctranslate2
 from headway.workflows.export.ctranslate2_head import write_head
@@ -23,7 +24,10 @@ def refuse(subject: Subject) -> None:
     """Raise InputError for a model with a part that CTranslate2 has not."""
     if (lacking := problem(subject.model)) is not None:
         families = f"CTranslate2 runs the families {', '.join(FAMILIES)}"
-        raise InputError(f"{subject.directory}: {lacking}; {families}{layout_advice(subject.model)}.")
+        advice = layout_advice(subject.model)
+        if subject.family == "modernbert" and not isinstance(subject.model.head, MaskedTokenHead):
+            advice = "; to train an encoder for it, use --layout bert"
+        raise InputError(f"{subject.directory}: {lacking}; {families}{advice}.")
     if subject.tokenizer is None:
         raise InputError(f"{subject.directory}: CTranslate2 reads tokens, and this model has no tokenizer.")
 
