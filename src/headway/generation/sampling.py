@@ -86,6 +86,8 @@ def choose(logits: Tensor, sampling: Sampling, seen: Tensor | None, random: list
     if sampling.repetition_penalty != 1.0 and seen is not None:
         penalty = sampling.repetition_penalty
         logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+    if sampling.temperature == 0 and len(logits) == 1 and logits.device.type == "cpu":
+        return torch.from_numpy(logits.detach().numpy().argmax(axis=-1))  # torch wakes its threads for one row
     if sampling.temperature == 0:
         return logits.argmax(dim=-1)
     probabilities = allowed(logits / sampling.temperature, sampling).softmax(dim=-1)

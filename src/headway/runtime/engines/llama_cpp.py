@@ -5,8 +5,8 @@ Decoders continue texts: llama.cpp reads the tokens and keeps the keys and value
 Letters: B rows, T tokens, V vocabulary.
 """
 
-import ctypes
 import logging
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,8 @@ class LlamaEngine:
         self._model = llama_cpp.llama_model_load_from_file(str(file).encode(), settings)
         if not self._model:
             raise InputError(f"{file}: llama.cpp {llama_cpp.__version__} cannot load it.")
+        weakref.finalize(self, _release, llama_cpp, self._model, self._free)
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
-
-    def __del__(self) -> None:
-        for contexts in getattr(self, "_free", {}).values():
-            for context in contexts:
-                self.library.llama_free(context)
-        if getattr(self, "_model", None):
-            self.library.llama_model_free(self._model)
 
     def output(self, ids: Tensor, mask: Tensor | None = None, chosen: Tensor | None = None) -> Tensor:
         """Nothing: raises Lacks."""
@@ -79,8 +73,9 @@ class LlamaEngine:
         settings.n_ctx, settings.n_seq_max, settings.n_batch = rows * tokens, rows, BATCH
         settings.n_ubatch = BATCH
         settings.n_threads = settings.n_threads_batch = torch.get_num_threads()
-        settings.type_k = settings.type_v = self.library.GGML_TYPE_F32
-        settings.flash_attn_type = self.library.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if self.precision == "float32":  # below it, what is usual in llama.cpp: flash attention on a cache in float16
+            settings.type_k = settings.type_v = self.library.GGML_TYPE_F32
+            settings.flash_attn_type = self.library.LLAMA_FLASH_ATTN_TYPE_DISABLED
         context = self.library.llama_init_from_model(self._model, settings)
         if not context:
             raise MemoryError(f"llama.cpp cannot make a context of {rows} x {tokens} tokens")
@@ -92,6 +87,13 @@ class LlamaEngine:
             self._free.setdefault((rows, tokens), []).append(context)
         else:
             self.library.llama_free(context)
+
+
+def _release(library: Any, model: Any, free: dict[tuple[int, int], list[Any]]) -> None:
+    for context in (one for contexts in free.values() for one in contexts):
+        library.llama_free(context)
+    free.clear()
+    library.llama_model_free(model)
 
 
 class LlamaDecoder:
@@ -107,8 +109,8 @@ class LlamaDecoder:
     def next_logits(self, ids: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:
         """(B, T) with padding on the left -> (B, V)."""
         state = self.new_state() if state is None else state
-        real = np.ones(ids.shape, dtype=bool) if mask is None else mask.numpy()
-        return torch.from_numpy(state.read([row[keep] for row, keep in zip(ids.numpy(), real, strict=True)]))
+        rows = ids.tolist() if mask is None else [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+        return torch.from_numpy(state.read(rows))
 
 
 class LlamaState:
@@ -133,42 +135,39 @@ class LlamaState:
             self._engine.library.llama_memory_seq_rm(memory, sequence, -1, -1)
         self._sequences = kept
 
-    def read(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Read the next tokens of each row -> the logits after them, (B, V)."""
+    def read(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        """Read the next tokens of each row -> the logits after them, (B, V), which the next call may overwrite."""
         if self._context is None:
             self._size = len(rows)
             self._context = self._engine.borrow(self._size, self._tokens)
             self._sequences, self._lengths = list(range(len(rows))), [0] * len(rows)
-        tokens: list[tuple[int, int, int, int]] = []  # token, position, sequence, its row where it is the last, or -1
-        for row, (sequence, new) in enumerate(zip(self._sequences, rows, strict=True)):
+        tokens: list[tuple[int, int, int, bool]] = []  # token, position, sequence, whether it is the row's last
+        for sequence, new in zip(self._sequences, rows, strict=True):
             start, last = self._lengths[sequence], len(new) - 1
-            tokens += [
-                (token, start + at, sequence, row if at == last else -1) for at, token in enumerate(new.tolist())
-            ]
+            tokens += [(token, start + at, sequence, at == last) for at, token in enumerate(new)]
             self._lengths[sequence] += len(new)
-        logits = np.empty((len(rows), self._engine.vocabulary), dtype=np.float32)
-        for at in range(0, len(tokens), BATCH):
-            self._decode(tokens[at : at + BATCH], logits)
-        return logits
+        if len(tokens) <= BATCH:
+            return self._decode(tokens)
+        parts = [self._decode(tokens[at : at + BATCH]).copy() for at in range(0, len(tokens), BATCH)]
+        return np.concatenate(parts)
 
-    def _decode(self, tokens: Sequence[tuple[int, int, int, int]], logits: np.ndarray) -> None:
-        """Read some tokens, and write the logits after the last of each row to its place."""
+    def _decode(self, tokens: Sequence[tuple[int, int, int, bool]]) -> np.ndarray:
+        """Read some tokens -> the logits after the last of each row, in llama.cpp's memory: until the next call."""
         library = self._engine.library
         batch = library.llama_batch_init(len(tokens), 0, 1)
         try:
             batch.n_tokens = len(tokens)
-            for at, (token, position, sequence, row) in enumerate(tokens):
+            for at, (token, position, sequence, last) in enumerate(tokens):
                 batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, position, 1
-                batch.seq_id[at][0], batch.logits[at] = sequence, row >= 0
+                batch.seq_id[at][0], batch.logits[at] = sequence, last
             if (status := library.llama_decode(self._context, batch)) != 0:
                 raise RuntimeError(f"llama.cpp ends with {status} after {len(tokens)} tokens")
         finally:
             library.llama_batch_free(batch)
-        numbers = ctypes.POINTER(ctypes.c_float)
-        for at, (*_, row) in enumerate(tokens):
-            if row >= 0:
-                found = ctypes.cast(library.llama_get_logits_ith(self._context, at), numbers)
-                logits[row] = np.ctypeslib.as_array(found, (self._engine.vocabulary,))
+        count, width = sum(last for *_, last in tokens), self._engine.vocabulary
+        if count == 0:
+            return np.empty((0, width), np.float32)
+        return np.ctypeslib.as_array(library.llama_get_logits(self._context), (count, width))
 
 
 def open_engine(directory: Path, model: Any, precision: str) -> LlamaEngine:
