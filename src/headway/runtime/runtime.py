@@ -113,7 +113,8 @@ class Runtime:
         of them.  On a processor it is called in several threads at a time, unless an engine computes: that has its own.
         """
         check_threads()
-        device, engine = self.device, self._engine_for(len(rows))
+        engine = self._engine_for(len(rows))
+        device = self.device if engine is None else torch.device("cpu")
         groups = [np.arange(len(rows))][: len(rows)]  # one input, or none, needs no sorting
         if len(rows) > 1:
             lengths, threads_at_most = [len(row) for row in rows], 1 if engine is not None else self._threads(len(rows))
