@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from headway.models.transformer import Encoder
 from headway.runtime.engines.graph import Arrays
 from headway.runtime.engines.graph_engine import GraphEngine
+from headway.runtime.engines.onnxruntime_attention import fused
 
 ERRORS = 3
 """The level of its log that shows errors only."""
@@ -16,14 +18,16 @@ ERRORS = 3
 class OnnxRuntimeSession:
     """A graph, optimised once, that computes in as many threads as torch has now."""
 
-    def __init__(self, path: Path):
+    def __init__(self, graph: Path | bytes):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = ERRORS
         options.intra_op_num_threads = torch.get_num_threads()
         options.inter_op_num_threads = 1
-        self._opened = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._opened = onnxruntime.InferenceSession(
+            graph if isinstance(graph, bytes) else str(graph), options, providers=["CPUExecutionProvider"]
+        )
         self._value = onnxruntime.OrtValue
         self.outputs = [one.name for one in self._opened.get_outputs()]
         self.shapes = {
@@ -50,4 +54,6 @@ class OnnxRuntimeSession:
 
 def open_engine(directory: Path, model: Any, precision: str) -> GraphEngine:
     """The engine of an export.  Raises what the library raises for files that it cannot use."""
-    return GraphEngine("onnxruntime", precision, directory, model, OnnxRuntimeSession)
+    encoder = isinstance(model, Encoder) and model.patches is None
+    opened = (lambda path: OnnxRuntimeSession(fused(path))) if encoder else OnnxRuntimeSession
+    return GraphEngine("onnxruntime", precision, directory, model, opened)

@@ -1,0 +1,66 @@
+"""What ONNX Runtime is given by ``--engine onnxruntime``: an encoder's attention as the one operation that it has."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from export_kit import BERT, PIECES, classifier_head, encoder
+
+from headway.models.heads import PoolingHead
+from headway.runtime.engines.onnxruntime_attention import fused
+from headway.runtime.engines.onnxruntime_session import OnnxRuntimeSession
+from headway.workflows.export.export import export
+
+INPUTS = "input_ids", "attention_mask", "token_type_ids"
+
+
+def operations(graph: Path | bytes) -> list[str]:
+    model = onnx.load_from_string(graph) if isinstance(graph, bytes) else onnx.load(graph)
+    return [node.op_type for node in model.graph.node]
+
+
+@pytest.mark.parametrize("head", [classifier_head, PoolingHead], ids=["classes", "vectors"])
+def test_berts_attention_is_one_operation_with_the_same_answers(head: Callable, tmp_path: Path):
+    path = export(encoder(tmp_path / "a", head()), tmp_path / "b", to="onnx").out / "model.onnx"
+    whole = fused(path)
+    assert isinstance(whole, bytes)
+    assert operations(whole).count("Attention") == BERT["n_layers"] and "Softmax" not in operations(whole)
+    random = np.random.default_rng(0)
+    theirs, ours = OnnxRuntimeSession(path), OnnxRuntimeSession(whole)
+    for rows, length in ((1, 1), (1, 9), (4, 17)):
+        ids = random.integers(0, PIECES.vocab_size, (rows, length))
+        mask = np.ones_like(ids)
+        if rows > 1:
+            mask[1, 3:], mask[2, :4], mask[3] = 0, 0, 0  # padding behind a text, before it, and no text at all
+        given = dict(zip(INPUTS, (ids, mask, np.zeros_like(ids)), strict=True))
+        seen = mask.astype(bool)
+        for name, there in theirs(**given).items():
+            here = ours(**given)[name]
+            assert np.isfinite(here).all()
+            chosen = seen if name == "last_hidden_state" else seen.any(axis=1)
+            assert np.abs(there[chosen] - here[chosen]).max() < 1e-6, name
+
+
+def test_what_has_other_attention_stays_as_it_is(exported: Callable, tmp_path: Path):
+    path = exported("vectors")[1].out / "model.onnx"  # ModernBERT's is rotated
+    assert fused(path) is path
+    source = encoder(tmp_path / "a", classifier_head())
+    path = export(source, tmp_path / "b", to="onnx", precision="int8").out / "model.onnx"
+    assert fused(path) is path
+
+
+def test_numbers_that_the_operation_does_not_assume_are_left_alone(tmp_path: Path):
+    """Scores that are divided by something else than the root of the head's width."""
+    path = export(encoder(tmp_path / "a", classifier_head()), tmp_path / "b", to="onnx").out / "model.onnx"
+    model = onnx.load(path)
+    makers = {name: node for node in model.graph.node for name in node.output}
+    hidden = next(node for node in model.graph.node if node.op_type == "Softmax").input[0]
+    divisor = makers[makers[hidden].input[2]].input[1]
+    other = onnx.numpy_helper.from_array(np.array(2.5, np.float32), divisor)
+    for constant in model.graph.initializer:
+        if constant.name == divisor:
+            constant.CopyFrom(other)
+    onnx.save(model, path)
+    assert "Attention" not in operations(fused(path))
